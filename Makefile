@@ -1,0 +1,71 @@
+# `make` alone lists what one can do.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: $(INSTALLED) ## Install the Python packages into .venv and find or install a JDK
+	@PYTHON=$(BIN)/python scripts/ensure-jdk.sh
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@PYTHON="$(PYTHON)" scripts/install-packages.sh $(VENV)
+	@touch $@
+
+.PHONY: demo
+demo: setup ## Run the demonstration
+	@$(BIN)/anabranch demo
+
+.PHONY: bench
+bench: setup ## Measure a hop between two sites
+	@$(BIN)/anabranch bench hop
+
+.PHONY: test
+test: check ## Set up, then check everything; what CI runs
+
+.PHONY: check
+check: format-check lint types imports unit ## Check format, lint, types, import rules and tests
+
+.PHONY: format
+format: setup ## Rewrite the code in the one format
+	@$(BIN)/ruff check --quiet --fix-only src tests
+	@$(BIN)/ruff format --quiet src tests
+
+.PHONY: format-check
+format-check: setup ## Check that the code is formatted
+	@echo "Format …" && $(BIN)/ruff format --quiet --check src tests || \
+		{ echo "Run 'make format'." >&2; exit 1; }
+
+.PHONY: lint
+lint: setup ## Check the code with ruff
+	@echo "Lint …" && $(BIN)/ruff check --quiet src tests
+
+.PHONY: types
+types: setup ## Check the types with mypy
+	@echo "Types …" && $(BIN)/mypy --no-error-summary
+
+.PHONY: imports
+imports: setup ## Check that dependencies point downwards
+	@echo "Import rules …" && $(BIN)/lint-imports --no-cache --no-logo > $(VENV)/imports.log || \
+		{ cat $(VENV)/imports.log >&2; exit 1; }
+
+.PHONY: unit
+unit: setup ## Run the tests alone; ARGS="-k word" chooses
+	@echo "Tests …" && $(BIN)/pytest --quiet $(ARGS)
+
+.PHONY: clean
+clean: ## Remove the virtual environment, caches, build output and run-time state
+	@rm -rf $(VENV) .anabranch .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
+		.ruff_cache build dist spark-warehouse
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

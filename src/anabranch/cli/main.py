@@ -1,0 +1,157 @@
+"""The command line. Each command is a few lines here; the work is in its own module."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from anabranch.cli.show import err, show_error
+from anabranch.cli.state import DEFAULT_STATE
+from anabranch.errors import AnabranchError
+from anabranch.units import duration_us
+
+app = typer.Typer(
+    name="anabranch",
+    help="Continuous queries over many Spark sites, as if they were one stream system.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+bench = typer.Typer(help="Measure against plain Spark, in the same run.", no_args_is_help=True)
+experiment = typer.Typer(help="Longer runs that check a promise.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+app.add_typer(experiment, name="experiment")
+
+ClusterFile = Annotated[
+    Path | None, typer.Option("--cluster", help="cluster.toml; without it all sites run here.")
+]
+StateFolder = Annotated[
+    Path, typer.Option("--state", envvar="ANABRANCH_STATE", help="Folder of the running system.")
+]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the result here.")]
+
+
+@app.command()
+def run(
+    script: Annotated[Path, typer.Argument(help="File with statements.")],
+    cluster: ClusterFile = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Stop after this, e.g. 30s.")
+    ] = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Stop when every finite source is used up.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
+) -> None:
+    """Run a script on sites of its own and show its queries live."""
+    from anabranch.cli.run import run_script
+
+    seconds = duration_us(for_) / 1e6 if for_ else None
+    run_script(script, cluster, seconds, until_idle, json)
+
+
+@app.command()
+def up(
+    cluster: ClusterFile = None,
+    state: StateFolder = DEFAULT_STATE,
+    site: Annotated[
+        list[str] | None, typer.Option("--site", help="Without a cluster file: a site to start.")
+    ] = None,
+) -> None:
+    """Start a coordinator and its sites, and keep them running."""
+    from anabranch.cli.up import up as start
+
+    start(cluster, state, site or [])
+
+
+@app.command()
+def down(state: StateFolder = DEFAULT_STATE) -> None:
+    """Stop the system that `up` started."""
+    from anabranch.cli.up import down as stop
+
+    stop(state)
+
+
+@app.command()
+def sql(
+    state: StateFolder = DEFAULT_STATE,
+    execute: Annotated[
+        str | None, typer.Option("--execute", "-e", help="Run these statements and leave.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Run this script.")] = None,
+) -> None:
+    """Type statements at a running system."""
+    from anabranch.cli.sql import interactive, once
+
+    if execute or file:
+        once(state, execute, file)
+    else:
+        interactive(state)
+
+
+@app.command()
+def status(
+    state: StateFolder = DEFAULT_STATE,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it.")] = False,
+) -> None:
+    """Show the sites and queries of a running system."""
+    from anabranch.cli.up import show_status
+
+    show_status(state, as_json=json, watch=watch)
+
+
+@app.command()
+def site(
+    name: Annotated[str, typer.Argument(help="Name of the site.")],
+    coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
+    listen: Annotated[str | None, typer.Option(help="host:port to bind; default: any port.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="host:port that others reach it at, if not --listen.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="The cluster's token; default: $ANABRANCH_TOKEN.")
+    ] = None,
+    tls_cert: Annotated[str | None, typer.Option()] = None,
+    tls_key: Annotated[str | None, typer.Option()] = None,
+    tls_ca: Annotated[str | None, typer.Option()] = None,
+    parent: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run one site here that joins a coordinator elsewhere."""
+    from anabranch.cli.site import credentials_from, run_site
+
+    credentials = credentials_from(token_file, tls_cert, tls_key, tls_ca)
+    run_site(name, coordinator, credentials, listen=listen, address=address, parent=parent)
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def app_main() -> None:
+    """Errors are one line and exit code 1; an interrupt stops cleanly with 130."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    try:
+        app(standalone_mode=False)
+    except AnabranchError as error:
+        show_error(error)
+        sys.exit(1)
+    except typer.Abort:
+        sys.exit(130)
+    except KeyboardInterrupt:
+        err.print("stopped")
+        sys.exit(130)
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if code is None:
+            raise
+        show = getattr(error, "show", None)
+        if show:
+            show()
+        sys.exit(code)

@@ -1,0 +1,115 @@
+"""`anabranch run`: a script on sites of its own, from start to end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.live import Live
+
+from anabranch.cli.show import err, out, queries_table, show_answer
+from anabranch.cli.state import credentials_for
+from anabranch.config.cluster import Cluster, load_cluster
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.idle import failures, idle, lost_sites
+from anabranch.coordinator.launch import RunningCluster
+from anabranch.coordinator.scripts import sites_named
+from anabranch.errors import ConfigError, SiteError
+from anabranch.language.source import Script
+
+POLL_S = 0.1
+ONLY_SITE = "local"
+
+
+def read_script(path: Path) -> Script:
+    try:
+        return Script(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        raise ConfigError("there is no such script", place=str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the script cannot be read: {error}", place=str(path)) from None
+
+
+def cluster_for(script: Script, path: Path | None) -> Cluster:
+    """The cluster of the file, or one of the sites that the script names, all in this process."""
+    if path:
+        return load_cluster(path)
+    return Cluster.of_sites(sites_named(script) or [ONLY_SITE])
+
+
+class Run:
+    """A coordinator and sites that live as long as the run, and leave nothing behind."""
+
+    def __init__(self, cluster: Cluster, progress: Callable[[str], None]) -> None:
+        self._state = Path(tempfile.mkdtemp(prefix="anabranch-run-"))
+        self._running: RunningCluster | None = None
+        try:
+            coordinator = Coordinator(self._state, cluster, credentials_for(cluster, self._state))
+            self._running = RunningCluster(coordinator, self._state, progress, tied=True)
+        except BaseException:
+            self.close()
+            raise
+        self.coordinator = coordinator
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._running:
+            self._running.close()
+        shutil.rmtree(self._state, ignore_errors=True)
+
+    def watch(
+        self, seconds: float | None, until_idle: bool, look: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
+        """Until the time is over, all is idle or something failed; returns the last status.
+
+        Raises what failed, or SiteError if a site is lost.
+        """
+        end = time.monotonic() + seconds if seconds is not None else None
+        while True:
+            status = self.coordinator.status()
+            look(status)
+            for error in failures(status):
+                raise error
+            if lost_sites(status):
+                raise SiteError(f"a site is lost: {lost_sites(status)[0]}")
+            if until_idle and idle(status):
+                return status
+            if end is not None and time.monotonic() >= end:
+                return status
+            time.sleep(POLL_S)
+
+
+def run_script(
+    path: Path, cluster: Path | None, seconds: float | None, until_idle: bool, as_json: bool
+) -> None:
+    script = read_script(path)
+    with err.status("Starting …") as spinner:
+        run = Run(cluster_for(script, cluster), spinner.update)
+    with run:
+        for answer in run.coordinator.execute(script, str(path.resolve().parent)):
+            if not as_json:
+                show_answer(answer.to_dict())
+        status = _watch(run, seconds, until_idle, live=not as_json and out.is_terminal)
+    if as_json:
+        print(json.dumps(status, indent=2))
+    elif not out.is_terminal:
+        out.print(queries_table(status))
+
+
+def _watch(run: Run, seconds: float | None, until_idle: bool, *, live: bool) -> dict[str, Any]:
+    if not live:
+        return run.watch(seconds, until_idle, lambda status: None)
+    with Live(console=out, auto_refresh=False) as table:
+        return run.watch(
+            seconds, until_idle, lambda status: table.update(queries_table(status), refresh=True)
+        )

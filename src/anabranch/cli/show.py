@@ -1,0 +1,108 @@
+"""What the terminal shows: answers to statements, the table of queries, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from anabranch.errors import AnabranchError, ScriptError, from_dict
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def show_error(error: AnabranchError) -> None:
+    """One line: place, what, remedy; below it the place in the script, if it was one."""
+    err.print(f"[bold red]error:[/] {escape(error.line())}")
+    if isinstance(error, ScriptError) and error.excerpt:
+        for line in error.excerpt.splitlines():
+            err.print(f"  {escape(line)}", style="dim")
+
+
+def show_answer(answer: dict[str, Any]) -> None:
+    if answer["kind"] == "table":
+        if answer["text"]:
+            out.print(escape(answer["text"]), style="dim")
+        out.print(_table(answer["columns"], answer["rows"]))
+    else:
+        out.print(escape(answer["text"]))
+
+
+def _table(columns: Any, rows: Any) -> Table:
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    return table
+
+
+def queries_table(status: dict[str, Any]) -> RenderableType:
+    """Queries with their rates, latency, queue and site; below it what is wrong, if anything."""
+    table = Table(
+        "query", "site", "state", "in/s", "out/s", "tuples out", "queue", "p50", "p99",
+        box=None, pad_edge=False, header_style="bold",
+    )  # fmt: skip
+    for column in table.columns[3:]:
+        column.justify = "right"
+    tasks = [task for site in status["sites"] for task in site["tasks"]]
+    sinks = {task["query"]: task for task in tasks if task["sink"]}
+    for task in tasks:
+        if not task["sink"]:
+            table.add_row(*_task_row(task, sinks.get(task["query"])))
+    lines = [*_source_lines(status), *_problem_lines(status)]
+    return Group(table, *(Text(line, style="dim") for line in lines))
+
+
+def _task_row(task: dict[str, Any], sink: dict[str, Any] | None) -> list[str]:
+    last = sink or task
+    queue = task["queue"] + (sink["queue"] if sink else 0)
+    state = last["state"] if task["state"] in ("running", "done") else task["state"]
+    return [
+        escape(task["query"]), task["site"], _state(state),
+        f"{task['rate_in']:,.0f}", f"{task['rate_out']:,.0f}", f"{task['rows_out']:,}",
+        f"{queue:,}", _ms(last["p50_ms"]), _ms(last["p99_ms"]),
+    ]  # fmt: skip
+
+
+def _state(state: str) -> str:
+    colour = {"running": "green", "done": "cyan", "failed": "bold red"}.get(state, "yellow")
+    return f"[{colour}]{state}[/]"
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
+
+
+def _source_lines(status: dict[str, Any]) -> list[str]:
+    lines = []
+    for site in status["sites"]:
+        for source in site["sources"]:
+            left_out = [f"{source[key]:,} {key}" for key in ("late", "skipped") if source[key]]
+            if left_out:
+                lines.append(f"stream {source['stream']}: {', '.join(left_out)} left out")
+    return lines
+
+
+def _problem_lines(status: dict[str, Any]) -> list[str]:
+    lines = [f"site {site['site']}: {site['problem']}" for site in status["sites"]
+             if site["state"] != "up"]  # fmt: skip
+    for site in status["sites"]:
+        for part in (*site["sources"], *site["tasks"]):
+            if part["error"]:
+                lines.append(from_dict(part["error"]).line())
+            elif part.get("problem"):
+                lines.append(f"{part['name']}: {part['problem']}; trying again")
+    return lines
+
+
+def sites_table(status: dict[str, Any]) -> RenderableType:
+    rows = [
+        (site["site"], site["address"], site["state"], len(site["sources"]), len(site["tasks"]))
+        for site in status["sites"]
+    ]
+    return _table(("site", "address", "state", "sources", "tasks"), rows)

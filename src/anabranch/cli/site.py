@@ -1,0 +1,78 @@
+"""`anabranch site`: one site in this process, joining a coordinator elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+from anabranch.cli.show import err
+from anabranch.config.address import read_address
+from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.coordinator.launch import report_interval_s
+from anabranch.link.gate import Credentials
+from anabranch.link.peer import Peer
+from anabranch.site.heartbeat import Heartbeat
+from anabranch.site.site import Site
+from anabranch.site.spark import scratch_folder, start_session, warm_up
+
+PARENT_CHECK_S = 0.5
+
+
+def join(name: str, coordinator: Peer, listen: str | None, address: str | None) -> Cluster:
+    """The cluster as the coordinator knows it, with this site in it as asked for here."""
+    answer = coordinator.call("join", site=name, pid=os.getpid())
+    cluster = Cluster.model_validate(answer["cluster"])
+    config = cluster.sites.get(name) or SiteConfig(name=name)
+    asked = {"listen": listen, "address": address}
+    changes = {key: read_address(value) for key, value in asked.items() if value}
+    sites = cluster.sites | {name: config.model_copy(update=changes)}
+    return cluster.model_copy(update={"sites": sites})
+
+
+def run_site(
+    name: str,
+    coordinator_address: str,
+    credentials: Credentials,
+    *,
+    listen: str | None = None,
+    address: str | None = None,
+    parent: int | None = None,
+) -> None:
+    """Until the process is told to stop, or `parent` is gone."""
+    coordinator = Peer("the coordinator", coordinator_address, credentials)
+    cluster = join(name, coordinator, listen, address)
+    config = cluster.sites[name]
+    scratch = scratch_folder()
+    try:
+        spark = start_session(config.master, config.conf, name, scratch)
+        warm_up(spark)
+        site = Site(name, cluster, credentials, spark)
+        beat = Heartbeat(site, coordinator, report_interval_s(cluster))
+        try:
+            beat.start()
+            err.print(f"site {name} is up at {site.address}")
+            _wait(parent)
+        finally:
+            beat.close()
+            site.close()
+            spark.stop()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _wait(parent: int | None) -> None:
+    never = threading.Event()
+    while not never.wait(PARENT_CHECK_S):
+        if parent is not None and os.getppid() != parent:
+            return
+
+
+def credentials_from(
+    token_file: Path | None, tls_cert: str | None, tls_key: str | None, tls_ca: str | None
+) -> Credentials:
+    from anabranch.cli.state import read_token
+
+    token = read_token(token_file) if token_file else os.environ.get("ANABRANCH_TOKEN", "")
+    return Credentials(token, tls_cert, tls_key, tls_ca)

@@ -1,0 +1,1 @@
+"""What an operator decides: `cluster.toml`, checked and turned into frozen values."""

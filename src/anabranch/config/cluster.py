@@ -1,0 +1,109 @@
+"""`cluster.toml`: which sites there are, how they are reached, and the networks to emulate.
+
+    [cluster]
+    ack_interval = "250ms"          # how often a receiver acknowledges
+    heartbeat_interval = "250ms"
+    missed_heartbeats = 4           # a site is gone after so many
+    listen = "127.0.0.1:0"          # the coordinator
+
+    [cluster.queue]
+    max_bytes = "64MB"              # most that a queue of one stream holds
+
+    [security]                      # needed as soon as an address is not loopback
+    token_file = "token"
+    tls_cert = "site.crt"
+    tls_key = "site.key"
+    tls_ca = "ca.crt"
+    plaintext = false               # true: no TLS, knowingly
+
+    [defaults]                      # any key of a site
+    master = "local[2]"
+
+    [site.room1]
+    listen = "127.0.0.1:7101"       # where the gate binds; port 0: any free one
+    address = "127.0.0.1:7101"      # what others connect to, if not listen
+    isolation = "thread"            # or "process"
+    conf = { "spark.driver.memory" = "1g" }
+    slots = 1
+
+    [[link]]                        # emulation; a link not named has none
+    from = "room1"
+    to = "centre"
+    delay = "20ms"
+    jitter = "5ms"
+    bandwidth = "10MB/s"
+    both = true                     # the way back too
+
+Every key may be left out, `from` and `to` of a link apart; the values above are the defaults where
+they have one. `docs/cluster.md` says more of each.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from anabranch.config.address import HostPort
+from anabranch.config.model import Cluster, LinkConfig, Security, SiteConfig
+from anabranch.config.problems import config_error
+from anabranch.config.rules import breaches
+from anabranch.config.tables import ClusterFile
+from anabranch.errors import ConfigError
+
+__all__ = [
+    "Cluster", "HostPort", "LinkConfig", "Security", "SiteConfig", "load_cluster", "parse_cluster",
+]  # fmt: skip
+
+_TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def load_cluster(path: Path) -> Cluster:
+    """The cluster that the file at `path` describes; its paths start from the file's folder."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            "there is no such file", place=str(path), remedy="Leave it out to run all sites here."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", place=str(path)) from None
+    cluster = parse_cluster(text, str(path))
+    return cluster.model_copy(update={"security": cluster.security.below(path.parent)})
+
+
+def parse_cluster(text: str, name: str = "cluster.toml") -> Cluster:
+    """The cluster that `text` describes, or a ConfigError for the first thing wrong with it.
+
+    `name` is what errors call the text. Every rule of `anabranch.config.rules` holds of the result.
+    """
+    try:
+        cluster = ClusterFile.model_validate(_parse_toml(text, name)).to_cluster()
+    except ValidationError as error:
+        raise config_error(error, name) from None
+    for breach in breaches(cluster):
+        place = f"{name}: {breach.place}" if breach.place else name
+        raise ConfigError(breach.message, place=place, remedy=breach.remedy)
+    return cluster
+
+
+def _parse_toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line, column = _place(str(error), text)
+        raise ConfigError(
+            f"not TOML: {_TOML_PLACE.sub('', str(error))}",
+            place=f"{name}: line {line}, column {column}",
+        ) from None
+
+
+def _place(complaint: str, text: str) -> tuple[int, int]:
+    match = _TOML_PLACE.search(complaint)
+    if match and match[1]:
+        return int(match[1]), int(match[2])
+    *before, last = text.split("\n")
+    return len(before) + 1, len(last) + 1

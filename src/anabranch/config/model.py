@@ -1,0 +1,140 @@
+"""A cluster as the rest of the system sees it: frozen, complete, and sent to sites as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from anabranch.config.address import Address, HostPort
+from anabranch.config.problems import did_you_mean, problem
+from anabranch.config.quantities import SparkConf
+from anabranch.errors import ConfigError
+
+ANY_FREE_PORT = HostPort("127.0.0.1", 0)
+_ISOLATIONS = ("thread", "process")
+_SITE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+def _read_isolation(value: Any) -> Any:
+    if value in _ISOLATIONS:
+        return value
+    remedy = did_you_mean(str(value), _ISOLATIONS, title="Use one of")
+    raise problem(f"unknown isolation {value!r}", remedy)
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SiteSettings(Frozen):
+    """What may be said of a site, each with its default."""
+
+    listen: Address = ANY_FREE_PORT
+    """Where the gate binds."""
+    address: Address | None = None
+    """What others connect to, if that is not `listen`: behind NAT or a proxy."""
+    isolation: Annotated[Literal["thread", "process"], BeforeValidator(_read_isolation)] = "thread"
+    """`thread`: shares the coordinator's process and Spark. `process`: has its own."""
+    master: str = Field(default="local[2]", min_length=1)
+    conf: SparkConf = {}
+    slots: int = Field(default=1, ge=1)
+    """Task instances run at once."""
+
+
+class SiteConfig(SiteSettings):
+    name: str
+
+    @property
+    def reached_at(self) -> HostPort:
+        """What others connect to; port 0 means the port that the gate will have got."""
+        return self.address or self.listen
+
+    @property
+    def remote(self) -> bool:
+        """On another machine: started there by hand, not by the coordinator."""
+        return not self.reached_at.loopback
+
+    @property
+    def shares_process(self) -> bool:
+        return self.isolation == "thread" and not self.remote
+
+
+class LinkConfig(Frozen):
+    """A network to emulate on what `sender` sends to `receiver`."""
+
+    sender: str
+    receiver: str
+    delay_us: int = 0
+    jitter_us: int = 0
+    bandwidth: float | None = None
+    """Bytes a second; None for no limit."""
+
+    @property
+    def emulated(self) -> bool:
+        return bool(self.delay_us or self.jitter_us or self.bandwidth)
+
+    def reversed(self) -> LinkConfig:
+        return self.model_copy(update={"sender": self.receiver, "receiver": self.sender})
+
+
+class Security(Frozen):
+    """Paths of what gates prove themselves and encrypt with; never the secrets themselves."""
+
+    token_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
+    plaintext: bool = False
+    """Leaving this machine without TLS has been chosen knowingly."""
+
+    @property
+    def tls(self) -> bool:
+        return self.tls_cert is not None and self.tls_key is not None
+
+    def below(self, folder: PurePath) -> Security:
+        """The same, with relative paths starting from `folder`."""
+        paths = self.model_dump(exclude={"plaintext"}, exclude_none=True)
+        return self.model_copy(update={key: str(folder / path) for key, path in paths.items()})
+
+
+class Cluster(Frozen):
+    """All sites and links, and how closely they watch each other."""
+
+    ack_interval_us: int = 250_000
+    heartbeat_interval_us: int = 250_000
+    missed_heartbeats: int = 4
+    """A site is gone after so many heartbeats in a row have not come."""
+    listen: Address = ANY_FREE_PORT
+    """Where the coordinator binds."""
+    queue_bytes: int = 64_000_000
+    """Most that a queue of one stream holds."""
+    security: Security = Security()
+    sites: dict[str, SiteConfig] = {}
+    links: tuple[LinkConfig, ...] = ()
+
+    @classmethod
+    def of_sites(cls, names: Iterable[str]) -> Cluster:
+        """The cluster when there is no file: every site in this process, nothing emulated."""
+        return cls(sites={check_site_name(name): SiteConfig(name=name) for name in names})
+
+    def link(self, sender: str, receiver: str) -> LinkConfig:
+        """The emulation from one site to another; none where the file says nothing."""
+        for link in self.links:
+            if (link.sender, link.receiver) == (sender, receiver):
+                return link
+        return LinkConfig(sender=sender, receiver=receiver)
+
+
+def check_site_name(name: str, *, place: str = "") -> str:
+    """`name`, if a site may be called that."""
+    if not _SITE_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} is not a site name",
+            place=place,
+            remedy="Start with a letter or _ and go on with letters, digits, _ or -.",
+        )
+    return name

@@ -1,0 +1,185 @@
+"""What must hold between the parts of a cluster.
+
+A rule yields a ConfigError for each breach, placed within the file (`site.room1.listen`). Rules
+are tried in order: a later one may take for granted what an earlier one asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from anabranch.config.address import HostPort
+from anabranch.config.model import Cluster, LinkConfig, SiteConfig, check_site_name
+from anabranch.config.problems import did_you_mean
+from anabranch.errors import ConfigError
+
+Rule = Callable[[Cluster], Iterator[ConfigError]]
+
+
+def breaches(cluster: Cluster) -> Iterator[ConfigError]:
+    for rule in RULES:
+        yield from rule(cluster)
+
+
+def some_site(cluster: Cluster) -> Iterator[ConfigError]:
+    if not cluster.sites:
+        yield ConfigError("there is no site", remedy="Add one, e.g. a line [site.room1].")
+
+
+def site_names(cluster: Cluster) -> Iterator[ConfigError]:
+    for name in cluster.sites:
+        try:
+            check_site_name(name, place="site")
+        except ConfigError as error:
+            yield error
+
+
+def addresses_can_be_connected_to(cluster: Cluster) -> Iterator[ConfigError]:
+    for site in cluster.sites.values():
+        if site.reached_at.every_interface:
+            yield ConfigError(
+                f"nobody can connect to {site.reached_at}",
+                place=f"site.{site.name}.address",
+                remedy="Set address to what other sites connect to.",
+            )
+
+
+def ports_are_known_outside(cluster: Cluster) -> Iterator[ConfigError]:
+    """Whoever leads others to a site, a person or a proxy, must know its port beforehand."""
+    for site in cluster.sites.values():
+        known = {"listen": site.listen} | ({"address": site.address} if site.address else {})
+        for key, address in known.items() if site.address or site.remote else ():
+            if address.port == 0:
+                yield ConfigError(
+                    f"port 0 is any free port, but others must know where to reach {site.name}",
+                    place=f"site.{site.name}.{key}",
+                    remedy=f"Set {key} with a port from 1 to 65535.",
+                )
+
+
+def listeners_do_not_clash(cluster: Cluster) -> Iterator[ConfigError]:
+    """On this machine, that is; a remote site listens on its own."""
+    taken: list[tuple[str, HostPort]] = [("the coordinator", cluster.listen)]
+    for site in cluster.sites.values():
+        if not site.remote:
+            yield from _clash(site, "listen", site.listen, taken)
+            taken.append((f"site {site.name!r}", site.listen))
+
+
+def addresses_do_not_clash(cluster: Cluster) -> Iterator[ConfigError]:
+    taken: list[tuple[str, HostPort]] = []
+    for site in cluster.sites.values():
+        key = "address" if site.address else "listen"
+        yield from _clash(site, key, site.reached_at, taken)
+        taken.append((f"site {site.name!r}", site.reached_at))
+
+
+def _clash(
+    site: SiteConfig, key: str, wanted: HostPort, taken: list[tuple[str, HostPort]]
+) -> Iterator[ConfigError]:
+    for owner, address in taken:
+        if wanted.clashes_with(address):
+            yield ConfigError(
+                f"{wanted} is already taken by {owner} ({address})",
+                place=f"site.{site.name}.{key}",
+                remedy="Choose another port.",
+            )
+
+
+def tls_is_complete(cluster: Cluster) -> Iterator[ConfigError]:
+    security = cluster.security
+    if (security.tls_cert is None) != (security.tls_key is None):
+        missing = "tls_cert" if security.tls_cert is None else "tls_key"
+        yield ConfigError(
+            f"{missing} is missing", place="security", remedy="TLS needs tls_cert and tls_key."
+        )
+
+
+def outside_is_guarded(cluster: Cluster) -> Iterator[ConfigError]:
+    """Nothing beyond this machine without a token, nor without TLS unless that is said."""
+    security = cluster.security
+    for place, address in _outside(cluster):
+        if security.token_file is None:
+            yield ConfigError(
+                f"{address} can be reached from other machines, but there is no token",
+                place=place,
+                remedy="Set token_file in [security].",
+            )
+        elif not (security.tls or security.plaintext):
+            yield ConfigError(
+                f"{address} can be reached from other machines, but there is no TLS",
+                place=place,
+                remedy="Set tls_cert and tls_key in [security], "
+                "or plaintext = true if the network is trusted.",
+            )
+
+
+def _outside(cluster: Cluster) -> Iterator[tuple[str, HostPort]]:
+    if not cluster.listen.loopback:
+        yield "cluster.listen", cluster.listen
+    for site in cluster.sites.values():
+        if not site.listen.loopback:
+            yield f"site.{site.name}.listen", site.listen
+        if site.address and not site.address.loopback:
+            yield f"site.{site.name}.address", site.address
+
+
+def one_spark_in_a_process(cluster: Cluster) -> Iterator[ConfigError]:
+    together = [site for site in cluster.sites.values() if site.shares_process]
+    for site in together[1:]:
+        if differing := _differing(together[0], site):
+            yield ConfigError(
+                f"shares its process and Spark with site {together[0].name!r} "
+                f"but differs in {', '.join(differing)}",
+                place=f"site.{site.name}",
+                remedy='Make them equal or set isolation = "process".',
+            )
+
+
+def _differing(a: SiteConfig, b: SiteConfig) -> list[str]:
+    settings = sorted(dict(a.conf.items() ^ b.conf.items()))
+    return ["master"] * (a.master != b.master) + [f"conf {key!r}" for key in settings]
+
+
+def links_join_sites(cluster: Cluster) -> Iterator[ConfigError]:
+    for link in cluster.links:
+        for name in (link.sender, link.receiver):
+            if name not in cluster.sites:
+                yield ConfigError(
+                    f"unknown site {name!r}",
+                    place=_link_place(link),
+                    remedy=did_you_mean(name, cluster.sites, title="Known sites"),
+                )
+        if link.sender == link.receiver:
+            yield ConfigError("a link joins two different sites", place=_link_place(link))
+
+
+def links_are_given_once(cluster: Cluster) -> Iterator[ConfigError]:
+    seen = set()
+    for link in cluster.links:
+        if (ends := (link.sender, link.receiver)) in seen:
+            yield ConfigError(
+                "this link is given twice",
+                place=_link_place(link),
+                remedy="Remove one; both = true also gives the way back.",
+            )
+        seen.add(ends)
+
+
+def _link_place(link: LinkConfig) -> str:
+    return f"link from {link.sender} to {link.receiver}"
+
+
+RULES: tuple[Rule, ...] = (
+    some_site,
+    site_names,
+    addresses_can_be_connected_to,
+    ports_are_known_outside,
+    listeners_do_not_clash,
+    addresses_do_not_clash,
+    tls_is_complete,
+    outside_is_guarded,
+    one_spark_in_a_process,
+    links_join_sites,
+    links_are_given_once,
+)

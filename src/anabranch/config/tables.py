@@ -1,0 +1,100 @@
+"""The tables of `cluster.toml`, key by key, and how they become a Cluster.
+
+Types are strict: `slots = "2"` is a mistake worth telling, not a number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from anabranch.config.address import Address
+from anabranch.config.model import (
+    Cluster,
+    LinkConfig,
+    Security,
+    SiteConfig,
+    SiteSettings,
+)
+from anabranch.config.problems import did_you_mean, problem
+from anabranch.config.quantities import Bytes, BytesPerSecond, Microseconds
+
+_DEFAULT = Cluster()
+
+
+class Table(BaseModel):
+    """Refuses keys it does not know, naming the nearest one it does."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, table: Any) -> Any:
+        keys = [field.alias or name for name, field in cls.model_fields.items()]
+        for key in table if isinstance(table, dict) else ():
+            if key not in keys:
+                raise problem(f"unknown key {key!r}", did_you_mean(key, keys, title="Known keys"))
+        return table
+
+
+class SiteTable(Table, SiteSettings):
+    pass
+
+
+class SecurityTable(Table, Security):
+    pass
+
+
+class QueueTable(Table):
+    max_bytes: Bytes = Field(default=_DEFAULT.queue_bytes, gt=0)
+
+
+class ClusterTable(Table):
+    ack_interval: Microseconds = Field(default=_DEFAULT.ack_interval_us, gt=0)
+    heartbeat_interval: Microseconds = Field(default=_DEFAULT.heartbeat_interval_us, gt=0)
+    missed_heartbeats: int = Field(default=_DEFAULT.missed_heartbeats, ge=1)
+    listen: Address = _DEFAULT.listen
+    queue: QueueTable = QueueTable()
+
+
+class LinkTable(Table):
+    sender: str = Field(alias="from")
+    receiver: str = Field(alias="to")
+    delay: Microseconds = 0
+    jitter: Microseconds = 0
+    bandwidth: BytesPerSecond | None = Field(default=None, gt=0)
+    both: bool = False
+
+    def links(self) -> tuple[LinkConfig, ...]:
+        there = LinkConfig(
+            sender=self.sender, receiver=self.receiver,
+            delay_us=self.delay, jitter_us=self.jitter, bandwidth=self.bandwidth,
+        )  # fmt: skip
+        return (there, there.reversed()) if self.both else (there,)
+
+
+class ClusterFile(Table):
+    cluster: ClusterTable = ClusterTable()
+    security: SecurityTable = SecurityTable()
+    defaults: SiteTable = SiteTable()
+    site: dict[str, SiteTable] = {}
+    link: list[LinkTable] = []
+
+    def to_cluster(self) -> Cluster:
+        return Cluster(
+            ack_interval_us=self.cluster.ack_interval,
+            heartbeat_interval_us=self.cluster.heartbeat_interval,
+            missed_heartbeats=self.cluster.missed_heartbeats,
+            listen=self.cluster.listen,
+            queue_bytes=self.cluster.queue.max_bytes,
+            security=Security(**dict(self.security)),
+            sites={name: self._site(name, table) for name, table in self.site.items()},
+            links=tuple(link for table in self.link for link in table.links()),
+        )
+
+    def _site(self, name: str, table: SiteTable) -> SiteConfig:
+        """The site's own keys over the defaults; Spark settings one by one."""
+        own = {key: getattr(table, key) for key in table.model_fields_set}
+        conf = self.defaults.conf | table.conf
+        return SiteConfig(**(dict(self.defaults) | own | {"name": name, "conf": conf}))

@@ -1,0 +1,1 @@
+"""The coordinator: catalog, deployment, monitoring. Control only: data flows without it."""

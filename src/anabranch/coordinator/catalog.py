@@ -1,0 +1,67 @@
+"""What the coordinator must not forget, in one SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from anabranch.plan.catalog import Definition, QueryDef, StreamDef
+
+_DEFINITION: TypeAdapter[StreamDef | QueryDef] = TypeAdapter(Definition)
+_TABLES = """
+CREATE TABLE IF NOT EXISTS definition (
+    position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE COLLATE NOCASE, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS site (
+    name TEXT PRIMARY KEY, address TEXT NOT NULL, pid INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+"""
+
+
+class Catalog:
+    """Definitions in the order they were made, known sites, settings. Each change is durable when
+    the call returns; a change of several definitions happens whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, check_same_thread=False)
+        self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;" + _TABLES)
+
+    def definitions(self) -> dict[str, StreamDef | QueryDef]:
+        with self._lock:
+            rows = self._db.execute("SELECT body FROM definition ORDER BY position").fetchall()
+        found = (_DEFINITION.validate_json(body) for (body,) in rows)
+        return {definition.name: definition for definition in found}
+
+    def change(self, add: Iterable[StreamDef | QueryDef], drop: Iterable[str]) -> None:
+        with self._lock, self._db:
+            self._db.executemany("DELETE FROM definition WHERE name = ?", [(name,) for name in drop])
+            self._db.executemany(
+                "INSERT INTO definition (name, body) VALUES (?, ?)",
+                [(definition.name, definition.model_dump_json()) for definition in add],
+            )
+
+    def sites(self) -> dict[str, tuple[str, int]]:
+        """Site name → (address, process id), as last heard."""
+        with self._lock:
+            rows = self._db.execute("SELECT name, address, pid FROM site").fetchall()
+        return {name: (address, pid) for name, address, pid in rows}
+
+    def remember_site(self, name: str, address: str, pid: int) -> None:
+        with self._lock, self._db:
+            self._db.execute("REPLACE INTO site VALUES (?, ?, ?)", (name, address, pid))
+
+    def setting(self, name: str) -> str | None:
+        with self._lock:
+            row = self._db.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
+    def remember(self, name: str, value: str) -> None:
+        with self._lock, self._db:
+            self._db.execute("REPLACE INTO setting VALUES (?, ?)", (name, value))
+
+    def close(self) -> None:
+        self._db.close()

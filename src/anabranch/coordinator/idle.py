@@ -1,0 +1,46 @@
+"""When a run is over: every finite source is used up and all its results are out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.errors import AnabranchError, ConfigError, from_dict
+
+Status = dict[str, Any]
+
+
+def failures(status: Status) -> list[AnabranchError]:
+    """What has failed anywhere, as it was raised there."""
+    parts = [part for site in status["sites"] for part in (*site["sources"], *site["tasks"])]
+    return [from_dict(part["error"]) for part in parts if part["error"]]
+
+
+def lost_sites(status: Status) -> list[str]:
+    return [site["problem"] for site in status["sites"] if site["state"] != "up"]
+
+
+def idle(status: Status) -> bool:
+    """Raises ConfigError if there is nothing finite to wait for."""
+    sources = {one["stream"]: one for site in status["sites"] for one in site["sources"]}
+    finite = {name for name, source in sources.items() if source["finite"]}
+    read = {source_of(name, status["reads"]) for name in status["reads"]}
+    if not finite & read:
+        raise ConfigError(
+            "no query reads a source that ends, so the run would never be idle",
+            remedy="Use --for 30s instead of --until-idle.",
+        )
+    if any(sources[name]["state"] != "ended" for name in finite & read):
+        return False
+    tasks = [task for site in status["sites"] for task in site["tasks"]]
+    return all(
+        task["state"] == "done"
+        for task in tasks
+        if source_of(task["query"], status["reads"]) in finite
+    )
+
+
+def source_of(name: str, reads: dict[str, str]) -> str:
+    """The stream from outside that a query ultimately reads."""
+    while name in reads:
+        name = reads[name]
+    return name

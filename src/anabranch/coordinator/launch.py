@@ -1,0 +1,168 @@
+"""Bringing up the sites of a cluster: in this process, or as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.coordinator.coordinator import HEARTBEATS_PER_REPORT, Coordinator
+from anabranch.errors import SiteError
+from anabranch.link.peer import Peer
+from anabranch.site.heartbeat import Heartbeat
+from anabranch.site.site import Site
+from anabranch.site.spark import scratch_folder, start_session, warm_up
+
+Progress = Callable[[str], None]
+START_S = 120.0
+
+
+def report_interval_s(cluster: Cluster) -> float:
+    return HEARTBEATS_PER_REPORT * cluster.heartbeat_interval_us / 1e6
+
+
+class LocalSites:
+    """The sites that share this process, and its one Spark session."""
+
+    def __init__(self, coordinator: Coordinator, configs: list[SiteConfig], progress: Progress):
+        self.scratch = scratch_folder()
+        self._sites: list[Site] = []
+        self._beats: list[Heartbeat] = []
+        self.spark: SparkSession | None = None
+        try:
+            self._start(coordinator, configs, progress)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(
+        self, coordinator: Coordinator, configs: list[SiteConfig], progress: Progress
+    ) -> None:
+        progress(f"Starting Spark ({configs[0].master}) for {len(configs)} site(s) …")
+        self.spark = start_session(configs[0].master, configs[0].conf, "sites", self.scratch)
+        progress("Warming up …")
+        warm_up(self.spark)
+        cluster, credentials = coordinator.cluster, coordinator.credentials
+        for config in configs:
+            site = Site(config.name, cluster, credentials, self.spark)
+            self._sites.append(site)
+            peer = Peer("coordinator", coordinator.address, credentials)
+            beat = Heartbeat(site, peer, report_interval_s(cluster))
+            beat.start()
+            self._beats.append(beat)
+
+    def close(self) -> None:
+        for beat in self._beats:
+            beat.close()
+        for site in self._sites:
+            site.close()
+        if self.spark is not None:
+            self.spark.stop()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class SiteProcesses:
+    """Sites with a process and a Spark each. `tied` ones end when this process does, however it
+    ends; the others go on without it."""
+
+    def __init__(
+        self, coordinator: Coordinator, configs: list[SiteConfig], logs: Path, *, tied: bool
+    ) -> None:
+        self._coordinator = coordinator
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._adopted: list[int] = []
+        for config in configs:
+            if config.name in coordinator.sites.alive():
+                record = coordinator.sites.record(config.name)
+                self._adopted.append(record.pid if record else 0)
+            else:
+                self._processes[config.name] = self._spawn(config.name, logs, tied=tied)
+
+    def _spawn(self, name: str, logs: Path, *, tied: bool) -> subprocess.Popen[bytes]:
+        security = self._coordinator.credentials
+        command = [sys.executable, "-m", "anabranch", "site", name]
+        command += ["--coordinator", self._coordinator.address]
+        if security.tls_ca:
+            command += ["--tls-ca", security.tls_ca]
+        if tied:
+            command += ["--parent", str(os.getpid())]
+        environment = os.environ | {"ANABRANCH_TOKEN": security.token}
+        with (logs / f"{name}.log").open("ab") as log:
+            # A session of its own: Ctrl-C at the terminal is ours to handle, in order.
+            return subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def wait(self, progress: Progress, logs: Path) -> None:
+        """Until every site has registered. Raises SiteError with the last words of one that died."""
+        for name, process in self._processes.items():
+            progress(f"Starting site {name} (process {process.pid}) …")
+            deadline = time.monotonic() + START_S
+            while not self._coordinator.sites.wait_for(name, 0.2):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise _did_not_start(name, process, logs)
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.terminate()
+        for pid in self._adopted:
+            _signal(pid, signal.SIGTERM)
+        for process in self._processes.values():
+            try:
+                process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _did_not_start(name: str, process: subprocess.Popen[bytes], logs: Path) -> SiteError:
+    lines = (logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
+    reason = lines[-1] if lines else f"exit code {process.poll()}"
+    return SiteError(f"site {name} did not start: {reason}", remedy=f"See {logs / name}.log.")
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+class RunningCluster:
+    """A coordinator and all sites of a cluster that belong to this machine."""
+
+    def __init__(
+        self, coordinator: Coordinator, logs: Path, progress: Progress, *, tied: bool
+    ) -> None:
+        self.coordinator = coordinator
+        self._local: LocalSites | None = None
+        self._processes: SiteProcesses | None = None
+        configs = list(coordinator.cluster.sites.values())
+        shared = [one for one in configs if one.shares_process]
+        own = [one for one in configs if not one.shares_process and not one.remote]
+        try:
+            if own:
+                self._processes = SiteProcesses(coordinator, own, logs, tied=tied)
+            if shared:
+                self._local = LocalSites(coordinator, shared, progress)
+            if self._processes:
+                self._processes.wait(progress, logs)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._local:
+            self._local.close()
+        if self._processes:
+            self._processes.close()
+        self.coordinator.close()

@@ -1,0 +1,115 @@
+"""Every error Anabranch raises on purpose.
+
+AnabranchError
+├── ScriptError        the text of a statement is wrong; points at the place
+├── ConfigError        cluster.toml or an option is wrong
+├── SetupError         the machine lacks something: a JDK, a free port
+├── SiteError          a site is unknown, unreachable or died
+├── SourceError        a wrapper cannot read its source: missing file, malformed row
+├── SinkError          a sink cannot write: disk full, no permission
+├── TaskError          a query failed while running
+└── ProtocolError      a peer or we broke the link protocol
+    ├── StaleEpoch     the peer belongs to an earlier epoch and must stop
+    └── Gap            tuples between two batches are missing
+
+An error is one line: `place: message. remedy`. It crosses process borders as a dict, so a user
+sees the same line wherever it was raised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class AnabranchError(Exception):
+    """Base of all. `place` says where, `remedy` what to do about it."""
+
+    def __init__(self, message: str, *, place: str = "", remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+        self.remedy = remedy
+
+    def line(self) -> str:
+        text = f"{self.place}: {self.message}" if self.place else self.message
+        if not self.remedy:
+            return text
+        return f"{text.rstrip('.')}. {self.remedy}"
+
+    def __str__(self) -> str:
+        return self.line()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": type(self).__name__,
+            "message": self.message,
+            "place": self.place,
+            "remedy": self.remedy,
+        }
+
+
+class ScriptError(AnabranchError):
+    """`excerpt` holds the offending line of the script and an underline below it."""
+
+    def __init__(
+        self, message: str, *, place: str = "", remedy: str = "", excerpt: str = ""
+    ) -> None:
+        super().__init__(message, place=place, remedy=remedy)
+        self.excerpt = excerpt
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"excerpt": self.excerpt}
+
+
+class ConfigError(AnabranchError):
+    pass
+
+
+class SetupError(AnabranchError):
+    pass
+
+
+class SiteError(AnabranchError):
+    pass
+
+
+class SourceError(AnabranchError):
+    pass
+
+
+class SinkError(AnabranchError):
+    pass
+
+
+class TaskError(AnabranchError):
+    pass
+
+
+class ProtocolError(AnabranchError):
+    pass
+
+
+class StaleEpoch(ProtocolError):
+    pass
+
+
+class Gap(ProtocolError):
+    pass
+
+
+_KINDS: dict[str, type[AnabranchError]] = {
+    kind.__name__: kind
+    for kind in (
+        AnabranchError, ConfigError, SetupError, SiteError, SourceError, SinkError, TaskError,
+        ProtocolError, StaleEpoch, Gap,
+    )
+}  # fmt: skip
+
+
+def from_dict(data: dict[str, Any]) -> AnabranchError:
+    """The error that `to_dict` described; an unknown kind becomes the base class."""
+    texts = {key: str(data.get(key, "")) for key in ("message", "place", "remedy")}
+    message = texts.pop("message")
+    if data.get("kind") == "ScriptError":
+        return ScriptError(message, excerpt=str(data.get("excerpt", "")), **texts)
+    return _KINDS.get(str(data.get("kind")), AnabranchError)(message, **texts)

@@ -1,0 +1,61 @@
+"""The clauses of statements: which words start them, and how they are gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anabranch.language.tokens import Cursor
+
+JOINS = frozenset({
+    "ANTI", "CROSS", "FULL", "INNER", "JOIN", "LATERAL", "LEFT", "NATURAL", "ON", "OUTER", "RIGHT",
+    "SEMI", "USING",
+})  # fmt: skip
+LATER = {
+    "GROUP": "GROUP BY", "HAVING": "HAVING", "DEADLINE": "DEADLINE", "STANDBY": "STANDBY",
+    "APPROXIMATE": "APPROXIMATE", "MASTER": "MASTER",
+} | dict.fromkeys(JOINS, "JOIN")  # fmt: skip
+"""Words that start what the language has no meaning for yet, and what to call it."""
+ENDLESS = {
+    "ORDER": "ORDER BY", "SORT": "SORT BY", "CLUSTER": "CLUSTER BY", "DISTRIBUTE": "DISTRIBUTE BY",
+    "LIMIT": "LIMIT", "OFFSET": "OFFSET", "UNION": "UNION", "INTERSECT": "INTERSECT",
+    "EXCEPT": "EXCEPT", "QUALIFY": "QUALIFY",
+}  # fmt: skip
+"""Words that start what only makes sense for tables, which end."""
+Clauses = Mapping[str, Callable[[Cursor], Any]]
+"""From the keyword of a clause to the production of what follows the keyword."""
+_NEED_BY = frozenset({"GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE"})
+
+
+def at_unsupported(cursor: Cursor) -> str | None:
+    """The first word of the unsupported clause that starts here, if one does."""
+    words = cursor.peek().key.split()
+    if not words or words[0] not in LATER | ENDLESS:
+        return None
+    by = words[1:] == ["BY"] or cursor.peek(1).key == "BY"
+    return words[0] if by or words[0] not in _NEED_BY else None
+
+
+def reject_unsupported(cursor: Cursor) -> None:
+    """Raise if what comes next is part of SQL, or of the language to come, but not supported."""
+    word, span = at_unsupported(cursor), cursor.peek().span
+    if word in LATER:
+        raise cursor.error(span, f"{LATER[word]} is not supported yet")
+    if word in ENDLESS:
+        raise cursor.error(
+            span, f"{ENDLESS[word]} is not supported", "A stream has no end to wait for."
+        )
+
+
+def gather(cursor: Cursor, table: Clauses) -> dict[str, Any]:
+    """What the clauses up to the end of the statement hold, in any order, each at most once."""
+    found: dict[str, Any] = {}
+    while not cursor.at_end():
+        if not cursor.at(*table):
+            reject_unsupported(cursor)
+            raise cursor.unexpected((*(word for word in table if word not in found), ";"))
+        keyword = cursor.advance()
+        if keyword.key in found:
+            raise cursor.error(keyword.span, f"{keyword.key} is given twice", "Keep one of them.")
+        found[keyword.key] = table[keyword.key](cursor)
+    return found

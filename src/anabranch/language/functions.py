@@ -1,0 +1,147 @@
+"""Functions of Spark's that a query over a stream may not call, and why.
+
+A query's output must be a function of its input alone: after a failure it is computed again, and
+a standby computes it at the same time elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+from sqlglot import exp
+
+from anabranch.errors import ScriptError
+from anabranch.language.lexer import Kind, Token
+from anabranch.language.source import Script, Span
+from anabranch.language.statements import Expression
+
+_CLOCK = frozenset({
+    "NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURDATE", "CURRENT_TIME", "LOCALTIMESTAMP",
+    "LOCALTIME",
+})  # fmt: skip
+_RANDOM = frozenset({
+    "RAND", "RANDN", "RANDOM", "RANDSTR", "SHUFFLE", "UNIFORM", "UUID",
+})  # fmt: skip
+_ELSEWHERE = frozenset({
+    "CURRENT_CATALOG", "CURRENT_DATABASE", "CURRENT_SCHEMA", "CURRENT_TIMEZONE", "CURRENT_USER",
+    "INPUT_FILE_BLOCK_LENGTH", "INPUT_FILE_BLOCK_START", "INPUT_FILE_NAME", "JAVA_METHOD",
+    "MONOTONICALLY_INCREASING_ID", "REFLECT", "SESSION_USER", "SPARK_PARTITION_ID", "TRY_REFLECT",
+    "USER", "VERSION",
+})  # fmt: skip
+_REMEDIES = (
+    dict.fromkeys(_CLOCK, "Use _ts, the event time in µs.")
+    | dict.fromkeys(_RANDOM, "Use a function of the columns, such as hash(...).")
+    | dict.fromkeys(_ELSEWHERE, "Use the columns of the stream and _ts only.")
+)
+_WITHOUT_PARENTHESES = frozenset({
+    "CURRENT_CATALOG", "CURRENT_DATABASE", "CURRENT_DATE", "CURRENT_SCHEMA", "CURRENT_TIME",
+    "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "LOCALTIME", "SESSION_USER", "USER",
+})  # fmt: skip
+_MOVING_DATES = frozenset({"now", "today", "tomorrow", "yesterday"})
+_DATE_TYPES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
+_GENERATORS = frozenset({
+    "EXPLODE", "EXPLODE_OUTER", "INLINE", "INLINE_OUTER", "JSON_TUPLE", "POSEXPLODE",
+    "POSEXPLODE_OUTER", "STACK", "VARIANT_EXPLODE", "VARIANT_EXPLODE_OUTER",
+})  # fmt: skip
+_AGGREGATES = frozenset({
+    "ANY", "ANY_VALUE", "APPROX_COUNT_DISTINCT", "APPROX_PERCENTILE", "APPROX_TOP_K", "ARRAY_AGG",
+    "AVG", "BITMAP_CONSTRUCT_AGG", "BITMAP_OR_AGG", "BIT_AND", "BIT_OR", "BIT_XOR", "BOOL_AND",
+    "BOOL_OR", "COLLECT_LIST", "COLLECT_SET", "CORR", "COUNT", "COUNT_IF", "COUNT_MIN_SKETCH",
+    "COVAR_POP", "COVAR_SAMP", "CUME_DIST", "DENSE_RANK", "EVERY", "FIRST", "FIRST_VALUE",
+    "GROUPING", "GROUPING_ID", "HISTOGRAM_NUMERIC", "HLL_SKETCH_AGG", "HLL_UNION_AGG", "KURTOSIS",
+    "LAG", "LAST", "LAST_VALUE", "LEAD", "LISTAGG", "MAX", "MAX_BY", "MEAN", "MEDIAN", "MIN",
+    "MIN_BY", "MODE", "NTH_VALUE", "NTILE", "PERCENTILE", "PERCENTILE_APPROX", "PERCENTILE_CONT",
+    "PERCENTILE_DISC", "PERCENT_RANK", "RANK", "REGR_AVGX", "REGR_AVGY", "REGR_COUNT",
+    "REGR_INTERCEPT", "REGR_R2", "REGR_SLOPE", "REGR_SXX", "REGR_SXY", "REGR_SYY", "ROW_NUMBER",
+    "SKEWNESS", "SOME", "STD", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "STRING_AGG", "SUM",
+    "TRY_AVG", "TRY_SUM", "VARIANCE", "VAR_POP", "VAR_SAMP",
+})  # fmt: skip
+_QUANTIFIED = frozenset({"LIKE", "ILIKE", "="})
+"""What `ANY (…)` and `SOME (…)` are not aggregates after."""
+_WINDOW = "aggregates need a window, which is not supported yet"
+
+
+def check_functions(script: Script, expression: Expression, columns: Set[str]) -> None:
+    """Raise if `expression` calls what it may not, or holds a subquery or a `*`.
+
+    `columns` are the lower-case names that, standing alone, mean a column.
+    """
+    names = columns | expression.parameters
+    for before, token, after, last in _windows(expression.tokens):
+        error = (
+            _misplaced(script, before, token)
+            or _call(script, before, token, after, last)
+            or _bare(script, before, token, after, names)
+        )
+        if error:
+            raise error
+    _check_tree(script, expression)
+
+
+def _windows(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, Token, Token, Token]]:
+    """Each token with the one before it and the two after it; outside there are empty ones."""
+    none = Token(Kind.END, "", tokens[0].span)
+    padded = (none, *tokens, none, none)
+    return zip(padded, padded[1:], padded[2:], padded[3:], strict=False)
+
+
+def _misplaced(script: Script, before: Token, token: Token) -> ScriptError | None:
+    """A subquery, or a date such as `DATE 'today'`."""
+    if token.key == "SELECT":
+        return _subquery(script, token.span)
+    if token.kind is not Kind.STRING or before.key not in _DATE_TYPES:
+        return None
+    if token.text.strip().lower() not in _MOVING_DATES:
+        return None
+    return _unrepeatable(script, token.span, script.slice(token.span), _REMEDIES["NOW"])
+
+
+def _call(
+    script: Script, before: Token, token: Token, after: Token, last: Token
+) -> ScriptError | None:
+    if after.key != "(" or before.key == ".":
+        return None
+    name = token.text.upper()
+    if name in _REMEDIES or (name == "UNIX_TIMESTAMP" and last.key == ")"):
+        remedy = _REMEDIES.get(name, _REMEDIES["NOW"])
+        return _unrepeatable(script, token.span, f"{token.text}()", remedy)
+    if name in _GENERATORS:
+        message = f"{token.text}() makes several rows of one tuple, which is not supported yet"
+        return script.error(token.span, message)
+    if name in _AGGREGATES and not (name in ("ANY", "SOME") and before.key in _QUANTIFIED):
+        return script.error(token.span, _WINDOW)
+    return None
+
+
+def _bare(
+    script: Script, before: Token, token: Token, after: Token, names: Set[str]
+) -> ScriptError | None:
+    """A function that needs no parentheses, unless the word is a column, field or parameter."""
+    if token.key not in _WITHOUT_PARENTHESES or token.text.lower() in names:
+        return None
+    if before.key in (".", "AS") or after.key in (".", "=>"):
+        return None
+    return _unrepeatable(script, token.span, token.text, _REMEDIES[token.key])
+
+
+def _check_tree(script: Script, expression: Expression) -> None:
+    """Catch what has no telling word of its own, at the cost of underlining all of it."""
+    if expression.tree.find(exp.Query):
+        raise _subquery(script, expression.span)
+    if expression.tree.find(exp.AggFunc, exp.Window):
+        raise script.error(expression.span, _WINDOW)
+    if expression.tree.find(exp.Star):
+        raise script.error(expression.span, "'*' must stand alone", "Name the columns.")
+
+
+def _subquery(script: Script, span: Span) -> ScriptError:
+    return script.error(
+        span, "subqueries are not supported", "Make it a query of its own and read that."
+    )
+
+
+def _unrepeatable(script: Script, span: Span, what: str, remedy: str) -> ScriptError:
+    message = (
+        f"{what} gives another value each time, but results must be repeatable after a failure"
+    )
+    return script.error(span, message, remedy)

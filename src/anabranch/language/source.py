@@ -1,0 +1,79 @@
+"""A script's text and places in it."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+from anabranch.errors import ScriptError
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The characters `start` up to, but not including, `end`."""
+
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of `other`."""
+        return Span(self.start, max(self.end, other.end))
+
+
+@dataclass(frozen=True)
+class Script:
+    """The text of one or more statements; `name` is what errors call it."""
+
+    text: str
+    name: str = "script"
+
+    def slice(self, span: Span) -> str:
+        return self.text[span.start : span.end]
+
+    def line_and_column(self, offset: int) -> tuple[int, int]:
+        """Both count from 1; a column is a character, whatever its width."""
+        return self.text.count("\n", 0, offset) + 1, offset - self._line_start(offset) + 1
+
+    def place(self, span: Span) -> str:
+        line, column = self.line_and_column(span.start)
+        return f"{self.name}:{line}:{column}"
+
+    def excerpt(self, span: Span) -> str:
+        """The line on which `span` starts, and below it an underline of at least one `^`.
+
+        A span over several lines is underlined to the end of its first.
+        """
+        start = self._line_start(span.start)
+        newline = self.text.find("\n", span.start)
+        line = self.text[start : newline if newline >= 0 else len(self.text)].rstrip("\r")
+        before, marked = line[: span.start - start], line[span.start - start : span.end - start]
+        return f"{_printable(line)}\n{_blank(before)}{'^' * max(1, _width(marked))}"
+
+    def error(self, span: Span, message: str, remedy: str = "") -> ScriptError:
+        return ScriptError(
+            message, place=self.place(span), remedy=remedy, excerpt=self.excerpt(span)
+        )
+
+    def _line_start(self, offset: int) -> int:
+        return self.text.rfind("\n", 0, offset) + 1
+
+
+def _printable(text: str) -> str:
+    """`text` without characters that would move a terminal's cursor."""
+    return "".join(char if char.isprintable() or char == "\t" else "·" for char in text)
+
+
+def _blank(text: str) -> str:
+    """Space as wide as `text`; tabs stay tabs, since their width is the terminal's choice."""
+    return "".join("\t" if char == "\t" else " " * _width(char) for char in text)
+
+
+def _width(text: str) -> int:
+    """Columns that `text` takes on a terminal."""
+    return sum(_char_width(char) for char in text)
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

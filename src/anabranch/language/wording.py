@@ -1,0 +1,37 @@
+"""How error messages name things."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+_LONGEST = 40
+
+
+def clip(text: str) -> str:
+    """`text` on one line, of at most 40 characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def either(expected: Sequence[str]) -> str:
+    """`A, B or C`; symbols get quotes, words in capitals and descriptions stay as they are."""
+    shown = [text if text[:1].isalpha() else f"'{text}'" for text in expected]
+    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def closest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `word` is most likely a misspelling of, whatever the case."""
+    spelling = {candidate.lower(): candidate for candidate in candidates}
+    matches = get_close_matches(word.lower(), spelling, n=1, cutoff=0.65)
+    return spelling[matches[0]] if matches else None
+
+
+def did_you_mean_keyword(word: str, keywords: Iterable[str]) -> str:
+    found = closest(word, keywords)
+    return f"Did you mean {found}?" if found and found != word.upper() else ""
+
+
+def did_you_mean_name(word: str, names: Iterable[str]) -> str:
+    found = closest(word, names)
+    return f"Did you mean '{found}'?" if found else ""

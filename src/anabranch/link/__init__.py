@@ -1,0 +1,1 @@
+"""Links between sites over Arrow Flight: gates, live inlets and outlets, subscriptions."""

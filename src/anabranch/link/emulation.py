@@ -1,0 +1,84 @@
+"""A slower network than the one there is: delay, jitter and bandwidth of a link, for trying out.
+
+Batches are held back at the receiving end. Bandwidth is what one batch after the other occupies;
+delay is what each travels, many at a time; order is kept.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from anabranch.stream.batch import Batch
+
+_FLYING = 256
+
+
+@dataclass(frozen=True)
+class Emulation:
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    bytes_per_s: float = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.delay_s or self.jitter_s or self.bytes_per_s)
+
+    def travel_s(self, rng: random.Random) -> float:
+        return self.delay_s + rng.uniform(0, self.jitter_s)
+
+    def occupy_s(self, nbytes: int) -> float:
+        return nbytes / self.bytes_per_s if self.bytes_per_s else 0.0
+
+
+def slowed(
+    batches: Iterable[Batch[pa.RecordBatch]], link: Emulation, stopped: threading.Event
+) -> Iterator[Batch[pa.RecordBatch]]:
+    """The same batches, each no earlier than the link would deliver it."""
+    flying: queue.Queue[tuple[float, Batch[pa.RecordBatch] | BaseException | None]]
+    flying = queue.Queue(_FLYING)
+    arguments = (batches, link, flying, stopped)
+    threading.Thread(target=_transmit, args=arguments, name="link-emulation", daemon=True).start()
+    while True:
+        due, item = flying.get()
+        if stopped.wait(max(0.0, due - time.monotonic())) or item is None:
+            return
+        if isinstance(item, BaseException):
+            raise item
+        yield item
+
+
+def _transmit(
+    batches: Iterable[Batch[pa.RecordBatch]],
+    link: Emulation,
+    flying: queue.Queue[tuple[float, Batch[pa.RecordBatch] | BaseException | None]],
+    stopped: threading.Event,
+) -> None:
+    rng = random.Random(0)
+    due = 0.0
+    try:
+        for batch in batches:
+            stopped.wait(link.occupy_s(batch.data.nbytes))
+            due = max(due, time.monotonic() + link.travel_s(rng))
+            _put(flying, (due, batch), stopped)
+        _put(flying, (due, None), stopped)
+    except Exception as error:
+        _put(flying, (due, error), stopped)
+
+
+def _put(
+    flying: queue.Queue[tuple[float, Batch[pa.RecordBatch] | BaseException | None]],
+    item: tuple[float, Batch[pa.RecordBatch] | BaseException | None],
+    stopped: threading.Event,
+) -> None:
+    while not stopped.is_set():
+        try:
+            flying.put(item, timeout=0.2)
+        except queue.Full:
+            continue
+        return

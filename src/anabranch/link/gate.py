@@ -1,0 +1,130 @@
+"""A gate: the one port of a site (or of the coordinator), an Arrow Flight server.
+
+Streams are followed with DoGet, everything else is an action with a JSON body and a JSON answer.
+Every call must carry the cluster's token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from anabranch.errors import AnabranchError, SetupError
+from anabranch.link.outlet import LiveOutlet
+from anabranch.link.wire import header
+
+Handler = Callable[[dict[str, Any]], Any]
+FindOutlet = Callable[[str], LiveOutlet]
+
+NO_STREAMS: FindOutlet = {}.__getitem__
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The shared token, and the certificate files for TLS (none: plain TCP)."""
+
+    token: str
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
+
+    @property
+    def scheme(self) -> str:
+        return "grpc+tls" if self.tls_cert or self.tls_ca else "grpc"
+
+    def server_certificates(self) -> list[tuple[bytes, bytes]]:
+        if not (self.tls_cert and self.tls_key):
+            return []
+        return [(Path(self.tls_cert).read_bytes(), Path(self.tls_key).read_bytes())]
+
+
+class _TokenCheck(flight.ServerMiddlewareFactory):
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._expected = f"Bearer {token}"
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, list[str]]) -> None:
+        given = next(iter(headers.get("authorization", ())), "")
+        if not hmac.compare_digest(given, self._expected):
+            raise flight.FlightUnauthenticatedError("wrong or missing token")
+
+
+class Gate(flight.FlightServerBase):
+    """Serves `actions` and the outlets that `find_outlet` knows (KeyError: not here).
+
+    `listen` is host:port; port 0 takes a free one. Raises SetupError if the port is in use.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        credentials: Credentials,
+        actions: Mapping[str, Handler],
+        find_outlet: FindOutlet = NO_STREAMS,
+    ) -> None:
+        self._actions = actions
+        self._find_outlet = find_outlet
+        self.host = listen.rpartition(":")[0]
+        try:
+            super().__init__(
+                f"{credentials.scheme}://{listen}",
+                tls_certificates=credentials.server_certificates(),
+                middleware={"token": _TokenCheck(credentials.token)},
+            )
+        except (pa.ArrowException, OSError) as error:
+            raise SetupError(
+                f"cannot listen on {listen}: the port is in use or not allowed",
+                remedy="Choose another one with `listen` in cluster.toml, or port 0 for any.",
+            ) from error
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def do_get(
+        self, context: flight.ServerCallContext, ticket: flight.Ticket
+    ) -> flight.FlightDataStream:
+        request = json.loads(ticket.ticket)
+        try:
+            outlet = self._find_outlet(request["stream"])
+        except KeyError:
+            raise flight.FlightUnavailableError(f"no stream {request['stream']} here") from None
+        batches = self._messages(outlet, request, context)
+        return flight.GeneratorStream(outlet.schema, batches)
+
+    def _messages(
+        self, outlet: LiveOutlet, request: dict[str, Any], context: flight.ServerCallContext
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Buffer]]:
+        try:
+            for batch in outlet.follow(
+                request["consumer"], request["after"], gone=context.is_cancelled
+            ):
+                yield batch.data, header(batch)
+        except AnabranchError as error:
+            details = json.dumps(error.to_dict()).encode()
+            raise flight.FlightServerError(error.message, extra_info=details) from error
+
+    def do_action(
+        self, context: flight.ServerCallContext, action: flight.Action
+    ) -> Iterator[flight.Result]:
+        answer = self._answer(action.type, action.body.to_pybytes())
+        yield flight.Result(pa.py_buffer(json.dumps(answer).encode()))
+
+    def _answer(self, name: str, body: bytes) -> dict[str, Any]:
+        """{"ok": result} or {"error": …}: errors are answers, so that they arrive whole."""
+        try:
+            return {"ok": self._actions[name](json.loads(body or b"{}"))}
+        except AnabranchError as error:
+            return {"error": error.to_dict()}
+        except Exception as error:
+            traceback.print_exc()
+            message = f"action {name} failed: {type(error).__name__}: {error}"
+            return {"error": AnabranchError(message).to_dict()}

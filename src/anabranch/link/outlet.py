@@ -1,0 +1,162 @@
+"""An outlet with threads around it: one producer appends, any number of readers follow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+
+from anabranch.link.wire import empty_batch
+from anabranch.stream.batch import END_WATERMARK, Batch
+from anabranch.stream.outlet import Outlet
+from anabranch.stream.restart import RestartPoint
+
+RecordBatches = Iterator[Batch[pa.RecordBatch]]
+
+
+class LiveOutlet:
+    """Bounded: `room` is False while the slowest consumer has `limit` bytes still to be sent.
+
+    `on_room` is called when room appears, `on_ack` with the position that every consumer has
+    received; both without the lock held, from the thread that caused them.
+    """
+
+    def __init__(
+        self, stream: str, schema: pa.Schema, *, limit: int, heartbeat_s: float, epoch: int = 0
+    ) -> None:
+        self.stream = stream
+        self.schema = schema
+        self.on_room: Callable[[], None] = lambda: None
+        self.on_ack: Callable[[int], None] = lambda position: None
+        self._outlet: Outlet[pa.RecordBatch] = Outlet(stream, epoch=epoch)
+        self._limit = limit
+        self._heartbeat_s = heartbeat_s
+        self._changed = threading.Condition()
+        self._closed = False
+        self._had_room = True
+
+    @property
+    def last(self) -> int:
+        return self._outlet.last
+
+    @property
+    def ended(self) -> bool:
+        return self._outlet.ended
+
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        with self._changed:
+            return tuple(self._outlet.consumers)
+
+    def kept(self) -> tuple[int, int]:
+        """Tuples and bytes kept for consumers."""
+        with self._changed:
+            return self._outlet.last - self._outlet.released, self._outlet.kept_bytes
+
+    def append(self, batches: Iterable[pa.RecordBatch], watermark: int) -> int:
+        """Add the batches, the watermark behind the last of them; returns the last position."""
+        with self._changed:
+            before = self._outlet.watermark
+            for data in batches:
+                self._outlet.append(data, before)
+            self._outlet.advance(watermark)
+            self._had_room = self._outlet.unsent_bytes() < self._limit
+            self._changed.notify_all()
+            return self._outlet.last
+
+    def end(self) -> None:
+        """No tuple will follow. Idempotent."""
+        with self._changed:
+            self._outlet.advance(END_WATERMARK)
+            self._changed.notify_all()
+
+    def room(self) -> bool:
+        with self._changed:
+            return self._outlet.unsent_bytes() < self._limit
+
+    def wait_for_room(self, stopped: threading.Event) -> bool:
+        """Block until there is room; False if `stopped` is set or the outlet closed first."""
+        with self._changed:
+            while not (self._closed or stopped.is_set()):
+                if self._outlet.unsent_bytes() < self._limit:
+                    return True
+                self._changed.wait(0.1)
+        return False
+
+    def attach(self, consumer: str) -> int:
+        with self._changed:
+            return self._outlet.attach(consumer)
+
+    def detach(self, consumer: str) -> None:
+        with self._changed:
+            self._outlet.detach(consumer)
+            acknowledged = self._outlet.acknowledged()
+            self._changed.notify_all()
+        self.on_room()
+        self.on_ack(acknowledged)
+
+    def level0(self, consumer: str, position: int, epoch: int) -> None:
+        with self._changed:
+            acknowledged = self._outlet.level0(consumer, position, epoch)
+        self.on_ack(acknowledged)
+
+    def level1(self, consumer: str, input_position: int, point: RestartPoint) -> None:
+        with self._changed:
+            self._outlet.level1(consumer, input_position, point)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def follow(
+        self, consumer: str, after: int, gone: Callable[[], bool] = lambda: False
+    ) -> RecordBatches:
+        """Batches behind `after` as they come, and a heartbeat when none came for a while.
+
+        Ends after the stream's last tuple, when the outlet closes, or once `gone()` is true.
+        """
+        watermark = None
+        while not gone():
+            batch = self._next(consumer, after, watermark)
+            if self._closed:
+                return
+            self._tell_room()
+            yield batch
+            after, watermark = batch.last, batch.watermark
+            if watermark == END_WATERMARK:
+                return
+
+    def _next(self, consumer: str, after: int, told: int | None) -> Batch[pa.RecordBatch]:
+        """The next batch, or after a heartbeat interval an empty one with the watermark."""
+        with self._changed:
+            batch = self._outlet.read(after)
+            if batch is None and self._outlet.watermark == told and not self._closed:
+                self._changed.wait(self._heartbeat_s)
+                batch = self._outlet.read(after)
+            if batch is None:
+                return self._heartbeat(after)
+            self._outlet.sent(consumer, batch.last)
+            return batch if batch.last < self._outlet.last else self._newest(batch)
+
+    def _newest(self, batch: Batch[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
+        """The stream's last batch may carry the watermark reached since it was appended."""
+        outlet = self._outlet
+        return Batch(batch.stream, batch.first, outlet.watermark, batch.epoch, batch.data)
+
+    def _heartbeat(self, after: int) -> Batch[pa.RecordBatch]:
+        outlet = self._outlet
+        return Batch(
+            self.stream, after + 1, outlet.watermark, outlet.epoch, empty_batch(self.schema)
+        )
+
+    def _tell_room(self) -> None:
+        """Call `on_room` once whenever sending has made room again."""
+        with self._changed:
+            room = self._outlet.unsent_bytes() < self._limit
+            appeared, self._had_room = room and not self._had_room, room
+            if appeared:
+                self._changed.notify_all()
+        if appeared:
+            self.on_room()

@@ -1,0 +1,131 @@
+"""Calling another gate: actions, and following its streams."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from anabranch.errors import ProtocolError, SiteError, from_dict
+from anabranch.link.gate import Credentials
+from anabranch.link.wire import read_batch
+from anabranch.stream.batch import Batch
+
+
+class Peer:
+    """One gate elsewhere. Connects on first use; safe to use from several threads."""
+
+    def __init__(self, name: str, address: str, credentials: Credentials) -> None:
+        self.name = name
+        self.address = address
+        self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
+        ca = {"tls_root_certs": Path(credentials.tls_ca).read_bytes()} if credentials.tls_ca else {}
+        # A broken connection is retried by us, at once: gRPC's own back-off grows to minutes.
+        options = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 500)]
+        self._client = flight.FlightClient(
+            f"{credentials.scheme}://{address}", generic_options=options, **ca
+        )
+
+    def call(self, action: str, timeout_s: float = 10.0, **body: Any) -> Any:
+        """The action's answer. Raises the error it answered, or SiteError if it did not."""
+        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+        request = flight.Action(action, json.dumps(body).encode())
+        try:
+            results = list(self._client.do_action(request, options))
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreachable(error) from error
+        answer = json.loads(results[0].body.to_pybytes())
+        if "error" in answer:
+            raise from_dict(answer["error"])
+        return answer["ok"]
+
+    def follow(self, stream: str, consumer: str, after: int, epoch: int) -> RemoteStream:
+        """Start to follow `stream` behind `after`. Raises SiteError if the gate is not there."""
+        request = {"stream": stream, "consumer": consumer, "after": after, "epoch": epoch}
+        ticket = flight.Ticket(json.dumps(request).encode())
+        options = flight.FlightCallOptions(headers=self._headers)
+        try:
+            return RemoteStream(stream, self._client.do_get(ticket, options), self._unreachable)
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreachable(error) from error
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _unreachable(self, error: Exception) -> SiteError:
+        details = getattr(error, "extra_info", b"")
+        if details:
+            return from_dict(json.loads(details))  # type: ignore[return-value]
+        if isinstance(error, flight.FlightUnauthenticatedError):
+            return SiteError(
+                f"{self.name} at {self.address} refused our token",
+                remedy="Use the token of that cluster (--token-file).",
+            )
+        reason = str(error).splitlines()[0].split(". gRPC client debug context")[0]
+        return SiteError(
+            f"{self.name} at {self.address} is unreachable ({reason})",
+            remedy="Check that it runs and that the address is right.",
+        )
+
+
+class RemoteStream:
+    """Iterator over a stream's batches; `cancel` from another thread ends a blocked read."""
+
+    def __init__(
+        self,
+        stream: str,
+        reader: flight.FlightStreamReader,
+        explain: Callable[[Exception], Exception],
+    ) -> None:
+        self._stream = stream
+        self._reader = reader
+        self._explain = explain
+
+    def __iter__(self) -> Iterator[Batch[pa.RecordBatch]]:
+        while True:
+            try:
+                chunk = self._reader.read_chunk()
+            except StopIteration:
+                return
+            except (pa.ArrowException, OSError) as error:
+                raise self._explain(error) from error
+            if chunk.app_metadata is None:
+                raise ProtocolError(f"stream {self._stream}: a batch came without its header")
+            yield read_batch(self._stream, chunk.data, chunk.app_metadata)
+
+    def cancel(self) -> None:
+        self._reader.cancel()
+
+
+class Peers:
+    """The gates of a cluster by site name. Addresses may change; a changed one is reconnected."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._addresses: dict[str, str] = {}
+        self._peers: dict[str, Peer] = {}
+        self._lock = threading.Lock()
+
+    def update(self, addresses: dict[str, str]) -> None:
+        with self._lock:
+            self._addresses.update(addresses)
+
+    def __getitem__(self, site: str) -> Peer:
+        with self._lock:
+            if site not in self._addresses:
+                raise SiteError(f"site {site} is unknown here", remedy="Is it up and registered?")
+            peer = self._peers.get(site)
+            if peer is None or peer.address != self._addresses[site]:
+                peer = self._peers[site] = Peer(site, self._addresses[site], self._credentials)
+            return peer
+
+    def close(self) -> None:
+        with self._lock:
+            for peer in self._peers.values():
+                peer.close()
+            self._peers.clear()

@@ -1,0 +1,40 @@
+"""What goes over a link: the schema of a stream's batches and the few numbers beside each batch."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from anabranch.stream.batch import Batch
+
+EVENT_TIME = "_ts"
+BORN = "_born"
+POSITION = "_pos"
+_HEADER = struct.Struct("<qqq")
+
+
+def wire_schema(columns: pa.Schema) -> pa.Schema:
+    """Positions are dense, so a batch carries only its first one, beside the columns."""
+    times = [pa.field(EVENT_TIME, pa.int64()), pa.field(BORN, pa.int64())]
+    return pa.schema([pa.field(f.name, f.type) for f in columns] + times)
+
+
+def header(batch: Batch[pa.RecordBatch]) -> pa.Buffer:
+    return pa.py_buffer(_HEADER.pack(batch.first, batch.watermark, batch.epoch))
+
+
+def read_batch(stream: str, data: pa.RecordBatch, metadata: pa.Buffer) -> Batch[pa.RecordBatch]:
+    first, watermark, epoch = _HEADER.unpack(metadata)
+    return Batch(stream, first, watermark, epoch, data)
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
+def record_batches(table: pa.Table, max_rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows of `table` in pieces, none empty, without copying more than joining needs."""
+    whole = table.combine_chunks() if len(table) and table.column(0).num_chunks > 1 else table
+    return (piece for piece in whole.to_batches(max_chunksize=max_rows) if piece.num_rows)

@@ -1,0 +1,1 @@
+"""A site: Spark execution of tasks, wrappers and sinks behind one gate."""

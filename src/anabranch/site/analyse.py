@@ -1,0 +1,59 @@
+"""Types of expressions, from Spark's own analyser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.link.wire import EVENT_TIME
+from anabranch.plan.operators import Column
+from anabranch.site.spark import spark_schema
+
+Answer = dict[str, str | None]
+
+
+def analyse(
+    spark: SparkSession, columns: Sequence[Column], alias: str, expressions: Sequence[str]
+) -> list[Answer]:
+    """For each expression over `columns` its Spark type, or Spark's complaint about it."""
+    known = [*columns, Column(name=EVENT_TIME, type="bigint")]
+    frame = spark.createDataFrame([], spark_schema(known)).alias(alias)
+    return [_analyse_one(frame, expression) for expression in expressions]
+
+
+def _analyse_one(frame: DataFrame, expression: str) -> Answer:
+    try:
+        result = frame.selectExpr(expression)
+    except PySparkException as error:
+        return {"type": None, "error": complaint(error)}
+    if len(result.schema) != 1:
+        return {"type": None, "error": "gives several columns; name one"}
+    plan = result._jdf.queryExecution().analyzed()
+    if not plan.deterministic():
+        return {"type": None, "error": "gives another value each time it is evaluated"}
+    if plan.nodeName() not in ("Project", "Generate"):
+        return {"type": None, "error": "is not a per-tuple expression"}
+    return {"type": result.schema[0].dataType.simpleString(), "error": ""}
+
+
+def check_types(columns: Sequence[Column]) -> list[Answer]:
+    """For each column its type in Spark's spelling, or the complaint about it."""
+    answers: list[Answer] = []
+    for column in columns:
+        try:
+            spelled = spark_schema([column])[0].dataType.simpleString()
+            answers.append({"type": spelled, "error": ""})
+        except PySparkException as error:
+            answers.append({"type": None, "error": complaint(error)})
+    return answers
+
+
+def complaint(error: PySparkException) -> str:
+    """Spark's message without its error class, SQLSTATE and plan."""
+    text = (error.getMessage() or str(error)).strip().splitlines()[0]
+    if text.startswith("["):
+        text = text.partition("] ")[2] or text
+    text = text.partition(" SQLSTATE:")[0].rstrip(". ")
+    return text[:1].lower() + text[1:]

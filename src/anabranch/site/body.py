@@ -1,0 +1,134 @@
+"""The inside of a task: what it does with newly taken tuples.
+
+A body is called by one thread at a time, in input order. What it produces is a function of the
+input sequences alone, however they are cut into calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from anabranch.link.wire import BORN, EVENT_TIME, POSITION, wire_schema
+from anabranch.plan.operators import Operator, Selection
+from anabranch.site.sinks.base import Sink
+from anabranch.stream.batch import END_WATERMARK, Batch
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one instance takes from one input: tuples behind each other, and the watermark that
+    holds behind them. `last` is the position of the last one (or of the last one before)."""
+
+    batches: Sequence[Batch[pa.RecordBatch]]
+    last: int
+    watermark: int
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.rows for batch in self.batches)
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        return pa.Table.from_batches([batch.data for batch in self.batches], schema)
+
+
+@dataclass(frozen=True)
+class Produced:
+    """Output tuples, the watermark behind them, and per input the position up to which nothing is
+    needed any more to reproduce what follows."""
+
+    table: pa.Table
+    watermark: int
+    needless: tuple[int, ...]
+
+
+class Body(Protocol):
+    def open(self) -> None:
+        """Called once before the first step."""
+
+    def step(self, inputs: Sequence[Taken]) -> Produced: ...
+
+    def close(self) -> None:
+        """Called at the end, whether or not it was opened. Idempotent."""
+
+
+class SelectionBody:
+    """Selection, projection and conversion of one stream: each tuple once, in position order."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        alias: str,
+        operators: Sequence[Operator],
+        input_columns: pa.Schema,
+        output_columns: pa.Schema,
+    ) -> None:
+        self._spark = spark
+        self._alias = alias
+        self._operators = operators
+        self._input = wire_schema(input_columns)
+        self._output = wire_schema(output_columns)
+
+    def open(self) -> None:
+        """Nothing is held."""
+
+    def step(self, inputs: Sequence[Taken]) -> Produced:
+        (taken,) = inputs
+        table = self._run(taken.table(self._input)) if taken.rows else self._output.empty_table()
+        return Produced(table, taken.watermark, (taken.last,))
+
+    def _run(self, table: pa.Table) -> pa.Table:
+        frame = self._spark.createDataFrame(table).alias(self._alias)
+        for operator in self._operators:
+            if isinstance(operator, Selection):
+                frame = frame.where(operator.condition)
+            else:
+                items = [f"{sql} AS {quoted(name)}" for sql, name in operator.items]
+                frame = frame.selectExpr(*items, EVENT_TIME, BORN)
+        return frame.toArrow().cast(self._output)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class SinkBody:
+    """Hands tuples to a sink with their positions. Nothing written is needed again."""
+
+    def __init__(self, sink: Sink, columns: pa.Schema) -> None:
+        self._sink = sink
+        self._input = wire_schema(columns)
+        self._columns = columns.names
+
+    def open(self) -> None:
+        self._sink.open()
+
+    def step(self, inputs: Sequence[Taken]) -> Produced:
+        (taken,) = inputs
+        table = taken.table(self._input)
+        if len(table):
+            first = taken.batches[0].first
+            positions = pa.array(np.arange(first, first + len(table), dtype=np.int64))
+            table_out = table.select([*self._columns, EVENT_TIME])
+            at = len(self._columns)
+            self._sink.write(table_out.add_column(at, pa.field(POSITION, pa.int64()), positions))
+        if taken.watermark == END_WATERMARK:
+            self._sink.close()
+        return Produced(table, taken.watermark, (taken.last,))
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def ages_s(table: pa.Table, now_us: int) -> pa.Array:
+    """How long ago each tuple's newest source tuple entered the system."""
+    return pc.divide(pc.cast(pc.subtract(now_us, table.column(BORN)), pa.float64()), 1e6)

@@ -1,0 +1,31 @@
+"""What a failure inside Spark was about, in one line."""
+
+from __future__ import annotations
+
+import re
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""All that a call into Spark raises when Spark refuses or fails."""
+
+_WRAPPING = re.compile(r".*terminated with exception: |.*most recent failure: .*?Exception: ")
+_CODE = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_STATE = re.compile(r" SQLSTATE: .*$")
+
+
+def cause(error: BaseException) -> str:
+    """The innermost message of `error`, its first line, without Spark's codes and stack traces."""
+    lines = [line.strip() for line in _innermost(error).splitlines() if line.strip()]
+    text = _WRAPPING.sub("", lines[0]) if lines else type(error).__name__
+    return _STATE.sub("", _CODE.sub("", text)).rstrip(" .")
+
+
+def _innermost(error: BaseException) -> str:
+    if not isinstance(error, Py4JJavaError):
+        return str(error)
+    java = error.java_exception
+    while java.getCause() is not None:
+        java = java.getCause()
+    return str(java.getMessage() or java.toString())

@@ -1,0 +1,194 @@
+"""From a wrapper to a stream: event time, lateness, pacing, positions, watermark.
+
+One thread per stream. What happens here happens before a tuple has a position, so everything
+behind it stays a function of positions alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import AnabranchError, SourceError
+from anabranch.link.outlet import LiveOutlet
+from anabranch.link.wire import EVENT_TIME, record_batches
+from anabranch.plan.catalog import StreamDef
+from anabranch.site.measures import Rate
+from anabranch.site.wrappers.base import Wrapper
+from anabranch.stream.batch import START_WATERMARK
+
+PACE_S = 0.01
+"""Tuples that fall due within this time are sent together."""
+LIVE_US = 60_000_000
+"""A source whose newest event time is this close to the clock is live: when it is idle, its
+watermark follows the clock. A replay of old data must not be outrun by the clock."""
+PIECE_ROWS = 65_536
+
+
+class Ingest:
+    """States: `waiting` → `running` → `ended` | `failed` | `stopped`."""
+
+    def __init__(
+        self,
+        stream: StreamDef,
+        outlet: LiveOutlet,
+        make: Callable[[threading.Event, Callable[[int], None]], Wrapper],
+        heartbeat_s: float,
+    ) -> None:
+        self.stream = stream
+        self.outlet = outlet
+        self.state = "waiting"
+        self.error: AnabranchError | None = None
+        self.late = 0
+        self.skipped = 0
+        self.on_failure: Callable[[], None] = lambda: None
+        self._stopped = threading.Event()
+        self._rate = Rate()
+        self._heartbeat_s = heartbeat_s
+        self._newest = START_WATERMARK
+        self._clock_floor = START_WATERMARK
+        self._heard = 0.0
+        self._lock = threading.Lock()
+        self._wrapper = make(self._stopped, self._skip)
+        self._thread = threading.Thread(target=self._run, name=f"in-{stream.name}", daemon=True)
+        self._idle = threading.Thread(target=self._beat, name=f"idle-{stream.name}", daemon=True)
+
+    @property
+    def finite(self) -> bool:
+        return self._wrapper.finite
+
+    def start(self) -> None:
+        """Idempotent: a stream is read once, from when it first has a consumer."""
+        if self.state == "waiting":
+            self.state = "running"
+            self._thread.start()
+            if not getattr(self._wrapper, "replay", False):
+                self._idle.start()
+
+    def close(self) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "stream": self.stream.name,
+            "site": self.stream.site,
+            "state": self.state,
+            "finite": self.finite,
+            "error": self.error.to_dict() if self.error else None,
+            "rows": self.outlet.last,
+            "late": self.late,
+            "skipped": self.skipped,
+            "rate": self._rate.per_second(time.monotonic()),
+        }
+
+    def _skip(self, rows: int) -> None:
+        self.skipped += rows
+
+    def _run(self) -> None:
+        try:
+            for table in self._paced(self._wrapper.read()):
+                if not self._append(table):
+                    break
+        except AnabranchError as error:
+            self._fail(error)
+        except Exception as error:
+            traceback.print_exc()
+            self._fail(SourceError(f"{type(error).__name__}: {error}"))
+        else:
+            self.state = "stopped" if self._stopped.is_set() else "ended"
+            if self.state == "ended":
+                self.outlet.end()
+
+    def _fail(self, error: AnabranchError) -> None:
+        error.message = f"stream {self.stream.name}: {error.message}"
+        self.state, self.error = "failed", error
+        self.on_failure()
+
+    def _append(self, table: pa.Table) -> bool:
+        """Give the tuples that are not late positions; False when we are to stop."""
+        for piece in record_batches(table, PIECE_ROWS):
+            if not self.outlet.wait_for_room(self._stopped):
+                return False
+            with self._lock:
+                timely, watermark = self._judge(self._timed(piece))
+                if timely.num_rows:
+                    self.outlet.append([timely], watermark)
+                self._heard = time.monotonic()
+            self._rate.add(self._heard, timely.num_rows)
+        return True
+
+    def _timed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        """With `_ts` (the source's, else now) and `_born`, in the outlet's schema."""
+        now = np.full(piece.num_rows, time.time_ns() // 1000, dtype=np.int64)
+        known = EVENT_TIME in piece.schema.names
+        times = [] if known else [pa.array(now)]
+        return pa.RecordBatch.from_arrays(
+            [*piece.columns, *times, pa.array(now)], schema=self.outlet.schema
+        )
+
+    def _judge(self, piece: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """Drop what lies below the watermark that the tuples before it have set.
+
+        That depends on the order of event times alone, not on how they are cut into pieces, unless
+        the clock has moved the watermark of a live stream that was idle.
+        """
+        times = piece.column(EVENT_TIME).to_numpy()
+        newest = np.maximum.accumulate(np.concatenate(([self._newest], times)))
+        floor = np.maximum(newest[:-1], START_WATERMARK + self.stream.lateness_us)
+        late = times < np.maximum(floor - self.stream.lateness_us, self._clock_floor)
+        self._newest = int(newest[-1])
+        watermark = max(self._newest - self.stream.lateness_us, self._clock_floor)
+        if late.any():
+            self.late += int(late.sum())
+            piece = piece.filter(pa.array(~late))
+        return piece, watermark
+
+    def _beat(self) -> None:
+        """Let the watermark of a live stream that brings nothing follow the clock."""
+        while not self._stopped.wait(self._heartbeat_s) and self.state == "running":
+            with self._lock:
+                idle_us = int((time.monotonic() - self._heard) * 1e6) if self._heard else 0
+                floor = self._idle_floor(idle_us, time.time_ns() // 1000)
+                if floor > self._clock_floor and not self.outlet.ended:
+                    self._clock_floor = floor
+                    self.outlet.append([], floor)
+
+    def _idle_floor(self, idle_us: int, now_us: int) -> int:
+        """Below this nothing can come any more, by the clock; START_WATERMARK if unknown."""
+        if idle_us < self._heartbeat_s * 1e6 and self._heard:
+            return START_WATERMARK
+        if self.stream.timestamp is None and not getattr(self._wrapper, "own_time", False):
+            return now_us
+        if self._heard and abs(now_us - idle_us - self._newest) < LIVE_US:
+            return self._newest + idle_us - self.stream.lateness_us
+        return START_WATERMARK
+
+    def _paced(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """At `speed` × event time, if the wrapper has a speed; else as fast as they come."""
+        speed = getattr(self._wrapper, "speed", None)
+        return tables if speed is None else self._at_speed(tables, speed)
+
+    def _at_speed(self, tables: Iterator[pa.Table], speed: float) -> Iterator[pa.Table]:
+        start, origin = time.monotonic(), None
+        for table in tables:
+            if not len(table):
+                continue
+            times = np.maximum.accumulate(table.column(EVENT_TIME).to_numpy())
+            origin = int(times[0]) if origin is None else origin
+            due = start + (times - origin) / (speed * 1e6)
+            done = 0
+            while done < len(table) and not self._stopped.is_set():
+                ready = int(np.searchsorted(due, time.monotonic() + PACE_S, side="right"))
+                if ready > done:
+                    yield table.slice(done, ready - done)
+                    done = ready
+                if done < len(table):
+                    self._stopped.wait(max(PACE_S, due[done] - time.monotonic()))

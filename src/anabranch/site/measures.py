@@ -1,0 +1,109 @@
+"""What a task costs and how fast it is, measured while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+_FORGET = 0.98
+_LATENCIES = 2048
+_PER_INSTANCE = 32
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one instance: `fixed + per_tuple * n`."""
+
+    fixed: float
+    per_tuple: float
+
+
+class CostModel:
+    """Least squares of instance time over its tuples, old instances weighing less and less."""
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(5)
+
+    def add(self, rows: int, seconds: float) -> None:
+        new = np.array([1.0, rows, rows * rows, seconds, rows * seconds])
+        self._sums = self._sums * _FORGET + new
+
+    def cost(self) -> Cost:
+        """Neither part is negative; with one batch size only, all of it counts as fixed."""
+        weight, n, nn, t, nt = self._sums
+        if weight == 0:
+            return Cost(0.0, 0.0)
+        spread = nn * weight - n * n
+        if spread <= 1e-9 * max(nn * weight, 1.0):
+            return Cost(t / weight, 0.0)
+        slope = max((nt * weight - n * t) / spread, 0.0)
+        fixed = (t - slope * n) / weight
+        return Cost(fixed, slope) if fixed >= 0 else Cost(0.0, nt / nn)
+
+
+class Rate:
+    """Events a second over the last few seconds."""
+
+    def __init__(self, window_s: float = 5.0) -> None:
+        self._window_s = window_s
+        self._events: deque[tuple[float, int]] = deque()
+
+    def add(self, now: float, count: int) -> None:
+        self._events.append((now, count))
+        while self._events[0][0] < now - self._window_s:
+            self._events.popleft()
+
+    def per_second(self, now: float) -> float:
+        recent = [(t, n) for t, n in self._events if t >= now - self._window_s]
+        if not recent:
+            return 0.0
+        span = max(now - recent[0][0], 1.0)
+        return sum(n for _, n in recent) / span
+
+
+class Measures:
+    """Counts, rates, cost and latency of one task. Written by its instances, read by anyone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.instances = 0
+        self.rows_in = 0
+        self.rows_out = 0
+        self._cost = CostModel()
+        self._rate_in = Rate()
+        self._rate_out = Rate()
+        self._latencies: deque[float] = deque(maxlen=_LATENCIES)
+
+    def add(
+        self, now: float, rows_in: int, rows_out: int, seconds: float, latencies_s: np.ndarray
+    ) -> None:
+        """One finished instance. `latencies_s` are its output tuples' ages since `_born`."""
+        step = max(1, len(latencies_s) // _PER_INSTANCE)
+        with self._lock:
+            self.instances += 1
+            self.rows_in += rows_in
+            self.rows_out += rows_out
+            self._cost.add(rows_in, seconds)
+            self._rate_in.add(now, rows_in)
+            self._rate_out.add(now, rows_out)
+            self._latencies.extend(latencies_s[::step].tolist())
+
+    def report(self, now: float) -> dict[str, float | int | None]:
+        with self._lock:
+            cost = self._cost.cost()
+            recent = np.array(self._latencies)
+            p50, p99 = np.percentile(recent, [50, 99]) * 1e3 if len(recent) else (None, None)
+            return {
+                "instances": self.instances,
+                "rows_in": self.rows_in,
+                "rows_out": self.rows_out,
+                "rate_in": self._rate_in.per_second(now),
+                "rate_out": self._rate_out.per_second(now),
+                "fixed_ms": cost.fixed * 1e3,
+                "per_tuple_us": cost.per_tuple * 1e6,
+                "p50_ms": None if p50 is None else float(p50),
+                "p99_ms": None if p99 is None else float(p99),
+            }

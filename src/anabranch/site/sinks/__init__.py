@@ -1,0 +1,24 @@
+"""Outside places for results by name. A new one is a module here and a line in SINKS."""
+
+from __future__ import annotations
+
+from anabranch.site.registry import Registry
+from anabranch.site.sinks.base import Sink, SinkContext
+
+__all__ = ["SINKS", "Sink", "SinkContext", "make_sink"]
+
+SINKS: Registry[Sink] = Registry(
+    "sink",
+    {
+        "console": "anabranch.site.sinks.console:ConsoleSink",
+        "csv": "anabranch.site.sinks.csv:CsvSink",
+        "jsonl": "anabranch.site.sinks.jsonl:JsonlSink",
+        "parquet": "anabranch.site.sinks.parquet:ParquetSink",
+        "spark": "anabranch.site.sinks.spark:SparkSink",
+    },
+)
+
+
+def make_sink(name: str, context: SinkContext) -> Sink:
+    """The sink called `name`, its options checked, not yet open."""
+    return SINKS.find(name)(context)

@@ -1,0 +1,61 @@
+"""Results as CSV."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyarrow.csv import WriteOptions, write_csv
+
+from anabranch.errors import SinkError
+from anabranch.site.options import BOOLEAN, TEXT, Option, take
+from anabranch.site.sinks.base import SinkContext
+from anabranch.site.sinks.json_text import base64_text, nested_text
+from anabranch.site.sinks.line_file import LineFile
+
+
+class CsvSink:
+    """The query's columns, then `_pos` and `_ts`. Text is quoted, NULL is an empty field without
+    quotes, BINARY is base64, nested values are JSON. How lines stay whole says `line_file`; a line
+    break inside quotes does not end a line."""
+
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("path", TEXT, "the file, which is truncated", required=True),
+        Option("header", BOOLEAN, "whether the first line names the columns", default=True),
+    )
+
+    def __init__(self, context: SinkContext) -> None:
+        chosen = take("csv", self.options, context.options)
+        self._file = LineFile(chosen["path"], context.base)
+        self._header: bool = chosen["header"]
+        self._schema = context.schema
+
+    def open(self) -> None:
+        self._file.open()
+        if self._header:
+            self._file.add(_text(self._schema.empty_table(), header=True))
+
+    def write(self, table: pa.Table) -> None:
+        if table.num_rows:
+            self._file.add(_text(table, header=False))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _text(table: pa.Table, *, header: bool) -> memoryview:
+    columns = [_writable(column) for column in table.columns]
+    buffer = pa.BufferOutputStream()
+    options = WriteOptions(include_header=header, quoting_style="needed")
+    try:
+        write_csv(pa.table(columns, names=table.column_names), buffer, options)
+    except pa.ArrowException as error:
+        raise SinkError(f"cannot be written as CSV: {error}") from error
+    return memoryview(buffer.getvalue())
+
+
+def _writable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pt.is_binary(column.type):
+        return base64_text(column)
+    return nested_text(column) if pt.is_nested(column.type) else column

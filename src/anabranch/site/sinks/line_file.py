@@ -1,0 +1,83 @@
+"""A file to which whole lines are added.
+
+A line counts once its newline is there. All lines of a table go to the operating system in one
+write, without a buffer in between, so when the process is killed the file ends with a whole line.
+If the disk takes only part of them, the file is cut back to what it was before, so nothing half
+stays behind. `open` truncates: what an earlier run left is never continued in the middle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+from anabranch.errors import SinkError
+
+_FULL = {errno.ENOSPC: "disk full", errno.EDQUOT: "quota used up", errno.EFBIG: "file too large"}
+
+
+class LineFile:
+    def __init__(self, path: str, base: Path) -> None:
+        """Raises SinkError if no file could be written at `path`, seen from `base`."""
+        self.path = Path(os.path.abspath(base / Path(path).expanduser()))
+        self._descriptor: int | None = None
+        self._check()
+
+    def open(self) -> None:
+        """An empty file, open for writing."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        self.close()
+        try:
+            self._descriptor = os.open(self.path, flags, 0o644)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def add(self, lines: bytes | memoryview) -> None:
+        """All of `lines` are in the file afterwards, or SinkError is raised and none is."""
+        if self._descriptor is None:
+            raise SinkError("the file is not open", place=str(self.path))
+        before = os.fstat(self._descriptor).st_size
+        try:
+            _write_all(self._descriptor, memoryview(lines))
+        except OSError as error:
+            # A device such as /dev/full has no length to go back to.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, before)
+            raise self._failed(error) from error
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _check(self) -> None:
+        folder = self.path.parent
+        if not folder.is_dir():
+            raise SinkError(
+                "the folder does not exist", place=str(folder), remedy=f"Run mkdir -p {folder}."
+            )
+        if self.path.is_dir():
+            raise SinkError("this is a folder", place=str(self.path), remedy="Name a file in it.")
+        if not os.access(self.path if self.path.exists() else folder, os.W_OK):
+            raise SinkError(
+                "no permission to write", place=str(self.path), remedy="Choose another path."
+            )
+
+    def _failed(self, error: OSError) -> SinkError:
+        return write_error(error, self.path)
+
+
+def write_error(error: OSError, path: Path) -> SinkError:
+    """The error for a write to `path` that failed."""
+    if error.errno in _FULL:
+        remedy = "Free some space or choose another path, then start the query again."
+        return SinkError(_FULL[error.errno], place=str(path), remedy=remedy)
+    return SinkError(error.strerror or str(error), place=str(path))
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    """A short write is rare (a full disk, more than 2 GiB); the next one says why or goes on."""
+    while len(data):
+        data = data[os.write(descriptor, data) :]

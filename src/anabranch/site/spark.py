@@ -1,0 +1,106 @@
+"""The site's Spark session, and the schemas that Spark and Arrow agree on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
+
+from anabranch.errors import SetupError
+from anabranch.plan.operators import Column
+from anabranch.site.jdk import use_java
+
+_SETTINGS = {
+    # A task instance is one short job: planning and scheduling are most of its cost.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.localRelationThreshold": "1048576",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+}
+
+
+def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path) -> SparkSession:
+    """A session of this process. Raises SetupError if there is no JDK or Spark does not start.
+
+    All that Spark writes by itself goes under `scratch`.
+    """
+    use_java()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.pop("SPARK_HOME", None)  # another Spark than the installed one would be loaded
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    builder = SparkSession.builder.master(master).appName(f"anabranch {name}")
+    for key, value in {**_SETTINGS, **_scratch_settings(scratch), **conf}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise SetupError(
+            f"Spark did not start with master {master} ({reason})",
+            remedy="Check `master` and `conf` in cluster.toml.",
+        ) from error
+
+
+def _scratch_settings(scratch: Path) -> dict[str, str]:
+    log4j = resources.files("anabranch.site") / "log4j2.properties"
+    return {
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch}"
+            f" -Dderby.system.home={scratch}"
+        ),
+    }
+
+
+def scratch_folder() -> Path:
+    """A new temporary folder; whoever asked for it removes it."""
+    return Path(tempfile.mkdtemp(prefix="anabranch-"))
+
+
+_warm = threading.Lock()
+_warmed: set[int] = set()
+
+
+def warm_up(spark: SparkSession, jobs: int = 5) -> None:
+    """Run small jobs until the first real one no longer pays for class loading. Once a session."""
+    with _warm:
+        if id(spark) in _warmed:
+            return
+        table = pa.table({"x": pa.array(range(100), pa.int64())})
+        for _ in range(jobs):
+            spark.createDataFrame(table).where("x > 1").selectExpr("x + 1 AS y").toArrow()
+        _warmed.add(id(spark))
+
+
+def spark_schema(columns: Iterable[Column]) -> StructType:
+    """Raises pyspark's ParseException for a type Spark does not know."""
+    return StructType([StructField(c.name, DataType.fromDDL(c.type)) for c in columns])
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """The Arrow types that Spark gives and takes for these columns."""
+    return pa.schema(
+        [
+            pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC"))
+            for f in spark_schema(columns).fields
+        ]
+    )

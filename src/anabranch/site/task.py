@@ -1,0 +1,157 @@
+"""A task on a site: inlets in front, a body, an outlet behind, and the restart points between."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from anabranch.errors import AnabranchError, TaskError
+from anabranch.link.inlet import LiveInlet
+from anabranch.link.outlet import LiveOutlet
+from anabranch.link.wire import record_batches
+from anabranch.plan.tasks import TaskSpec
+from anabranch.site.analyse import complaint
+from anabranch.site.body import Body, Produced, Taken, ages_s
+from anabranch.site.measures import Measures
+from anabranch.stream.restart import RestartLog, RestartPoint
+
+MAX_ROWS = 1_000_000
+"""Tuples of one instance at most, so that a long backlog does not become one huge job."""
+WIRE_ROWS = 65_536
+"""Tuples of one batch on a link at most."""
+
+
+class Task:
+    """States: `waiting` (not started) → `running` → `done` | `failed` | `stopped`.
+
+    `on_release` is called when downstream acks have moved the restart point.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        body: Body,
+        inlets: Sequence[LiveInlet],
+        outlet: LiveOutlet | None,
+        name_job: Callable[[str, str], None],
+    ) -> None:
+        self.spec = spec
+        self.inlets = inlets
+        self.outlet = outlet
+        self.measures = Measures()
+        self.state = "waiting"
+        self.error: AnabranchError | None = None
+        self.on_release: Callable[[], None] = lambda: None
+        self.on_failure: Callable[[Task], None] = lambda task: None
+        self._body = body
+        self._name_job = name_job
+        self._lock = threading.Lock()
+        self._log = RestartLog(RestartPoint(tuple(0 for _ in inlets), 0))
+
+    def start(self, positions: Sequence[int]) -> None:
+        """Begin behind `positions`, one per input."""
+        for inlet, position in zip(self.inlets, positions, strict=True):
+            inlet.start_at(position)
+        start = self.outlet.last if self.outlet else min(positions)
+        self._log = RestartLog(RestartPoint(tuple(positions), start))
+        if self.outlet:
+            self.outlet.on_ack = self.acknowledge
+        self._body.open()
+        self.state = "running"
+
+    def stop(self) -> None:
+        """No instance begins any more."""
+        if self.state in ("waiting", "running"):
+            self.state = "stopped"
+
+    def ready(self) -> bool:
+        """An instance would have something to do, and room for what it produces."""
+        if self.state != "running" or not any(inlet.progress for inlet in self.inlets):
+            return False
+        return self.outlet is None or self.outlet.room()
+
+    def run_instance(self) -> None:
+        """Take what waits, process it, pass the results on. Never raises: a failure is a state."""
+        started = time.perf_counter()
+        taken = [self._take(inlet) for inlet in self.inlets]
+        rows = sum(one.rows for one in taken)
+        try:
+            if rows:
+                self._name_job(self.spec.query, f"{self.spec.name}: {rows} tuples")
+            produced = self._body.step(taken)
+        except Exception as error:
+            self.fail(explain(error, self.spec))
+            return
+        self._emit(produced)
+        if rows:
+            ages = ages_s(produced.table, time.time_ns() // 1000).to_numpy(zero_copy_only=False)
+            elapsed = time.perf_counter() - started
+            self.measures.add(time.monotonic(), rows, len(produced.table), elapsed, ages)
+        if all(inlet.drained for inlet in self.inlets):
+            self.state = "done"
+
+    def _take(self, inlet: LiveInlet) -> Taken:
+        batches = inlet.take(MAX_ROWS)
+        return Taken(batches, inlet.taken, inlet.watermark)
+
+    def _emit(self, produced: Produced) -> None:
+        """Append first, then record where a restart would begin: never the other way round."""
+        if self.outlet:
+            pieces = record_batches(produced.table, WIRE_ROWS)
+            position = self.outlet.append(pieces, produced.watermark)
+        else:
+            position = max(produced.needless)
+        with self._lock:
+            self._log.add(RestartPoint(produced.needless, position))
+        if not self.outlet or not self.outlet.consumers:
+            self.acknowledge(position)
+
+    def acknowledge(self, position: int) -> None:
+        """Downstream has received everything up to `position` (Level-0): pass it on (Level-1)."""
+        with self._lock:
+            moved = self._log.acknowledge(position)
+        if moved:
+            self.on_release()
+
+    def restart_point(self) -> RestartPoint:
+        with self._lock:
+            return self._log.current
+
+    def fail(self, error: AnabranchError) -> None:
+        if self.state != "failed":
+            self.state, self.error = "failed", error
+            self.on_failure(self)
+
+    def close(self) -> None:
+        """Stop for good; what was handed to a sink stays whole."""
+        self.stop()
+        for inlet in self.inlets:
+            inlet.close()
+        self._body.close()
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "name": self.spec.name,
+            "query": self.spec.query,
+            "site": self.spec.site,
+            "state": self.state,
+            "error": self.error.to_dict() if self.error else None,
+            "sink": self.spec.sink.name if self.spec.sink else None,
+            "queue": sum(inlet.waiting for inlet in self.inlets),
+            "position": self.outlet.last if self.outlet else self.inlets[0].taken,
+            **self.measures.report(time.monotonic()),
+        }
+
+
+def explain(error: Exception, spec: TaskSpec) -> AnabranchError:
+    """Any exception of a body as one line that names the query."""
+    if isinstance(error, AnabranchError):
+        return error
+    if isinstance(error, PySparkException):
+        return TaskError(f"query {spec.query} failed: {complaint(error)}", place=spec.site)
+    text = (str(error).strip() or repr(error)).splitlines()[0]
+    return TaskError(f"query {spec.query} failed: {type(error).__name__}: {text}", place=spec.site)

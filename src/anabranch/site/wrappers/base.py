@@ -1,0 +1,49 @@
+"""What every wrapper is: an outside source that yields Arrow tables.
+
+A wrapper only reads. Lateness, event-time pacing, positions, watermarks and `_born` are added
+behind it by the ingest loop, alike for all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+EVENT_TIME = "_ts"
+"""Column (int64, µs since the epoch) a wrapper adds when it knows the event time of its tuples."""
+
+
+@dataclass(frozen=True)
+class SourceContext:
+    """All a wrapper may know. `schema` holds the declared columns; `timestamp` is the name of the
+    source field with the event time, which need not be among them."""
+
+    stream: str
+    schema: pa.Schema
+    timestamp: str | None
+    options: Mapping[str, Any]
+    base: Path
+    spark: Callable[[], SparkSession]
+    stopped: threading.Event = field(default_factory=threading.Event)
+    skipped: Callable[[int], None] = lambda rows: None
+    """Called with the number of malformed rows left out (`on_error = 'skip'`)."""
+
+
+class Wrapper(Protocol):
+    finite: bool
+    """True when the source has an end, so that waiting for it makes sense."""
+
+    def __init__(self, context: SourceContext) -> None:
+        """Check options and that the source is there; raise ConfigError or SourceError. Nothing is
+        read and nothing is started."""
+
+    def read(self) -> Iterator[pa.Table]:
+        """Tables with exactly the columns of `schema` in its order and types, and EVENT_TIME last if
+        `timestamp` is given (or the source has a time of its own). Tables are bounded in size. Returns at the end of the source, or
+        soon after `stopped` is set, even when no data comes."""

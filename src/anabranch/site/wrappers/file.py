@@ -1,0 +1,78 @@
+"""Files as a stream: CSV, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from anabranch.errors import SourceError
+from anabranch.site.options import TEXT, Kind, Option, take
+from anabranch.site.wrappers.base import SourceContext
+from anabranch.site.wrappers.paths import FORMATS, find_files, guess_format
+from anabranch.site.wrappers.read_csv import CsvReader
+from anabranch.site.wrappers.read_json import JsonReader
+from anabranch.site.wrappers.read_parquet import ParquetReader
+from anabranch.site.wrappers.tables import ON_ERROR
+
+
+class Reader(Protocol):
+    """One file format."""
+
+    def __init__(self, context: SourceContext, on_error: str) -> None: ...
+
+    def read(self, file: Path) -> Iterator[pa.Table]: ...
+
+
+_READERS: dict[str, type[Reader]] = {
+    "csv": CsvReader,
+    "json": JsonReader,
+    "parquet": ParquetReader,
+}
+
+
+def _speed(value: Any) -> float | None:
+    if value == "max":
+        return None
+    if isinstance(value, bool) or not 0 < float(value) < float("inf"):
+        raise ValueError
+    return float(value)
+
+
+class FileWrapper:
+    """A file, a folder of files or a pattern, read once, in name order."""
+
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("path", TEXT, "a file, a folder, or a pattern such as 'logs/*.csv'", required=True),
+        Option("format", TEXT, "guessed from the suffix if left out", choices=tuple(FORMATS)),
+        ON_ERROR,
+        Option(
+            "speed",
+            Kind("speed", "'max' or a number above 0", _speed),
+            "'max', or how many times faster than its event times the file is replayed",
+        ),
+    )
+    finite = True
+
+    def __init__(self, context: SourceContext) -> None:
+        chosen = take("file", self.options, context.options)
+        self.speed: float | None = chosen["speed"]
+        """Pace against event time; None is as fast as possible. The ingest loop keeps it."""
+        self._files = find_files(chosen["path"], context.base)
+        kind = chosen["format"] or guess_format(self._files)
+        self._reader = _READERS[kind](context, chosen["on_error"])
+        self._stopped = context.stopped
+
+    def read(self) -> Iterator[pa.Table]:
+        for file in self._files:
+            try:
+                for table in self._reader.read(file):
+                    if table.num_rows:
+                        yield table
+            except (OSError, pa.ArrowException) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                raise SourceError(reason, place=str(file)) from error
+            if self._stopped.is_set():
+                return

@@ -1,0 +1,61 @@
+"""Arrow columns from text, as in CSV files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from anabranch.site.wrappers.from_values import from_values
+
+_WHOLE = r"^[+-]?\d+$"
+_ZONED = r"[T ]\d\d:?\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
+
+
+def from_text(values: Sequence[str], type: pa.DataType | None) -> pa.Array:
+    """`values` as `type`, or as µs since the epoch if that is None; an empty text is NULL.
+
+    Raises ValueError or one of its kin if any value does not parse. Blanks around a value count
+    for STRING and BINARY only. A nested type is read as JSON.
+    """
+    text = pa.array(values, pa.string())
+    if type is not None and (pt.is_string(type) or pt.is_binary(type)):
+        return _empty_as_null(text).cast(type)
+    text = _empty_as_null(pc.utf8_trim_whitespace(text))
+    if type is None:
+        return instants(text)
+    if pt.is_timestamp(type):
+        return instants(text).cast(pa.timestamp("us", "UTC")).cast(type)
+    if pt.is_nested(type):
+        parsed = [None if value is None else json.loads(value) for value in text.to_pylist()]
+        return from_values(parsed, type)
+    if pt.is_integer(type):
+        text = pc.replace_substring_regex(text, r"^\+", "")
+    return text.cast(type)
+
+
+def instants(text: pa.Array) -> pa.Array:
+    """µs since the epoch of whole numbers (taken as such) and ISO 8601 times; without a zone they
+    are UTC, digits below the µs are cut off."""
+    whole = pc.match_substring_regex(text, _WHOLE)
+    if pc.all(whole).as_py() is not False:
+        return pc.replace_substring_regex(text, r"^\+", "").cast(pa.int64())
+    times = pc.replace_substring_regex(pc.utf8_upper(text), r"(\.\d{6})\d+", r"\1")
+    zoned = pc.match_substring_regex(times, _ZONED)
+    unzoned = pc.invert(pc.or_(whole, zoned))
+    return pc.coalesce(
+        _only(text, whole).cast(pa.int64()),
+        _only(times, zoned).cast(pa.timestamp("us", "UTC")).cast(pa.int64()),
+        _only(times, unzoned).cast(pa.timestamp("us")).cast(pa.int64()),
+    )
+
+
+def _empty_as_null(text: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+
+
+def _only(text: pa.Array, chosen: pa.Array) -> pa.Array:
+    return pc.if_else(chosen, text, pa.scalar(None, pa.string()))

@@ -1,0 +1,221 @@
+"""Made-up tuples at a steady rate, in real time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from fractions import Fraction
+from math import ceil
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.pandas.types import from_arrow_type
+
+from anabranch.errors import ConfigError
+from anabranch.site.cause import SPARK_ERRORS, cause
+from anabranch.site.options import COUNT, NUMBER, Kind, Option, take
+from anabranch.site.wrappers.base import EVENT_TIME, SourceContext
+from anabranch.site.wrappers.from_arrow import from_arrow
+from anabranch.site.wrappers.from_values import from_values
+from anabranch.site.wrappers.tables import UNFIT, sql_type
+
+MAX_BLOCK = 100_000
+"""Rows that one Spark job makes at most."""
+PAUSE = 0.02
+"""Seconds between two tables at high rates."""
+_POLL = 0.1
+
+
+def _start(value: Any) -> int:
+    try:
+        return int(from_values([value], None)[0].as_py())
+    except UNFIT:
+        raise ValueError from None
+
+
+class RateWrapper:
+    """Tuple i = 0, 1, 2, … is due i/tps seconds after the first, and its event time is
+    `start` + i/tps, down to the µs.
+
+    Each column is a Spark SQL expression over `value` (i, BIGINT) and `ts` (event time in µs,
+    BIGINT); columns named `value` and `ts` need none. An option named like a declared column is
+    that column's expression. Expressions are evaluated block by block: `rand(7)` begins anew in
+    each, so make chance out of `hash(value)`.
+    """
+
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("tps", NUMBER, "tuples per second"),
+        Option("rate", NUMBER, "another name for tps"),
+        Option("rows", COUNT, "how many tuples there are; without it they never end"),
+        Option(
+            "start",
+            Kind("time", "µs since the epoch or a time such as '2026-01-31T12:00:00Z'", _start),
+            "event time of the first tuple; now if left out",
+        ),
+    )
+
+    def __init__(self, context: SourceContext) -> None:
+        self._context = context
+        given = self._split_off_expressions()
+        columns = [name for name in context.schema.names if name not in self._expressions]
+        chosen = take("rate", self.options, given, others=columns)
+        self._tps = _tps(chosen)
+        self._rows: int | None = chosen["rows"]
+        self._start: int | None = chosen["start"]
+        self.finite = self._rows is not None
+        for name in columns:
+            self._expressions[name] = self._default(name)
+        self._event_time = self._event_time_column()
+        self._analyse()
+
+    def read(self) -> Iterator[pa.Table]:
+        # The first job of a JVM takes seconds. Were it the first block, its tuples would come late
+        # by that, all at once.
+        self._make(0, 0, 1)
+        start = round(time.time() * 1e6) if self._start is None else self._start
+        begun = time.monotonic()
+        for first, block in self._blocks(start):
+            sent = 0
+            while sent < len(block) and not self._context.stopped.is_set():
+                due = int((time.monotonic() - begun) * self._tps) + 1 - first
+                if due > sent:
+                    yield block.slice(sent, due - sent)
+                    sent = min(due, len(block))
+                if sent < len(block):
+                    wait = begun + (first + sent) / self._tps - time.monotonic()
+                    self._context.stopped.wait(max(float(wait), PAUSE))
+
+    def _blocks(self, start: int) -> Iterator[tuple[int, pa.Table]]:
+        """About a second's tuples each, with the number of the first; the next one is being made
+        while one is used."""
+        pool = ThreadPoolExecutor(1, thread_name_prefix=f"rate-{self._context.stream}")
+        try:
+            first, ahead = 0, self._submit(pool, start, 0)
+            while ahead is not None:
+                block = self._await(ahead)
+                if block is None:
+                    return
+                following = first + len(block)
+                ahead = self._submit(pool, start, following)
+                yield first, block
+                first = following
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, pool: ThreadPoolExecutor, start: int, first: int) -> Future | None:
+        size = min(max(ceil(self._tps), 1), MAX_BLOCK)
+        if self._rows is not None:
+            size = min(size, self._rows - first)
+        return pool.submit(self._make, start, first, size) if size > 0 else None
+
+    def _await(self, block: Future) -> pa.Table | None:
+        """None once stopped."""
+        while not self._context.stopped.is_set():
+            try:
+                return block.result(_POLL)
+            except NotYet:
+                continue
+        return None
+
+    def _make(self, start: int, first: int, size: int) -> pa.Table:
+        """Tuples `first` … `first + size - 1`, from one partition so that they stay in order."""
+        try:
+            table = self._frame(start, first, first + size).toArrow()
+        except SPARK_ERRORS as error:
+            raise ConfigError(f"rate() cannot make its tuples: {cause(error)}") from error
+        if table.num_rows != size:
+            raise ConfigError(
+                f"rate() got {table.num_rows} rows for {size} tuples",
+                remedy="Columns must not aggregate or explode.",
+            )
+        types = [*self._context.schema.types, pa.int64()]
+        arrays = [from_arrow(table.column(i), type) for i, type in enumerate(types)]
+        return pa.Table.from_arrays(
+            arrays, schema=self._context.schema.append(pa.field(EVENT_TIME, pa.int64()))
+        )
+
+    def _frame(self, start: int, first: int, end: int) -> DataFrame:
+        numbers = self._numbers(start, first, end)
+        return numbers.select(*map(self._column, self._context.schema), self._time())
+
+    def _numbers(self, start: int, first: int, end: int) -> DataFrame:
+        # In whole numbers, so that the same tuple has the same event time wherever it is computed.
+        step = 1_000_000 / self._tps
+        ts = f"{start}L + value * {step.numerator}L DIV {step.denominator}L AS ts"
+        spark = self._context.spark()
+        return spark.range(first, end, 1, 1).selectExpr("id AS value").selectExpr("value", ts)
+
+    def _column(self, field: pa.Field) -> Any:
+        made = functions.expr(self._expressions[field.name])
+        return made.cast(from_arrow_type(field.type)).alias(field.name)
+
+    def _time(self) -> Any:
+        if self._event_time == "ts":
+            return functions.expr("ts").alias(EVENT_TIME)
+        field = self._context.schema.field(self._event_time)
+        column = self._column(field)
+        micros = functions.unix_micros(column) if pt.is_timestamp(field.type) else column
+        return micros.cast("bigint").alias(EVENT_TIME)
+
+    def _analyse(self) -> None:
+        """Let Spark check every expression and its type, without running anything."""
+        numbers = self._numbers(0, 0, 0)
+        for field in self._context.schema:
+            try:
+                _ = numbers.select(self._column(field)).schema
+            except SPARK_ERRORS as error:
+                text = self._expressions[field.name]
+                raise ConfigError(
+                    f"rate() cannot make {field.name} {sql_type(field.type)} from {text}: "
+                    f"{cause(error)}",
+                    remedy="Use value and ts; text needs quotes of its own, as in \"'kitchen'\".",
+                ) from error
+
+    def _split_off_expressions(self) -> dict[str, Any]:
+        spelt = {name.lower(): name for name in self._context.schema.names}
+        given = dict(self._context.options)
+        self._expressions = {
+            spelt[name.lower()]: _sql(given.pop(name)) for name in [*given] if name.lower() in spelt
+        }
+        return given
+
+    def _default(self, name: str) -> str:
+        if name.lower() == "ts" and pt.is_timestamp(self._context.schema.field(name).type):
+            return "timestamp_micros(ts)"
+        if name.lower() in ("value", "ts"):
+            return name.lower()
+        raise ConfigError(
+            f"rate() has no expression for the column {name}",
+            remedy=f"Add {name} = '<Spark SQL over value and ts>'.",
+        )
+
+    def _event_time_column(self) -> str:
+        """The declared column that TIMESTAMP names, else `ts`."""
+        wanted = (self._context.timestamp or "ts").lower()
+        for name in self._context.schema.names:
+            if name.lower() == wanted and self._context.timestamp:
+                return str(name)
+        if wanted != "ts":
+            raise ConfigError(
+                f"rate() has no column {self._context.timestamp} to take event time from",
+                remedy="Write TIMESTAMP ts or declare the column.",
+            )
+        return "ts"
+
+
+def _tps(chosen: dict[str, Any]) -> Fraction:
+    """Exact for a number as written: 0.1 is one tenth."""
+    tps = chosen["tps"] or chosen["rate"]
+    if tps is None:
+        raise ConfigError(
+            "rate() needs the option 'tps'", remedy="Write rate(tps = …): tuples per second."
+        )
+    return Fraction(repr(tps))
+
+
+def _sql(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,57 @@
+"""A run of consecutive tuples of one stream, and the watermark that holds behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, Self, TypeVar
+
+START_WATERMARK = -(2**63)
+"""Nothing is known yet: any tuple may still come."""
+END_WATERMARK = 2**63 - 1
+"""No tuple will ever come: the stream has ended."""
+
+
+class Payload(Protocol):
+    """What a batch carries; an Arrow record batch is one."""
+
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def slice(self, offset: int, length: int) -> Self: ...
+
+
+P = TypeVar("P", bound=Payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[P]):
+    """Tuples `first`…`last` of `stream`. An empty batch has `last == first - 1` and is a heartbeat:
+    it only carries the watermark. No tuple behind it has an event time below `watermark`."""
+
+    stream: str
+    first: int
+    watermark: int
+    epoch: int
+    data: P
+
+    @property
+    def rows(self) -> int:
+        return self.data.num_rows
+
+    @property
+    def last(self) -> int:
+        return self.first + self.data.num_rows - 1
+
+    def after(self, position: int) -> Batch[P]:
+        """The part behind `position`; empty if there is none."""
+        gone = min(max(position + 1 - self.first, 0), self.rows)
+        if gone == 0:
+            return self
+        return replace(
+            self, first=self.first + gone, data=self.data.slice(gone, self.rows - gone)
+        )
+
+    def head(self, rows: int, watermark: int) -> Batch[P]:
+        """The first `rows` tuples, with a watermark that already held before this batch."""
+        return replace(self, watermark=watermark, data=self.data.slice(0, rows))

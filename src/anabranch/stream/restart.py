@@ -1,0 +1,51 @@
+"""Restart points: from where a task's inputs must be replayed to continue its output exactly."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPoint:
+    """Replaying every input i from `inputs[i] + 1` on reproduces the outputs from `output + 1` on.
+
+    The whole vector travels with every ack, because the acks of one task reach its several inputs
+    at different times: whoever restarts takes the point with the greatest `output`.
+    """
+
+    inputs: tuple[int, ...]
+    output: int
+
+
+class RestartLog:
+    """The restart points of one task that downstream has not yet made obsolete, oldest first."""
+
+    def __init__(self, start: RestartPoint) -> None:
+        self._current = start
+        self._ahead: deque[RestartPoint] = deque()
+
+    @property
+    def current(self) -> RestartPoint:
+        """The newest point that downstream's acks have reached."""
+        return self._current
+
+    def add(self, point: RestartPoint) -> None:
+        """Record where the task now stands. Points never go back."""
+        newest = self._ahead[-1] if self._ahead else self._current
+        if point.output < newest.output or any(
+            new < old for new, old in zip(point.inputs, newest.inputs, strict=True)
+        ):
+            raise ValueError(f"restart point went back from {newest} to {point}")
+        if self._ahead and newest.output == point.output:
+            self._ahead[-1] = point
+        else:
+            self._ahead.append(point)
+
+    def acknowledge(self, output: int) -> RestartPoint | None:
+        """Everything up to `output` has arrived downstream: the newest point this frees, if any."""
+        moved = False
+        while self._ahead and self._ahead[0].output <= output:
+            self._current = self._ahead.popleft()
+            moved = True
+        return self._current if moved else None

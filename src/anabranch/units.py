@@ -1,0 +1,51 @@
+"""Durations, sizes and rates as people write them: `500ms`, `1.5s`, `10MB/s`, `30%`."""
+
+from __future__ import annotations
+
+import re
+
+from anabranch.errors import ConfigError
+
+_DURATIONS_US = {
+    "us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000,
+    "h": 3_600_000_000, "d": 86_400_000_000,
+}  # fmt: skip
+_SIZES = {
+    "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30,
+}  # fmt: skip
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ%/]*)\s*")
+
+
+def _split(text: str, example: str) -> tuple[float, str]:
+    match = _QUANTITY.fullmatch(text)
+    if not match:
+        raise ConfigError(f"{text!r} is not a quantity", remedy=f"Write it like {example}.")
+    return float(match[1]), match[2]
+
+
+def duration_us(text: str) -> int:
+    """Microseconds of a duration such as `250ms`; the unit is required."""
+    value, unit = _split(text, "250ms")
+    if unit not in _DURATIONS_US:
+        units = ", ".join(_DURATIONS_US)
+        raise ConfigError(
+            f"{text!r} has no known unit of time", remedy=f"Use one of {units}, as in 250ms."
+        )
+    return round(value * _DURATIONS_US[unit])
+
+
+def bytes_per_second(text: str) -> float:
+    """Bytes a second of a bandwidth such as `10MB/s`."""
+    value, unit = _split(text, "10MB/s")
+    size = unit.lower().removesuffix("/s")
+    if not unit.lower().endswith("/s") or size not in _SIZES:
+        raise ConfigError(f"{text!r} is not a bandwidth", remedy="Write it like 10MB/s or 64KiB/s.")
+    return value * _SIZES[size]
+
+
+def show_duration(us: float) -> str:
+    """The shortest readable form: `1.5s`, `250ms`, `40µs`."""
+    for unit, size in (("h", 3.6e9), ("m", 6e7), ("s", 1e6), ("ms", 1e3)):
+        if us >= size:
+            return f"{us / size:.3g}{unit}"
+    return f"{us:.3g}µs"
