@@ -12,6 +12,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from anabranch.language.lexer import collapsed
 from anabranch.language.scope import Scope
 from anabranch.language.source import Script, Span
 from anabranch.language.statements import (
@@ -165,16 +166,7 @@ def _default_name(scope: Scope, expression: Expression) -> str:
         ref = expression.columns[0]
         column, parts = scope.resolve(ref)
         return column.name if parts == len(ref.parts) else ref.parts[-1].text
-    return _collapsed(scope.script, expression)
-
-
-def _collapsed(script: Script, expression: Expression) -> str:
-    """The text of `expression` with a space for each stretch of white space and comments."""
-    text, end = "", expression.span.start
-    for token in expression.tokens:
-        text += (" " if token.span.start > end else "") + script.slice(token.span)
-        end = token.span.end
-    return text
+    return collapsed(scope.script, expression.tokens)
 
 
 def _quoted(name: str) -> str:

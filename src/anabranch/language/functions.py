@@ -28,11 +28,17 @@ _ELSEWHERE = frozenset({
     "MONOTONICALLY_INCREASING_ID", "REFLECT", "SESSION_USER", "SPARK_PARTITION_ID", "TRY_REFLECT",
     "USER", "VERSION",
 })  # fmt: skip
-_REMEDIES = (
-    dict.fromkeys(_CLOCK, "Use _ts, the event time in µs.")
-    | dict.fromkeys(_RANDOM, "Use a function of the columns, such as hash(...).")
-    | dict.fromkeys(_ELSEWHERE, "Use the columns of the stream and _ts only.")
+_CHANGES = "gives another value each time"
+_NOW = (_CHANGES, "Use _ts, the event time in µs.")
+_UNREPEATABLE = (
+    dict.fromkeys(_CLOCK, _NOW)
+    | dict.fromkeys(_RANDOM, (_CHANGES, "Use a function of the columns, such as hash(...)."))
+    | dict.fromkeys(
+        _ELSEWHERE,
+        ("depends on where and how a query runs", "Use the columns of the stream and _ts only."),
+    )
 )
+"""Why a function's result may differ when it is computed again, and what to do about it."""
 _WITHOUT_PARENTHESES = frozenset({
     "CURRENT_CATALOG", "CURRENT_DATABASE", "CURRENT_DATE", "CURRENT_SCHEMA", "CURRENT_TIME",
     "CURRENT_TIMESTAMP", "CURRENT_USER", "LOCALTIMESTAMP", "LOCALTIME", "SESSION_USER", "USER",
@@ -93,18 +99,18 @@ def _misplaced(script: Script, before: Token, token: Token) -> ScriptError | Non
         return None
     if token.text.strip().lower() not in _MOVING_DATES:
         return None
-    return _unrepeatable(script, token.span, script.slice(token.span), _REMEDIES["NOW"])
+    return _unrepeatable(script, token.span, script.slice(token.span), _NOW)
 
 
 def _call(
     script: Script, before: Token, token: Token, after: Token, last: Token
 ) -> ScriptError | None:
-    if after.key != "(" or before.key == ".":
+    if after.key != "(" or not token.is_name:
         return None
     name = token.text.upper()
-    if name in _REMEDIES or (name == "UNIX_TIMESTAMP" and last.key == ")"):
-        remedy = _REMEDIES.get(name, _REMEDIES["NOW"])
-        return _unrepeatable(script, token.span, f"{token.text}()", remedy)
+    if name in _UNREPEATABLE or (name == "UNIX_TIMESTAMP" and last.key == ")"):
+        why = _UNREPEATABLE.get(name, _NOW)
+        return _unrepeatable(script, token.span, f"{token.text}()", why)
     if name in _GENERATORS:
         message = f"{token.text}() makes several rows of one tuple, which is not supported yet"
         return script.error(token.span, message)
@@ -121,7 +127,7 @@ def _bare(
         return None
     if before.key in (".", "AS") or after.key in (".", "=>"):
         return None
-    return _unrepeatable(script, token.span, token.text, _REMEDIES[token.key])
+    return _unrepeatable(script, token.span, token.text, _UNREPEATABLE[token.key])
 
 
 def _check_tree(script: Script, expression: Expression) -> None:
@@ -140,8 +146,7 @@ def _subquery(script: Script, span: Span) -> ScriptError:
     )
 
 
-def _unrepeatable(script: Script, span: Span, what: str, remedy: str) -> ScriptError:
-    message = (
-        f"{what} gives another value each time, but results must be repeatable after a failure"
-    )
+def _unrepeatable(script: Script, span: Span, what: str, why: tuple[str, str]) -> ScriptError:
+    reason, remedy = why
+    message = f"{what} {reason}, but results must be repeatable after a failure"
     return script.error(span, message, remedy)

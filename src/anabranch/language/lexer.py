@@ -8,7 +8,7 @@ types see keywords of other statements (`Temp` is TEMPORARY) and casts in durati
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
@@ -91,6 +91,16 @@ def _token(script: Script, span: Span, found: tuple[SqlToken, ...]) -> Token:
         return Token(Kind.NUMBER, source, span, found)
     kind = Kind.WORD if _WORD.fullmatch(source) else Kind.SYMBOL
     return Token(kind, " ".join(source.split()), span, found)
+
+
+def collapsed(script: Script, tokens: Iterable[Token]) -> str:
+    """The text of `tokens` with one space for each stretch of white space and comments."""
+    text, end = "", None
+    for token in tokens:
+        text += " " if end is not None and token.span.start > end else ""
+        text += script.slice(token.span)
+        end = token.span.end
+    return text
 
 
 _OPENING = re.compile(r"""--[^\r\n]*|/\*|[rR]?['"]|[xX]'|`""")

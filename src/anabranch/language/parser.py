@@ -114,8 +114,9 @@ def _column(cursor: Cursor) -> ColumnDecl:
     """column := name type"""
     start = cursor.peek()
     name = cursor.name("the name of a column")
+    mark = cursor.mark()
     type_span = column_type(cursor)
-    return ColumnDecl(name, cursor.script.slice(type_span), cursor.since(start), type_span)
+    return ColumnDecl(name, cursor.collapsed_since(mark), cursor.since(start), type_span)
 
 
 def _drop(cursor: Cursor, start: Token) -> Drop:

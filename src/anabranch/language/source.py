@@ -45,7 +45,7 @@ class Script:
         """
         start = self._line_start(span.start)
         newline = self.text.find("\n", span.start)
-        line = self.text[start : newline if newline >= 0 else len(self.text)].rstrip("\r")
+        line = self.text[start : newline if newline >= 0 else len(self.text)].rstrip()
         before, marked = line[: span.start - start], line[span.start - start : span.end - start]
         return f"{_printable(line)}\n{_blank(before)}{'^' * max(1, _width(marked))}"
 

@@ -32,7 +32,7 @@ class Duration:
 
 @dataclass(frozen=True)
 class ColumnDecl:
-    """`type` is the type as the script writes it."""
+    """`type` is the type as the script writes it, on one line."""
 
     name: Name
     type: str

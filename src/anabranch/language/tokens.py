@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.errors import ConfigError, ScriptError
-from anabranch.language.lexer import Kind, Token, tokenize
+from anabranch.language.lexer import Kind, Token, collapsed, tokenize
 from anabranch.language.source import Script, Span
 from anabranch.language.statements import Duration, Name
 from anabranch.language.wording import clip, did_you_mean_keyword, either
@@ -79,6 +79,14 @@ class Cursor:
                     self.advance()
                 return Duration(us, text, self.since(first))
         raise self._not_a_duration(first)
+
+    def mark(self) -> int:
+        """This position, for `collapsed_since`."""
+        return self._index
+
+    def collapsed_since(self, mark: int) -> str:
+        """The text passed since `mark`, without comments and with single spaces."""
+        return collapsed(self.script, self._tokens[mark : self._index])
 
     def since(self, start: Token) -> Span:
         """The span from `start` to the token passed last."""

@@ -1,4 +1,4 @@
-"""Options of wrappers and sinks: declared once, checked alike, and listed by docs and completion."""
+"""Options of wrappers and sinks: declared once, checked alike, and listed by docs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def take(
     """The value of every declared option; `owner` is the wrapper or sink in messages.
 
     Raises ConfigError for a value of the wrong kind, a missing required option, and a name that is
-    not declared. `others` are names that are also possible there, to be proposed for a misspelt one.
+    not declared. `others` are names also possible there, to be proposed for a misspelt one.
     """
     names = [option.name for option in declared]
     for name in given:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -50,13 +52,28 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
     for key, value in {**_SETTINGS, **_scratch_settings(scratch), **conf}.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with _stderr_to(scratch / "spark.log"):
+            return builder.getOrCreate()
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise SetupError(
             f"Spark did not start with master {master} ({reason})",
             remedy="Check `master` and `conf` in cluster.toml.",
         ) from error
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """The JVM started meanwhile writes its complaints there for life, not over the user's screen."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _scratch_settings(scratch: Path) -> dict[str, str]:

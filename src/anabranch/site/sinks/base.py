@@ -24,8 +24,8 @@ class SinkContext:
 
 class Sink(Protocol):
     def __init__(self, context: SinkContext) -> None:
-        """Check options and that the place can be written to; raise ConfigError or SinkError. Nothing
-        is created yet."""
+        """Check options and that the place can be written to; raise ConfigError or SinkError.
+        Nothing is created yet."""
 
     def open(self) -> None:
         """Create or truncate what is written to."""

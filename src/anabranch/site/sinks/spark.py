@@ -18,9 +18,7 @@ class SparkSink:
     at the script's folder. Whether a failing write leaves something behind is up to the format."""
 
     options: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "format", TEXT, "a format that Spark writes, such as 'orc' or 'jdbc'", required=True
-        ),
+        Option("format", TEXT, "a format that Spark writes: 'orc', 'jdbc', …", required=True),
         Option(
             "mode",
             TEXT,

@@ -44,6 +44,7 @@ class Wrapper(Protocol):
         read and nothing is started."""
 
     def read(self) -> Iterator[pa.Table]:
-        """Tables with exactly the columns of `schema` in its order and types, and EVENT_TIME last if
-        `timestamp` is given (or the source has a time of its own). Tables are bounded in size. Returns at the end of the source, or
-        soon after `stopped` is set, even when no data comes."""
+        """Tables with exactly the columns of `schema` in its order and types, and EVENT_TIME last
+        if `timestamp` is given (or the source has a time of its own). Tables are bounded in size.
+        Returns at the end of the source, or soon after `stopped` is set, even when no data
+        comes."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from anabranch.errors import SourceError
+from anabranch.errors import ConfigError, SourceError
 from anabranch.site.options import TEXT, Kind, Option, take
 from anabranch.site.wrappers.base import SourceContext
 from anabranch.site.wrappers.paths import FORMATS, find_files, guess_format
@@ -55,11 +55,18 @@ class FileWrapper:
         ),
     )
     finite = True
+    replay = True
+    """Its event times are in the past: the clock must not move the watermark."""
 
     def __init__(self, context: SourceContext) -> None:
         chosen = take("file", self.options, context.options)
         self.speed: float | None = chosen["speed"]
         """Pace against event time; None is as fast as possible. The ingest loop keeps it."""
+        if self.speed is not None and not context.timestamp:
+            raise ConfigError(
+                "file() has a speed, but the stream has no event time",
+                remedy="Add TIMESTAMP <field> to CREATE STREAM, or leave speed out.",
+            )
         self._files = find_files(chosen["path"], context.base)
         kind = chosen["format"] or guess_format(self._files)
         self._reader = _READERS[kind](context, chosen["on_error"])

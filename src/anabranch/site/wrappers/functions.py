@@ -22,8 +22,8 @@ _INSTALLED = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "purelib", "
 
 
 def import_function(name: str, base: Path) -> Callable[..., Any]:
-    """The function `module:name`. `base` goes before the installed packages. A module file there is
-    loaded afresh each time, so that two folders may have one of the same name and an edit counts."""
+    """The function `module:name`. `base` goes before the installed packages. A module file there
+    is loaded afresh each time: two folders may have one of the same name, and an edit counts."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"{name!r} names no function", remedy="Write it as 'module:function'.")

@@ -36,7 +36,7 @@ class Pump:
         self._thread = threading.Thread(target=self._run, daemon=True, name="python-source")
 
     def batches(self) -> Iterator[list[Any]]:
-        """Items in order, in batches, until the iterable ends or raises, or the stream is stopped."""
+        """Items in order, in batches, until the iterable ends or raises or `stopped` is set."""
         self._thread.start()
         while not self._stopped.is_set():
             batch, ended = self._take()

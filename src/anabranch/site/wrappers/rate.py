@@ -58,6 +58,9 @@ class RateWrapper:
         ),
     )
 
+    own_time = True
+    """Tuples have an event time even if the stream declares none."""
+
     def __init__(self, context: SourceContext) -> None:
         self._context = context
         given = self._split_off_expressions()

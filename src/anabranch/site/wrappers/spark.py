@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from anabranch.errors import ConfigError, SourceError
@@ -37,9 +37,7 @@ class SparkWrapper:
     the script's folder."""
 
     options: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "format", TEXT, "a streaming source of Spark, such as 'rate' or 'csv'", required=True
-        ),
+        Option("format", TEXT, "a streaming source of Spark: 'csv', 'rate', …", required=True),
         Option("once", BOOLEAN, "true reads what is there now and ends", default=False),
         Option("trigger", DURATION, "pause between two micro-batches", default=100_000),
     )

@@ -31,8 +31,8 @@ Convert = Callable[[Any, pa.DataType | None], pa.Array]
 
 @dataclass
 class Block:
-    """One row or more as read: `columns` of raw values, one per name of `source_names`, the `numbers`
-    (lines, rows) they have in the source, and what is wrong with rows that got no further."""
+    """Rows as read: `columns` of raw values, one per name of `source_names`, the `numbers` (lines,
+    rows) they have in the source, and what is wrong with rows that got no further."""
 
     columns: Sequence[Any]
     numbers: Sequence[int]
@@ -85,7 +85,8 @@ class TableBuilder:
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _convert_all(self, block: Block) -> tuple[list[pa.Array], dict[int, str]]:
-        arrays, unfit = [], {}
+        arrays: list[pa.Array] = []
+        unfit: dict[int, str] = {}
         for name, type, values in zip(self._names, self._types, block.columns, strict=True):
             try:
                 arrays.append(self._column(values, type))

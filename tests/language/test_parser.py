@@ -1,0 +1,241 @@
+from typing import Any
+
+import pytest
+
+from anabranch.language import (
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Drop,
+    Explain,
+    Name,
+    Script,
+    Show,
+    Statement,
+    parse,
+)
+from anabranch.language.statements import CallNode, SelectItem, StarItem
+
+
+def one(text: str) -> Any:
+    [statement] = parse(Script(text))
+    return statement
+
+
+def select(items: str, rest: str = "") -> CreateQuery:
+    statement = one(f"CREATE QUERY q AS SELECT {items} FROM s {rest}")
+    assert isinstance(statement, CreateQuery)
+    return statement
+
+
+def aliased(query: CreateQuery) -> list[tuple[str, str | None]]:
+    return [
+        (item.expression.sql, item.alias.text if item.alias else None)
+        for item in query.select.items
+        if isinstance(item, SelectItem)
+    ]
+
+
+def test_a_stream_with_every_clause() -> None:
+    stream = one(
+        "create stream Sensor1 (Temp DOUBLE, ts TIMESTAMP) TIMESTAMP ts LATENESS 500ms"
+        " FROM kafka(topic = 'room1') AT room1"
+    )
+    assert isinstance(stream, CreateStream)
+    assert stream.name == "Sensor1"
+    assert [(column.name.text, column.type) for column in stream.columns] == [
+        ("Temp", "DOUBLE"),
+        ("ts", "TIMESTAMP"),
+    ]
+    assert stream.timestamp
+    assert stream.timestamp.text == "ts"
+    assert stream.lateness
+    assert stream.lateness.us == 500_000
+    assert (stream.source.name, stream.source.values) == ("kafka", {"topic": "room1"})
+    assert stream.site == "room1"
+
+
+def test_the_clauses_of_a_stream_come_in_any_order() -> None:
+    head = "CREATE STREAM s (a INT) "
+    assert one(head + "AT x FROM f() LATENESS 1s TIMESTAMP t") == one(
+        head + "TIMESTAMP t LATENESS 1s FROM f() AT x"
+    )
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "INT", "decimal", "DECIMAL(10)", "DECIMAL(10,2)", "VARCHAR(20)", "ARRAY<INT>",
+        "MAP<STRING, ARRAY<INT>>", "STRUCT<a: INT, b STRING>", "ARRAY<STRUCT<`x y`: MAP<INT, DATE>>>",
+        "TIMESTAMP_NTZ",
+    ],
+)  # fmt: skip
+def test_types_keep_their_text(type_: str) -> None:
+    stream = one(f"CREATE STREAM s (a {type_}, b INT) FROM f()")
+    assert [column.type for column in stream.columns] == [type_, "INT"]
+
+
+def test_types_lose_comments_and_line_breaks() -> None:
+    stream = one("CREATE STREAM s (a STRUCT<x: INT, -- first\n   y: INT>) FROM f()")
+    assert stream.columns[0].type == "STRUCT<x: INT, y: INT>"
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("'a b'", "a b"), ("'it''s'", "it's"), ('"x"', "x"), (r"'a\'b'", "a'b"),
+        ("7", 7), ("-7", -7), ("1.5", 1.5), ("-1e3", -1000.0), ("TRUE", True), ("false", False),
+        ("10s", "10s"), ("500ms", "500ms"), ("1.5s", "1.5s"), ("10 min", "10min"),
+    ],
+)  # fmt: skip
+def test_option_values(written: str, value: object) -> None:
+    stream = one(f"CREATE STREAM s (a INT) FROM f(x = {written}, y = 1)")
+    assert stream.source.values == {"x": value, "y": 1}
+    assert type(stream.source.values["x"]) is type(value)
+
+
+def test_a_query_with_every_clause() -> None:
+    query = one(
+        "CREATE QUERY hot AS SELECT Temp FROM Sensor1 s WHERE s.Temp > 50 INTO file(path = 'x') AT r"
+    )
+    assert isinstance(query, CreateQuery)
+    assert query.name == "hot"
+    [source] = query.select.sources
+    assert source.alias
+    assert (source.name.text, source.alias.text) == ("Sensor1", "s")
+    assert query.select.where
+    assert query.select.where.sql == "s.Temp > 50"
+    assert isinstance(query.sink, CallNode)
+    assert (query.sink.name, query.sink.values, query.site) == ("file", {"path": "x"}, "r")
+
+
+def test_into_and_at_come_in_either_order() -> None:
+    assert select("a", "INTO f() AT x") == select("a", "AT x INTO f()")
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ("Temp", [("Temp", None)]),
+        ("Temp t", [("Temp", "t")]),
+        ("Temp AS t, b", [("Temp", "t"), ("b", None)]),
+        ("a + 1 b", [("a + 1", "b")]),
+        ("f(a, b) AS `my name`", [("f(a, b)", "my name")]),
+        ("CASE WHEN a THEN b END", [("CASE WHEN a THEN b END", None)]),
+        ("CASE WHEN a THEN b END c", [("CASE WHEN a THEN b END", "c")]),
+        ("interval 1 day", [("interval 1 day", None)]),
+        ("interval 1 day d", [("interval 1 day", "d")]),
+        ("a IS NULL", [("a IS NULL", None)]),
+        ("a IS DISTINCT FROM b c", [("a IS DISTINCT FROM b", "c")]),
+        ("extract(year FROM a)", [("extract(year FROM a)", None)]),
+        ("CAST(a AS DECIMAL(3,1)) x", [("CAST(a AS DECIMAL(3,1))", "x")]),
+        ("struct(a AS x)", [("struct(a AS x)", None)]),
+        ("date d, timestamp t, year y", [("date", "d"), ("timestamp", "t"), ("year", "y")]),
+        ("transform(xs, x -> x + 1) ys", [("transform(xs, x -> x + 1)", "ys")]),
+        ("deadline, at AS standby", [("deadline", None), ("at", "standby")]),
+    ],
+)
+def test_items_and_their_names(items: str, expected: list[tuple[str, str | None]]) -> None:
+    assert aliased(select(items)) == expected
+
+
+def test_stars() -> None:
+    query = select("*, s.*, a")
+    first, second, _ = query.select.items
+    assert isinstance(first, StarItem)
+    assert isinstance(second, StarItem)
+    assert first.qualifier is None
+    assert second.qualifier
+    assert second.qualifier.text == "s"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "at > 3",
+        "a > deadline",
+        "standby",
+        "NOT approximate",
+        "a AND at",
+        "s.limit = 1",
+        "f(at, on)",
+    ],
+)
+def test_words_of_clauses_are_columns_where_an_operand_is_due(condition: str) -> None:
+    query = select("a", f"WHERE {condition} AT site1")
+    assert query.select.where
+    assert (query.select.where.sql, query.site) == (condition, "site1")
+
+
+def test_an_expression_keeps_its_text_and_knows_its_columns() -> None:
+    query = select("a", "WHERE  a.b  /* c */ > `x y`\n + transform(xs, X -> x + z)[0]")
+    where = query.select.where
+    assert where
+    assert where.sql == "a.b  /* c */ > `x y`\n + transform(xs, X -> x + z)[0]"
+    assert [[part.text for part in ref.parts] for ref in where.columns] == [
+        ["a", "b"],
+        ["x y"],
+        ["xs"],
+        ["z"],
+    ]
+
+
+def test_a_stream_may_be_called_by_any_word() -> None:
+    assert one("DROP STREAM Temp").name == "Temp"
+    assert one("DROP STREAM `select`").name == "select"
+    assert one("DROP STREAM if").name == "if"
+
+
+def test_small_statements() -> None:
+    statements = parse(
+        Script(
+            "DROP STREAM a; drop query b;; DROP QUERY IF EXISTS c; SHOW STREAMS;"
+            " SHOW QUERIES; show sites; DESCRIBE d; EXPLAIN e"
+        )
+    )
+    shapes: list[Any] = [_shape(statement) for statement in statements]
+    assert shapes == [
+        ("stream", "a", False),
+        ("query", "b", False),
+        ("query", "c", True),
+        "streams",
+        "queries",
+        "sites",
+        "d",
+        "e",
+    ]
+
+
+def _shape(statement: Statement) -> Any:
+    match statement:
+        case Drop():
+            return statement.kind, statement.name, statement.if_exists
+        case Show():
+            return statement.what
+        case Describe():
+            return statement.name
+        case Explain(target=Name() as name):
+            return name.text
+    raise AssertionError(statement)
+
+
+def test_explain_a_query_that_need_not_exist() -> None:
+    named = one("EXPLAIN CREATE QUERY q AS SELECT a FROM s AT x")
+    bare = one("EXPLAIN SELECT a FROM s AT x")
+    assert named.target == one("CREATE QUERY q AS SELECT a FROM s AT x")
+    assert (bare.target.name, bare.target.site) == ("", "x")
+    assert bare.target.select == named.target.select
+
+
+def test_nothing_is_no_statements() -> None:
+    assert parse(Script("")) == parse(Script(" ;; -- nothing\n;")) == []
+
+
+def test_statements_carry_their_text_and_the_places_of_their_names() -> None:
+    script = Script("SHOW SITES; -- then\nCREATE QUERY q AS SELECT a FROM s AT x ;")
+    show, query = parse(script)
+    assert (show.text, query.text) == ("SHOW SITES", "CREATE QUERY q AS SELECT a FROM s AT x")
+    assert isinstance(query, CreateQuery)
+    assert query.site_span
+    assert (script.slice(query.name_span), script.slice(query.site_span)) == ("q", "x")
+    assert script.place(query.name_span) == "script:2:14"
