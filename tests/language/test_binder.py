@@ -1,7 +1,7 @@
 import pytest
 
 from anabranch.errors import ScriptError
-from anabranch.language import Script, bind_stream, parse
+from anabranch.language import Script, bind_query, bind_stream, parse
 from anabranch.plan.operators import Call, Column, Projection, Selection
 from tests.language.fakes import FakeTyper, bind, sensor
 
@@ -90,7 +90,8 @@ def test_names_of_items(item: str, name: str) -> None:
 @pytest.mark.parametrize(
     "item",
     [
-        "transform(xs, x -> x + Temp)", "transform(xs, X -> x + 1)", "reduce(xs, 0, (a, b) -> a + b)",
+        "transform(xs, x -> x + Temp)", "transform(xs, X -> x + 1)",
+        "reduce(xs, 0, (a, b) -> a + b)",
         "transform(xs, x -> transform(xs, y -> x + y))", "unix_timestamp(Room)", "pos.at.floor + 1",
         "Room LIKE ANY ('a', 'b')", "DATE '2024-01-01'", "timestampdiff(MINUTE, Room, Room)",
         "extract(year FROM Room)", "struct(Temp AS user)", "transform(xs, user -> user + 1)",
@@ -113,8 +114,6 @@ def test_a_column_with_the_name_of_a_function_is_a_column() -> None:
     script = Script("CREATE STREAM s (user STRING) FROM f() AT x")
     [stream] = parse(script)
     definition = bind_stream(stream, script, default_site=None, base="")  # type: ignore[arg-type]
-    from anabranch.language import bind_query
-
     script = Script("CREATE QUERY q AS SELECT user FROM s")
     [query] = parse(script)
     bound = bind_query(query, script, lambda _: definition, [], FakeTyper(), base="")  # type: ignore[arg-type]

@@ -46,7 +46,8 @@ def test_comments_and_hints_vanish() -> None:
     [
         ("a 'b", "script:1:3: this string is never closed. End it with '.\na 'b\n  ^^"),
         ("a\n  \"b", '''script:2:3: this string is never closed. End it with ".\n  "b\n  ^^'''),
-        ("a 'b\\' c", "script:1:3: this string is never closed. End it with '.\na 'b\\' c\n  ^^^^^^"),
+        ("a 'b\\' c", "script:1:3: this string is never closed. End it with '."
+         "\na 'b\\' c\n  ^^^^^^"),
         ("`b c", "script:1:1: this quoted name is never closed. End it with `.\n`b c\n^^^^"),
         ("a /* b */ /* c", "script:1:11: this comment is never closed. End it with */."
          "\na /* b */ /* c\n          ^^^^"),

@@ -66,8 +66,8 @@ def test_the_clauses_of_a_stream_come_in_any_order() -> None:
     "type_",
     [
         "INT", "decimal", "DECIMAL(10)", "DECIMAL(10,2)", "VARCHAR(20)", "ARRAY<INT>",
-        "MAP<STRING, ARRAY<INT>>", "STRUCT<a: INT, b STRING>", "ARRAY<STRUCT<`x y`: MAP<INT, DATE>>>",
-        "TIMESTAMP_NTZ",
+        "MAP<STRING, ARRAY<INT>>", "STRUCT<a: INT, b STRING>", "TIMESTAMP_NTZ",
+        "ARRAY<STRUCT<`x y`: MAP<INT, DATE>>>",
     ],
 )  # fmt: skip
 def test_types_keep_their_text(type_: str) -> None:
@@ -96,7 +96,8 @@ def test_option_values(written: str, value: object) -> None:
 
 def test_a_query_with_every_clause() -> None:
     query = one(
-        "CREATE QUERY hot AS SELECT Temp FROM Sensor1 s WHERE s.Temp > 50 INTO file(path = 'x') AT r"
+        "CREATE QUERY hot AS SELECT Temp FROM Sensor1 s WHERE s.Temp > 50"
+        " INTO file(path = 'x') AT r"
     )
     assert isinstance(query, CreateQuery)
     assert query.name == "hot"
@@ -158,7 +159,7 @@ def test_stars() -> None:
         "NOT approximate",
         "a AND at",
         "s.limit = 1",
-        "f(at, on)",
+        "f(at, master)",
     ],
 )
 def test_words_of_clauses_are_columns_where_an_operand_is_due(condition: str) -> None:

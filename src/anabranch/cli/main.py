@@ -56,6 +56,23 @@ def run(
 
 
 @app.command()
+def demo(
+    for_: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How long the story takes.")
+    ] = "30s",
+    out: Annotated[Path | None, typer.Option("--out", help="Keep what is written here.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print its script instead.")] = False,
+) -> None:
+    """Watch a fire in an apartment of four sites, live."""
+    from anabranch.cli.demo import run_demo, show_script
+
+    if show:
+        show_script()
+    else:
+        run_demo(duration_us(for_) / 1e6, out)
+
+
+@app.command()
 def up(
     cluster: ClusterFile = None,
     state: StateFolder = DEFAULT_STATE,

@@ -50,10 +50,10 @@ class Typer(Protocol):
 
 @dataclass(frozen=True)
 class _Output:
-    """One column of a query's output; `span` is what to underline if it is wrong."""
+    """One column of a query's output."""
 
     sql: str
-    name: str
+    name: Name
     span: Span
 
 
@@ -104,7 +104,7 @@ def bind_query(
     return QueryDef(
         name=stmt.name,
         columns=tuple(
-            Column(name=output.name, type=type_)
+            Column(name=output.name.text, type=type_)
             for output, type_ in zip(outputs, types, strict=True)
         ),
         site=stmt.site or source.site,
@@ -139,7 +139,7 @@ def _outputs(scope: Scope, items: Iterable[SelectItem | StarItem]) -> list[_Outp
     ]
     _check_names(
         scope.script,
-        [Name(output.name, output.span) for output in outputs],
+        [output.name for output in outputs],
         "Give it another name with AS.",
     )
     return outputs
@@ -149,15 +149,16 @@ def _star(scope: Scope, item: StarItem) -> list[_Output]:
     if item.qualifier:
         scope.check_qualifier(item.qualifier)
     return [
-        _Output(_quoted(column.name), column.name, item.span) for column in scope.source.columns
+        _Output(_quoted(column.name), Name(column.name, item.span), item.span)
+        for column in scope.source.columns
     ]
 
 
 def _item(scope: Scope, item: SelectItem) -> _Output:
-    scope.check(item.expression)
-    if item.alias:
-        return _Output(item.expression.sql, item.alias.text, item.alias.span)
-    return _Output(item.expression.sql, _default_name(scope, item.expression), item.span)
+    expression = item.expression
+    scope.check(expression)
+    name = item.alias or Name(_default_name(scope, expression), item.span)
+    return _Output(expression.sql, name, expression.span)
 
 
 def _default_name(scope: Scope, expression: Expression) -> str:
@@ -206,5 +207,5 @@ def _types(
 
 
 def _operators(outputs: list[_Output], where: Expression | None) -> tuple[Operator, ...]:
-    projection = Projection(items=tuple((output.sql, output.name) for output in outputs))
+    projection = Projection(items=tuple((output.sql, output.name.text) for output in outputs))
     return (Selection(condition=where.sql), projection) if where else (projection,)

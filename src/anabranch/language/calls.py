@@ -69,8 +69,9 @@ def _string(cursor: Cursor) -> str:
 
 def _number_or_duration(cursor: Cursor) -> OptionValue:
     """A duration stays text; whoever reads the option knows that it is one."""
-    token, unit = cursor.peek(), cursor.peek(1)
-    if _DECIMAL.fullmatch(token.text) and unit.kind is not Kind.WORD:
+    if found := cursor.accept_duration():
+        return found.text
+    if _DECIMAL.fullmatch(cursor.peek().text):
         return _number(cursor)
     return cursor.duration().text
 

@@ -47,12 +47,19 @@ def reject_unsupported(cursor: Cursor) -> None:
         )
 
 
-def gather(cursor: Cursor, table: Clauses) -> dict[str, Any]:
-    """What the clauses up to the end of the statement hold, in any order, each at most once."""
+def gather(
+    cursor: Cursor, table: Clauses, misplaced: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What the clauses up to the end of the statement hold, in any order, each at most once.
+
+    `misplaced` says of keywords that cannot stand here where they could.
+    """
     found: dict[str, Any] = {}
     while not cursor.at_end():
         if not cursor.at(*table):
             reject_unsupported(cursor)
+            if where := (misplaced or {}).get(cursor.peek().key):
+                raise cursor.error(cursor.peek().span, where)
             raise cursor.unexpected((*(word for word in table if word not in found), ";"))
         keyword = cursor.advance()
         if keyword.key in found:

@@ -46,7 +46,7 @@ def create_query(cursor: Cursor, start: Token) -> CreateQuery:
 def query(cursor: Cursor, start: Token, name: Name) -> CreateQuery:
     """query := select {INTO call | AT site}"""
     select = _select(cursor)
-    found = gather(cursor, _CLAUSES)
+    found = gather(cursor, _CLAUSES, {"WHERE": "WHERE comes once, right after FROM"})
     site: Name | None = found.get("AT")
     span = cursor.since(start)
     return CreateQuery(

@@ -62,7 +62,8 @@ class Scope:
             raise self.script.error(name.span, message, f"Write {self.alias}.{written}.")
         names = [self.alias] + ([column.name for column in self.columns] if after else [])
         remedy = did_you_mean_name(name.text, names) or f"This query reads {self.alias} only."
-        raise self.script.error(name.span, f"unknown stream '{name.text}' in this query", remedy)
+        what = "stream or column" if after else "stream"
+        raise self.script.error(name.span, f"unknown {what} '{name.text}'", remedy)
 
     def _find(self, name: Name) -> Column | None:
         return self._columns.get(name.text.lower())

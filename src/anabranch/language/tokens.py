@@ -61,24 +61,33 @@ class Cursor:
     def as_name(self, token: Token, what: str) -> Name:
         """The name that `token` is. Raises if it cannot be one."""
         if not token.is_name or " " in token.key or token.key in RESERVED:
-            raise self.unexpected((what,), token)
+            error = self.unexpected((what,), token)
+            if token.kind is Kind.STRING:
+                error.remedy = "A name takes `back quotes` or none."
+            raise error
         if not token.text.strip():
             raise self.error(token.span, "a name cannot be empty")
         return Name(token.text, token.span)
 
     def duration(self) -> Duration:
-        """A duration such as `500ms` or `10 s`, in one token or two."""
-        first = self.peek()
-        if first.kind is not Kind.NUMBER:
+        """A duration such as `500ms` or `10 s`."""
+        if self.peek().kind is not Kind.NUMBER:
             raise self.unexpected(("a duration such as 500ms",))
+        found = self.accept_duration()
+        if found is None:
+            raise self._not_a_duration(self.peek())
+        return found
+
+    def accept_duration(self) -> Duration | None:
+        """The duration that the next token, or the next two, make."""
+        first = self.peek()
         for count in (1, 2):
-            tokens = [self.peek(ahead) for ahead in range(count)]
-            text = "".join(token.text for token in tokens)
-            if (us := _microseconds(text)) is not None:
-                for _ in tokens:
+            text = "".join(self.peek(ahead).text for ahead in range(count))
+            if first.kind is Kind.NUMBER and (us := _microseconds(text)) is not None:
+                for _ in range(count):
                     self.advance()
                 return Duration(us, text, self.since(first))
-        raise self._not_a_duration(first)
+        return None
 
     def mark(self) -> int:
         """This position, for `collapsed_since`."""

@@ -22,6 +22,8 @@ def either(expected: Sequence[str]) -> str:
 
 def closest(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `word` is most likely a misspelling of, whatever the case."""
+    if len(word) < 2:
+        return None
     spelling = {candidate.lower(): candidate for candidate in candidates}
     matches = get_close_matches(word.lower(), spelling, n=1, cutoff=0.65)
     return spelling[matches[0]] if matches else None

@@ -45,7 +45,7 @@ class CsvSink:
 
 
 def _text(table: pa.Table, *, header: bool) -> memoryview:
-    columns = [_writable(column) for column in table.columns]
+    columns = [_writable(column.combine_chunks()) for column in table.columns]
     buffer = pa.BufferOutputStream()
     options = WriteOptions(include_header=header, quoting_style="needed")
     try:
@@ -55,7 +55,7 @@ def _text(table: pa.Table, *, header: bool) -> memoryview:
     return memoryview(buffer.getvalue())
 
 
-def _writable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _writable(column: pa.Array) -> pa.Array:
     if pt.is_binary(column.type):
         return base64_text(column)
     return nested_text(column) if pt.is_nested(column.type) else column

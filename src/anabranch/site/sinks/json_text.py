@@ -38,38 +38,38 @@ _NOT_FINITE = {
 }
 
 
-def json_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def json_column(column: pa.Array) -> pa.Array:
     """A column of JSON texts, never NULL."""
     return pc.fill_null(_encoder(column.type)(column), "null")
 
 
-def iso_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def iso_text(column: pa.Array) -> pa.Array:
     """Timestamps as ISO 8601, with a Z if they have a zone."""
     # Without zone the cast is ten times faster, and the value of a zoned one is UTC anyway.
     naive = pc.replace_substring(column.cast(pa.timestamp("us")).cast(pa.string()), " ", "T")
     return pc.binary_join_element_wise(naive, "Z", "") if column.type.tz else naive
 
 
-def text_bytes(array: pa.LargeStringArray) -> memoryview:
+def text_bytes(array: pa.StringArray) -> memoryview:
     """All texts of an array without NULLs one after the other, as UTF-8, without a copy."""
     _, offsets, data = array.buffers()
     first, last = (
-        int(np.frombuffer(offsets, np.int64)[array.offset + index]) for index in (0, len(array))
+        int(np.frombuffer(offsets, np.int32)[array.offset + index]) for index in (0, len(array))
     )
     return memoryview(data)[first:last]
 
 
-def base64_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def base64_text(column: pa.Array) -> pa.Array:
     return _each(column, lambda value: base64.b64encode(value).decode())
 
 
-def nested_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def nested_text(column: pa.Array) -> pa.Array:
     """Nested values as JSON, NULL where they are."""
     type = column.type
     return _each(column, lambda value: json.dumps(_plain(value, type), ensure_ascii=False))
 
 
-def _encoder(type: pa.DataType) -> Callable[[pa.ChunkedArray], pa.ChunkedArray]:
+def _encoder(type: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     if pt.is_floating(type):
         return _floats
     if pt.is_string(type) or pt.is_large_string(type):
@@ -89,27 +89,30 @@ def _is_short(type: pa.DataType) -> bool:
     return pt.is_decimal(type) and type.precision <= _EXACT_DIGITS
 
 
-def _quoted(text: pa.ChunkedArray) -> pa.ChunkedArray:
+def _quoted(text: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', text, '"', "")
 
 
-def _strings(text: pa.ChunkedArray) -> pa.ChunkedArray:
+def _strings(text: pa.Array) -> pa.Array:
     text = text.cast(pa.string())
     if pc.any(pc.match_substring_regex(text, _TO_ESCAPE)).as_py():
         return _each(text, encode_basestring)
     return _quoted(text)
 
 
-def _floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _floats(column: pa.Array) -> pa.Array:
     text = column.cast(pa.string())
+    # Else a reader would take 1.0 for an integer, and lose the sign of -0.0.
+    whole = pc.match_substring_regex(text, r"^-?\d+$")
+    text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
     if pc.all(pc.is_finite(column)).as_py() is not False:
         return text
     return _each(text, lambda value: _NOT_FINITE.get(value, value))
 
 
-def _each(column: pa.ChunkedArray, convert: Callable[[Any], str]) -> pa.ChunkedArray:
+def _each(column: pa.Array, convert: Callable[[Any], str]) -> pa.Array:
     texts = [None if value is None else convert(value) for value in column.to_pylist()]
-    return pa.chunked_array([pa.array(texts, pa.string())])
+    return pa.array(texts, pa.string())
 
 
 def _plain(value: Any, type: pa.DataType) -> Any:

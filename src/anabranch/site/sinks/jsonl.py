@@ -13,6 +13,9 @@ from anabranch.site.sinks.base import SinkContext
 from anabranch.site.sinks.json_text import json_column, text_bytes
 from anabranch.site.sinks.line_file import LineFile
 
+_PIECE_ROWS = 65_536
+"""Joined at a time; an Arrow array of texts ends at 2 GB."""
+
 
 class JsonlSink:
     """One object a tuple: the query's columns, then `_pos` and `_ts`. How types are written says
@@ -38,11 +41,12 @@ class JsonlSink:
 
 
 def _lines(table: pa.Table) -> bytes:
+    return b"".join(_text(batch) for batch in table.to_batches(_PIECE_ROWS))
+
+
+def _text(batch: pa.RecordBatch) -> memoryview:
     parts: list[Any] = []
-    for index, name in enumerate(table.column_names):
+    for index, name in enumerate(batch.schema.names):
         start = "{" if index == 0 else ", "
-        parts += [f"{start}{json.dumps(name, ensure_ascii=False)}: ", json_column(table[index])]
-    # Large offsets: the lines of one table may be more than 2 GB.
-    texts = [part if isinstance(part, str) else part.cast(pa.large_string()) for part in parts]
-    lines = pc.binary_join_element_wise(*texts, "}\n", "")
-    return b"".join(map(text_bytes, lines.chunks))
+        parts += [f"{start}{json.dumps(name, ensure_ascii=False)}: ", json_column(batch[index])]
+    return text_bytes(pc.binary_join_element_wise(*parts, "}\n", ""))

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from anabranch.site.wrappers.from_text import from_text, instants
+from anabranch.site.wrappers.from_text import from_text
+from anabranch.site.wrappers.instants import instants
 
 _MICROS = pa.timestamp("us", "UTC")
 

@@ -10,9 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from anabranch.site.wrappers.from_values import from_values
-
-_WHOLE = r"^[+-]?\d+$"
-_ZONED = r"[T ]\d\d:?\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
+from anabranch.site.wrappers.instants import instants
 
 
 def from_text(values: Sequence[str], type: pa.DataType | None) -> pa.Array:
@@ -37,25 +35,5 @@ def from_text(values: Sequence[str], type: pa.DataType | None) -> pa.Array:
     return text.cast(type)
 
 
-def instants(text: pa.Array) -> pa.Array:
-    """µs since the epoch of whole numbers (taken as such) and ISO 8601 times; without a zone they
-    are UTC, digits below the µs are cut off."""
-    whole = pc.match_substring_regex(text, _WHOLE)
-    if pc.all(whole).as_py() is not False:
-        return pc.replace_substring_regex(text, r"^\+", "").cast(pa.int64())
-    times = pc.replace_substring_regex(pc.utf8_upper(text), r"(\.\d{6})\d+", r"\1")
-    zoned = pc.match_substring_regex(times, _ZONED)
-    unzoned = pc.invert(pc.or_(whole, zoned))
-    return pc.coalesce(
-        _only(text, whole).cast(pa.int64()),
-        _only(times, zoned).cast(pa.timestamp("us", "UTC")).cast(pa.int64()),
-        _only(times, unzoned).cast(pa.timestamp("us")).cast(pa.int64()),
-    )
-
-
 def _empty_as_null(text: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-
-
-def _only(text: pa.Array, chosen: pa.Array) -> pa.Array:
-    return pc.if_else(chosen, text, pa.scalar(None, pa.string()))

@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
+
+from anabranch.site.wrappers.instants import instants
 
 _NO_TIME = time(0)
 _TRUTH = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
@@ -30,10 +33,9 @@ def from_values(
     BINARY is base64 if `base64_text`, else taken as UTF-8.
     """
     if type is None:
-        return pa.array(_each(_micros, values), pa.int64())
+        return _instants(values)
     if pt.is_timestamp(type):
-        micros = pa.array(_each(_micros, values), pa.int64())
-        return micros.cast(pa.timestamp("us", "UTC")).cast(type)
+        return _instants(values).cast(pa.timestamp("us", "UTC")).cast(type)
     if pt.is_nested(type):
         return _nested(values, type, base64_text)
     if pt.is_binary(type) and base64_text:
@@ -42,6 +44,12 @@ def from_values(
     if not {*map(_type, values)} <= {kind, _type(None)}:
         values = _each(convert, values)
     return pa.array(values, type)
+
+
+def _instants(values: Sequence[Any]) -> pa.Array:
+    if {*map(_type, values)} <= {str, _type(None)}:
+        return instants(pc.utf8_trim_whitespace(pa.array(values, pa.string())))
+    return pa.array(_each(_micros, values), pa.int64())
 
 
 def _type(value: Any) -> Any:

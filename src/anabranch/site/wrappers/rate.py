@@ -130,11 +130,6 @@ class RateWrapper:
             table = self._frame(start, first, first + size).toArrow()
         except SPARK_ERRORS as error:
             raise ConfigError(f"rate() cannot make its tuples: {cause(error)}") from error
-        if table.num_rows != size:
-            raise ConfigError(
-                f"rate() got {table.num_rows} rows for {size} tuples",
-                remedy="Columns must not aggregate or explode.",
-            )
         types = [*self._context.schema.types, pa.int64()]
         arrays = [from_arrow(table.column(i), type) for i, type in enumerate(types)]
         return pa.Table.from_arrays(
@@ -169,7 +164,8 @@ class RateWrapper:
         numbers = self._numbers(0, 0, 0)
         for field in self._context.schema:
             try:
-                _ = numbers.select(self._column(field)).schema
+                # Beside `value`, an aggregate is refused: there is one row per tuple.
+                _ = numbers.select("value", self._column(field)).schema
             except SPARK_ERRORS as error:
                 text = self._expressions[field.name]
                 raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -35,6 +36,8 @@ class JsonReader:
         # Read as bytes: only \n ends a line, while text may hold other line separators.
         with file.open("rb") as lines:
             first = 1
+            if lines.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+                lines.read(len(BOM_UTF8))
             while not self._context.stopped.is_set():
                 chunk = lines.readlines(BLOCK_BYTES)
                 if not chunk:
@@ -64,15 +67,20 @@ class JsonReader:
 
 
 def by_name(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[list[Any]]:
-    """The values of each name in `rows`, None where missing; a key in other case counts too."""
-    keys: set[str] = set().union(*rows)
-    columns = []
-    for name in names:
-        key = name
-        if name not in keys:
-            key = next((key for key in sorted(keys) if key.lower() == name.lower()), name)
-        columns.append([row.get(key) for row in rows])
-    return columns
+    """The values of each name in `rows`, None where missing; a key in other case counts too, but
+    after the exact one."""
+    spellings: dict[str, list[str]] = {}
+    for key in sorted(key for key in set().union(*rows) if isinstance(key, str)):
+        spellings.setdefault(key.lower(), []).append(key)
+    return [_values(rows, name, spellings.get(name.lower(), [])) for name in names]
+
+
+def _values(rows: Sequence[Mapping[str, Any]], name: str, spelt: list[str]) -> list[Any]:
+    if len(spelt) < 2:
+        key = spelt[0] if spelt else name
+        return [row.get(key) for row in rows]
+    keys = sorted(spelt, key=lambda key: key != name)
+    return [next((row[key] for key in keys if key in row), None) for row in rows]
 
 
 def _parser(schema: pa.Schema) -> Callable[[bytes], Any]:
@@ -80,7 +88,7 @@ def _parser(schema: pa.Schema) -> Callable[[bytes], Any]:
     decoder = json.JSONDecoder(parse_float=Decimal) if _has_decimal(schema) else json.JSONDecoder()
 
     def parse(line: bytes) -> Any:
-        return decoder.decode(line.decode("utf-8-sig"))
+        return decoder.decode(line.decode().rstrip())
 
     return parse
 

@@ -56,7 +56,7 @@ class SparkWrapper:
         self._frame()
 
     def read(self) -> Iterator[pa.Table]:
-        handover = Handover(self._context.stopped)
+        handover = Handover(self._context.stopped, f"spark({self._format})")
         folder = tempfile.mkdtemp(prefix="anabranch-")
         query = None
         try:
@@ -135,14 +135,21 @@ def _column(name: str) -> Any:
 class Handover:
     """The narrow place between Spark's thread, which puts, and the reader's, which takes."""
 
-    def __init__(self, stopped: threading.Event) -> None:
+    def __init__(self, stopped: threading.Event, place: str) -> None:
         self.closed = threading.Event()
         self._stopped = stopped
+        self._failure = ""
+        self._place = place
         self._waiting: queue.Queue[tuple[int, pa.Table]] = queue.Queue(_WAITING)
 
     def put(self, batch: DataFrame, number: int) -> None:
         """Returns once all of `batch` is handed over, or nobody wants it any more."""
-        table = batch.toArrow()
+        try:
+            table = batch.toArrow()
+        except SPARK_ERRORS as error:
+            # Kept instead of raised: Spark would bury it in its own stack traces.
+            self._failure = self._failure or cause(error)
+            return
         for first in range(0, table.num_rows, MAX_ROWS):
             self._put((number, table.slice(first, MAX_ROWS)))
 
@@ -158,7 +165,7 @@ class Handover:
         """All that is put until `query` ends or the stream is stopped; SourceError if it failed."""
         while not self._stopped.is_set():
             # Asked before looking into the queue: what an ended query put is there already.
-            running = query.isActive
+            running = query.isActive and not self._failure
             try:
                 yield self._waiting.get(timeout=_POLL if running else 0)
             except queue.Empty:
@@ -167,6 +174,7 @@ class Handover:
         return None
 
     def _check(self, query: StreamingQuery) -> None:
-        failure = query.exception()
-        if failure is not None:
-            raise SourceError(cause(failure), place="the Spark source failed")
+        ended_by = query.exception()
+        failure = self._failure or (cause(ended_by) if ended_by is not None else "")
+        if failure:
+            raise SourceError(failure, place=self._place)

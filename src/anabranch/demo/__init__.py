@@ -1,0 +1,1 @@
+"""The demonstration: an apartment with a fire, watched from a security centre."""

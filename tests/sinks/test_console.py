@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from tests.sinks.support import COLUMNS, numbered, sink, table_of
+from tests.wrappers.support import UTC_MICROS, message
+
+
+def test_lines(tmp_path, capsys):
+    columns = COLUMNS | {"at": UTC_MICROS, "list": pa.list_(pa.int64())}
+    made = sink("console", tmp_path, columns)
+    made.open()
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    made.write(table_of(columns, [(1, "x", noon, [1]), (None, "two words\n", None, None)]))
+    made.close()
+    assert capsys.readouterr().out == (
+        "q  1970-01-01T00:00:00.001000Z  a=1 s=x at=2026-01-31T12:00:00Z list=[1]\n"
+        "q  1970-01-01T00:00:00.002000Z  a=NULL s='two words\\n' at=NULL list=NULL\n"
+    )
+
+
+def test_limit(tmp_path, capsys):
+    made = sink("console", tmp_path, limit=3)
+    made.open()
+    for first in (1, 3, 5):
+        made.write(numbered(first, 2))
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) == 4
+    assert out[-1] == "q  … only the first 3 tuples are shown"
+    assert message(lambda: sink("console", tmp_path, limit=0)) == (
+        "console() has limit = 0. Give a whole number above 0."
+    )
