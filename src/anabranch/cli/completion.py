@@ -12,7 +12,7 @@ from anabranch.language.source import Script
 STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN")
 COMMANDS = ("help", "exit")
 _IN_STREAM = ("TIMESTAMP", "LATENESS", "FROM", "AT")
-_IN_QUERY = ("SELECT", "FROM", "WHERE", "INTO", "AT", "AS", "AND", "OR", "NOT")
+_IN_QUERY = ("FROM", "WHERE", "INTO", "AT", "AS", "AND", "OR", "NOT")
 _AFTER = {
     "CREATE": ("STREAM", "QUERY"),
     "DROP": ("STREAM", "QUERY"),

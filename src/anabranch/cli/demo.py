@@ -14,7 +14,12 @@ from rich.markup import escape
 
 from anabranch.cli.show import err, out
 from anabranch.demo.apartment import (
-    CENTRE, ROOMS, alarm_file, script_lasting, script_text, temperature_file,
+    CENTRE,
+    ROOMS,
+    alarm_file,
+    script_lasting,
+    script_text,
+    temperature_file,
 )  # fmt: skip
 from anabranch.demo.record import Record, Watcher
 from anabranch.demo.screen import Moment, plain_line, screen, summary

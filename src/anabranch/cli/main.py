@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
 from anabranch.cli.show import err, show_error
+from anabranch.cli.signals import stop_cleanly_on_signals
 from anabranch.cli.state import DEFAULT_STATE
 from anabranch.errors import AnabranchError
 from anabranch.units import duration_us
@@ -105,7 +105,7 @@ def sql(
     """Type statements at a running system."""
     from anabranch.cli.sql import interactive, once
 
-    if execute or file:
+    if execute is not None or file is not None:
         once(state, execute, file)
     else:
         interactive(state)
@@ -127,7 +127,9 @@ def status(
 def site(
     name: Annotated[str, typer.Argument(help="Name of the site.")],
     coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
-    listen: Annotated[str | None, typer.Option(help="host:port to bind; default: any port.")] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="host:port to bind; default: any port.")
+    ] = None,
     address: Annotated[
         str | None, typer.Option(help="host:port that others reach it at, if not --listen.")
     ] = None,
@@ -146,14 +148,9 @@ def site(
     run_site(name, coordinator, credentials, listen=listen, address=address, parent=parent)
 
 
-def _interrupt(number: int, frame: Any) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def app_main() -> None:
     """Errors are one line and exit code 1; an interrupt stops cleanly with 130."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    stop_cleanly_on_signals()
     try:
         app(standalone_mode=False)
     except AnabranchError as error:

@@ -29,7 +29,8 @@ class KnownNames:
         self._wanted.set()
 
     def _run(self) -> None:
-        self.current = replace(self.current, **_calls())
+        wrappers, sinks = _calls()
+        self.current = replace(self.current, wrappers=wrappers, sinks=sinks)
         while self._wanted.wait():
             self._wanted.clear()
             try:
@@ -58,15 +59,13 @@ def column_names(columns: str) -> list[str]:
     return [name for words in found for name in words]
 
 
-def _calls() -> dict[str, dict[str, Call]]:
+def _calls() -> tuple[dict[str, Call], dict[str, Call]]:
     """Wrappers and sinks with their options. Imports Spark, which takes a moment."""
     from anabranch.site.sinks import SINKS
     from anabranch.site.wrappers import WRAPPERS
 
-    return {
-        "wrappers": {name: _call(WRAPPERS, name) for name in WRAPPERS},
-        "sinks": {name: _call(SINKS, name) for name in SINKS},
-    }
+    wrappers = {name: _call(WRAPPERS, name) for name in WRAPPERS}
+    return wrappers, {name: _call(SINKS, name) for name in SINKS}
 
 
 def _call(registry: Any, name: str) -> Call:

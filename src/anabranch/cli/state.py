@@ -19,7 +19,9 @@ def read_token(path: Path) -> str:
     try:
         token = path.read_text().strip()
     except OSError as error:
-        raise ConfigError(f"cannot read the token file: {error.strerror}", place=str(path)) from None
+        raise ConfigError(
+            f"cannot read the token file: {error.strerror}", place=str(path)
+        ) from None
     if not token:
         raise ConfigError("the token file is empty", place=str(path))
     return token
@@ -37,9 +39,16 @@ def credentials_for(cluster: Cluster, state: Path) -> Credentials:
     return Credentials(read_token(path), security.tls_cert, security.tls_key, security.tls_ca)
 
 
-def write_endpoint(state: Path, address: str, credentials: Credentials) -> None:
+def write_endpoint(
+    state: Path, address: str, credentials: Credentials, token_file: str | None = None
+) -> None:
     """Where the coordinator is, for `find_coordinator`. The token stays in its own file."""
-    endpoint = {"address": address, "pid": os.getpid(), "tls_ca": credentials.tls_ca}
+    endpoint = {
+        "address": address,
+        "pid": os.getpid(),
+        "tls_ca": credentials.tls_ca,
+        "token_file": str(Path(token_file).resolve()) if token_file else None,
+    }
     temporary = state / "coordinator.json.new"
     temporary.write_text(json.dumps(endpoint))
     temporary.replace(state / "coordinator.json")

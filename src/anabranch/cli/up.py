@@ -27,7 +27,7 @@ def up(cluster_file: Path | None, state: Path, sites: list[str]) -> None:
     _refuse_second(state)
     credentials = credentials_for(cluster, state)
     coordinator = Coordinator(state, cluster, credentials)
-    write_endpoint(state, coordinator.address, credentials)
+    write_endpoint(state, coordinator.address, credentials, cluster.security.token_file)
     with err.status("Starting …") as spinner:
         if coordinator.sites.names():
             spinner.update("Looking for sites that are still up …")

@@ -35,6 +35,7 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def record_batches(table: pa.Table, max_rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows of `table` in pieces, none empty, without copying more than joining needs."""
-    whole = table.combine_chunks() if len(table) and table.column(0).num_chunks > 1 else table
+    """The rows of `table` in pieces, none empty; copied only if it is in many small chunks."""
+    chunks = table.column(0).num_chunks if table.num_columns else 1
+    whole = table.combine_chunks() if chunks > 1 + 2 * len(table) // max_rows else table
     return (piece for piece in whole.to_batches(max_chunksize=max_rows) if piece.num_rows)

@@ -88,7 +88,7 @@ class Task:
             return
         self._emit(produced)
         if rows:
-            ages = ages_s(produced.table, time.time_ns() // 1000).to_numpy(zero_copy_only=False)
+            ages = ages_s(produced.table, time.time_ns() // 1000)
             elapsed = time.perf_counter() - started
             self.measures.add(time.monotonic(), rows, len(produced.table), elapsed, ages)
         if all(inlet.drained for inlet in self.inlets):

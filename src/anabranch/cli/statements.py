@@ -1,0 +1,49 @@
+"""The statements, as `help` lists them at the prompt, and the words for the prompt itself."""
+
+from __future__ import annotations
+
+from rich.markup import escape
+
+from anabranch.cli.show import out
+
+LEAVE = frozenset({"exit", "quit", "\\q"})
+HELP = frozenset({"help", "\\?"})
+STATEMENTS = (
+    (
+        "CREATE STREAM name (column type, …) [TIMESTAMP field] [LATENESS time]\n"
+        "  FROM wrapper(option = value, …) [AT site];",
+        "CREATE STREAM ticks (value BIGINT) FROM rate(tps = 10);",
+    ),
+    (
+        "CREATE QUERY name AS SELECT … FROM stream [WHERE …]\n"
+        "  [INTO sink(option = value, …)] [AT site];",
+        "CREATE QUERY even AS SELECT value FROM ticks WHERE value % 2 = 0\n"
+        "  INTO jsonl(path = 'even.jsonl');",
+    ),
+    ("EXPLAIN query;  EXPLAIN SELECT …;", "EXPLAIN even;"),
+    ("DESCRIBE stream or query;", "DESCRIBE ticks;"),
+    ("SHOW STREAMS;  SHOW QUERIES;  SHOW SITES;", "SHOW QUERIES;"),
+    ("DROP QUERY [IF EXISTS] name;  DROP STREAM [IF EXISTS] name;", "DROP QUERY even;"),
+)
+"""What may be written, and one example of it."""
+
+_KEYS = (
+    "A statement may take several lines and ends with ;. Tab completes, ↑ brings back\n"
+    "what was typed before, Ctrl-C clears it. exit, quit, \\q or Ctrl-D leave."
+)
+
+
+def command_word(text: str) -> str:
+    """`text` as LEAVE and HELP spell it; these words need no `;` but may have one."""
+    return text.strip().rstrip(";").rstrip().lower()
+
+
+def show_statements() -> None:
+    for syntax, example in STATEMENTS:
+        out.print(escape(syntax), style="bold")
+        out.print(escape(_indented(example)), style="dim")
+    out.print(f"\n{_KEYS}", markup=False)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
