@@ -33,6 +33,8 @@ ClusterFile = Annotated[
 StateFolder = Annotated[
     Path, typer.Option("--state", envvar="ANABRANCH_STATE", help="Folder of the running system.")
 ]
+INTERRUPTED = 130
+"""The exit code, which Typer too makes of a KeyboardInterrupt."""
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the result here.")]
 
 
@@ -149,18 +151,16 @@ def site(
 
 
 def app_main() -> None:
-    """Errors are one line and exit code 1; an interrupt stops cleanly with 130."""
+    """Errors are one line and exit code 1 (2 for the command line itself); an interrupt stops
+    cleanly with 130."""
     stop_cleanly_on_signals()
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
     except AnabranchError as error:
         show_error(error)
-        sys.exit(1)
-    except typer.Abort:
-        sys.exit(130)
-    except KeyboardInterrupt:
-        err.print("stopped")
-        sys.exit(130)
+        code = 1
+    except (typer.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if code is None:
@@ -168,4 +168,6 @@ def app_main() -> None:
         show = getattr(error, "show", None)
         if show:
             show()
-        sys.exit(code)
+    if code == INTERRUPTED:
+        err.print("stopped")
+    sys.exit(code)

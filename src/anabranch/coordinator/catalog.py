@@ -14,7 +14,7 @@ from anabranch.plan.catalog import Definition, QueryDef, StreamDef
 _DEFINITION: TypeAdapter[StreamDef | QueryDef] = TypeAdapter(Definition)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS definition (
-    position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE COLLATE NOCASE, body TEXT NOT NULL);
+    position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE COLLATE NOCASE, body TEXT);
 CREATE TABLE IF NOT EXISTS site (
     name TEXT PRIMARY KEY, address TEXT NOT NULL, pid INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -38,7 +38,9 @@ class Catalog:
 
     def change(self, add: Iterable[StreamDef | QueryDef], drop: Iterable[str]) -> None:
         with self._lock, self._db:
-            self._db.executemany("DELETE FROM definition WHERE name = ?", [(name,) for name in drop])
+            self._db.executemany(
+                "DELETE FROM definition WHERE name = ?", [(name,) for name in drop]
+            )
             self._db.executemany(
                 "INSERT INTO definition (name, body) VALUES (?, ?)",
                 [(definition.name, definition.model_dump_json()) for definition in add],

@@ -118,8 +118,8 @@ class Coordinator:
         except SiteError as error:
             record = self.sites.record(name)
             address = record.address if record else ""
-            return {"site": name, "address": address, "state": "unreachable", "problem": error.line(),
-                    "tasks": [], "sources": []}  # fmt: skip
+            missing = {"tasks": [], "sources": [], "state": "unreachable", "problem": error.line()}
+            return {"site": name, "address": address} | missing
         return report | {"state": "up"}
 
     def _site_rows(self) -> list[tuple[str, ...]]:

@@ -41,7 +41,8 @@ class Deployment:
             raise
 
     def _sites_needed(self) -> list[str]:
-        return list(dict.fromkeys(one.site for one in (*self._streams, *self._tasks)))
+        streams = [stream.site for stream in self._streams]
+        return list(dict.fromkeys([*streams, *(task.site for task in self._tasks)]))
 
     def _prepare(self, site: str) -> None:
         self._sites.peer(site).call(

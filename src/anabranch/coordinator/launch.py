@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -30,43 +30,51 @@ def report_interval_s(cluster: Cluster) -> float:
 
 
 class LocalSites:
-    """The sites that share this process, and its one Spark session."""
+    """The sites that share this process and one Spark session, which stays its owner's."""
 
-    def __init__(self, coordinator: Coordinator, configs: list[SiteConfig], progress: Progress):
-        self.scratch = scratch_folder()
+    def __init__(self, coordinator: Coordinator, names: Iterable[str], spark: SparkSession) -> None:
         self._sites: list[Site] = []
         self._beats: list[Heartbeat] = []
-        self.spark: SparkSession | None = None
         try:
-            self._start(coordinator, configs, progress)
+            for name in names:
+                self._start(coordinator, name, spark)
         except BaseException:
             self.close()
             raise
 
-    def _start(
-        self, coordinator: Coordinator, configs: list[SiteConfig], progress: Progress
-    ) -> None:
-        progress(f"Starting Spark ({configs[0].master}) for {len(configs)} site(s) …")
-        self.spark = start_session(configs[0].master, configs[0].conf, "sites", self.scratch)
-        progress("Warming up …")
-        warm_up(self.spark)
+    def _start(self, coordinator: Coordinator, name: str, spark: SparkSession) -> None:
         cluster, credentials = coordinator.cluster, coordinator.credentials
-        for config in configs:
-            site = Site(config.name, cluster, credentials, self.spark)
-            self._sites.append(site)
-            peer = Peer("coordinator", coordinator.address, credentials)
-            beat = Heartbeat(site, peer, report_interval_s(cluster))
-            beat.start()
-            self._beats.append(beat)
+        site = Site(name, cluster, credentials, spark)
+        self._sites.append(site)
+        peer = Peer("the coordinator", coordinator.address, credentials)
+        beat = Heartbeat(site, peer, report_interval_s(cluster))
+        beat.start()
+        self._beats.append(beat)
 
     def close(self) -> None:
         for beat in self._beats:
             beat.close()
         for site in self._sites:
             site.close()
-        if self.spark is not None:
-            self.spark.stop()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class OwnSpark:
+    """A Spark session of this process and the folder it may write to, gone when closed."""
+
+    def __init__(self, config: SiteConfig, progress: Progress) -> None:
+        self._scratch = scratch_folder()
+        try:
+            progress(f"Starting Spark ({config.master}) …")
+            self.session = start_session(config.master, config.conf, "sites", self._scratch)
+            progress("Warming up …")
+            warm_up(self.session)
+        except BaseException:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
+
+    def close(self) -> None:
+        self.session.stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 class SiteProcesses:
@@ -103,7 +111,7 @@ class SiteProcesses:
             )  # fmt: skip
 
     def wait(self, progress: Progress, logs: Path) -> None:
-        """Until every site has registered. Raises SiteError with the last words of one that died."""
+        """Until every site has registered. Raises SiteError with the last words of a dead one."""
         for name, process in self._processes.items():
             progress(f"Starting site {name} (process {process.pid}) …")
             deadline = time.monotonic() + START_S
@@ -144,6 +152,7 @@ class RunningCluster:
         self, coordinator: Coordinator, logs: Path, progress: Progress, *, tied: bool
     ) -> None:
         self.coordinator = coordinator
+        self._spark: OwnSpark | None = None
         self._local: LocalSites | None = None
         self._processes: SiteProcesses | None = None
         configs = list(coordinator.cluster.sites.values())
@@ -153,7 +162,9 @@ class RunningCluster:
             if own:
                 self._processes = SiteProcesses(coordinator, own, logs, tied=tied)
             if shared:
-                self._local = LocalSites(coordinator, shared, progress)
+                self._spark = OwnSpark(shared[0], progress)
+                names = [one.name for one in shared]
+                self._local = LocalSites(coordinator, names, self._spark.session)
             if self._processes:
                 self._processes.wait(progress, logs)
         except BaseException:
@@ -161,8 +172,7 @@ class RunningCluster:
             raise
 
     def close(self) -> None:
-        if self._local:
-            self._local.close()
-        if self._processes:
-            self._processes.close()
+        for part in (self._local, self._processes, self._spark):
+            if part:
+                part.close()
         self.coordinator.close()

@@ -12,8 +12,15 @@ from anabranch.language.binder import TypeAnswer, bind_query, bind_stream
 from anabranch.language.parser import parse
 from anabranch.language.source import Script, Span
 from anabranch.language.statements import (
-    CreateQuery, CreateStream, Describe, Drop, Explain, Name, Show, Statement,
-)  # fmt: skip
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Drop,
+    Explain,
+    Name,
+    Show,
+    Statement,
+)
 from anabranch.plan.catalog import QueryDef, StreamDef
 from anabranch.plan.explain import explain, show_call
 from anabranch.plan.operators import Column
@@ -161,20 +168,18 @@ class ScriptCheck:
 
     def _show(self, what: str) -> Answer:
         if what == "sites":
-            return Answer("table", columns=("site", "address", "state"), rows=tuple(self._site_rows()))
+            columns = ("site", "address", "state")
+            return Answer("table", columns=columns, rows=tuple(self._site_rows()))
         if what == "streams":
-            rows = [
+            rows = tuple(
                 (one.name, one.site, show_call(one.source), _columns(one.columns))
-                for one in self._known.values() if isinstance(one, StreamDef)
-            ]  # fmt: skip
-            return Answer("table", columns=("stream", "site", "from", "columns"), rows=tuple(rows))
-        queries = [one for one in self._known.values() if isinstance(one, QueryDef)]
-        rows = [
-            (one.name, one.site, one.input, show_call(one.sink) if one.sink else "", _columns(one.columns))
-            for one in queries
-        ]  # fmt: skip
+                for one in self._known.values()
+                if isinstance(one, StreamDef)
+            )
+            return Answer("table", columns=("stream", "site", "from", "columns"), rows=rows)
         names = ("query", "site", "reads", "into", "columns")
-        return Answer("table", columns=names, rows=tuple(rows))
+        queries = [one for one in self._known.values() if isinstance(one, QueryDef)]
+        return Answer("table", columns=names, rows=tuple(_query_row(one) for one in queries))
 
     def _describe(self, found: StreamDef | QueryDef) -> Answer:
         rows = [(column.name, column.type) for column in found.columns]
@@ -207,7 +212,9 @@ class ScriptCheck:
 
     def _check_new(self, name: str, span: Span) -> None:
         if self._lookup(name) is not None:
-            raise self._script.error(span, f"{name} exists already", "Drop it first, or rename this.")
+            raise self._script.error(
+                span, f"{name} exists already", "Drop it first, or rename this."
+            )
 
     def _check_site(self, site: str, span: Span) -> None:
         if site not in self._sites.names():
@@ -217,6 +224,11 @@ class ScriptCheck:
             raise self._script.error(
                 span, f"site {site} is not reachable", "Start it, or choose another with AT."
             )
+
+
+def _query_row(query: QueryDef) -> tuple[str, ...]:
+    into = show_call(query.sink) if query.sink else ""
+    return query.name, query.site, query.input, into, _columns(query.columns)
 
 
 def _columns(columns: tuple[Column, ...]) -> str:

@@ -82,7 +82,9 @@ class Sites:
         """A site that answers questions about Spark SQL."""
         alive = self.alive()
         if not alive:
-            raise SiteError("no site is up", remedy="Start one with `anabranch up` or `anabranch site`.")
+            raise SiteError(
+                "no site is up", remedy="Start one with `anabranch up` or `anabranch site`."
+            )
         return self._peers[alive[0]]
 
     def close(self) -> None:

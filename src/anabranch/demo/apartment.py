@@ -8,11 +8,11 @@ from anabranch.language.source import Script
 
 ROOMS = ("room1", "room2", "room3")
 CENTRE = "centre"
-READINGS = 300
+READINGS = 120
 """Of each sensor; the whole story is told in so many."""
 ALARM_ABOVE = 50.0
 """Degrees Celsius."""
-_TPS = 10
+_TPS = 4
 
 
 def script_text() -> str:

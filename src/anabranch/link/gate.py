@@ -24,7 +24,7 @@ from anabranch.link.wire import header
 Handler = Callable[[dict[str, Any]], Any]
 FindOutlet = Callable[[str], LiveOutlet]
 
-NO_STREAMS: FindOutlet = {}.__getitem__
+_NOTHING: dict[str, LiveOutlet] = {}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Gate(flight.FlightServerBase):
         listen: str,
         credentials: Credentials,
         actions: Mapping[str, Handler],
-        find_outlet: FindOutlet = NO_STREAMS,
+        find_outlet: FindOutlet = _NOTHING.__getitem__,
     ) -> None:
         self._actions = actions
         self._find_outlet = find_outlet

@@ -26,7 +26,10 @@ class Peer:
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
         ca = {"tls_root_certs": Path(credentials.tls_ca).read_bytes()} if credentials.tls_ca else {}
         # A broken connection is retried by us, at once: gRPC's own back-off grows to minutes.
-        options = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 500)]
+        options = [
+            ("grpc.initial_reconnect_backoff_ms", 50),
+            ("grpc.max_reconnect_backoff_ms", 500),
+        ]
         self._client = flight.FlightClient(
             f"{credentials.scheme}://{address}", generic_options=options, **ca
         )

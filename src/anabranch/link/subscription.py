@@ -44,9 +44,7 @@ class Subscription:
         self._open: Batches | None = None
         self._heard = time.monotonic()
         self._reading = False
-        self._thread = threading.Thread(
-            target=self._run, name=f"link-{inlet.stream}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name=f"link-{inlet.stream}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

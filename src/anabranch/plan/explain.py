@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.plan.catalog import Definition, QueryDef, StreamDef
+from anabranch.plan.catalog import Definition, QueryDef
 from anabranch.plan.operators import Call, Selection
 
 Lookup = Callable[[str], Definition]
@@ -40,8 +40,8 @@ def _input_lines(
     if isinstance(source, QueryDef):
         return _query_lines(source, lookup, depth=depth, to_site=to_site)
     lines = _link(source.site, to_site, source.name, depth)
-    lines.append((_node(depth + len(lines), f"stream {source.name} from {_source(source)}"), source.site))
-    return lines
+    text = f"stream {source.name} from {show_call(source.source)}"
+    return [*lines, (_node(depth + len(lines), text), source.site)]
 
 
 def _link(from_site: str, to_site: str, stream: str, depth: int) -> list[tuple[str, str]]:
@@ -56,10 +56,6 @@ def _node(depth: int, text: str) -> str:
 
 def _item(sql: str, name: str) -> str:
     return sql if sql == name else f"{sql} AS {name}"
-
-
-def _source(stream: StreamDef) -> str:
-    return show_call(stream.source)
 
 
 def show_call(call: Call) -> str:

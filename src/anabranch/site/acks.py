@@ -18,7 +18,7 @@ class AckSender:
     """Sends both levels every `interval_s`, and Level-1 alone as soon as `released` is called.
 
     `collect(level0)` gives the acks as things stand, so a lost one is made up for by the next.
-    `arrived` asks for both levels at once: much has arrived and upstream should not have to keep it.
+    `arrived` asks for both levels at once: so much has arrived that upstream should let go of it.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """The JVM started meanwhile writes its complaints there for life, not over the user's screen."""
+    """The JVM started meanwhile writes its complaints there for life, not on the user's screen."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:

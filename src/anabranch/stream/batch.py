@@ -48,9 +48,7 @@ class Batch(Generic[P]):
         gone = min(max(position + 1 - self.first, 0), self.rows)
         if gone == 0:
             return self
-        return replace(
-            self, first=self.first + gone, data=self.data.slice(gone, self.rows - gone)
-        )
+        return replace(self, first=self.first + gone, data=self.data.slice(gone, self.rows - gone))
 
     def head(self, rows: int, watermark: int) -> Batch[P]:
         """The first `rows` tuples, with a watermark that already held before this batch."""

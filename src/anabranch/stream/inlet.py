@@ -30,8 +30,8 @@ class Inlet(Generic[P]):
 
     @property
     def drained(self) -> bool:
-        """The stream has ended and every tuple of it was taken."""
-        return self._newest_watermark == END_WATERMARK and not self._waiting
+        """The stream has ended, and whoever takes has seen its last tuple and its end."""
+        return self.watermark == END_WATERMARK
 
     @property
     def progress(self) -> bool:

@@ -1,0 +1,93 @@
+"""What Tab proposes, by what stands before the cursor."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.cli.completion import Call, Candidate, Names, complete
+from anabranch.cli.names import column_names
+
+NAMES = Names(
+    streams={"sensor1": ["value", "fahrenheit"]},
+    queries={"warm": ["celsius"]},
+    sites=["room1", "centre"],
+    wrappers={
+        "file": Call({"path": "the file", "format": "its format"}, {"format": ("csv", "json")}),
+        "rate": Call({"tps": "tuples per second"}),
+    },
+    sinks={"jsonl": Call({"path": "the file"})},
+)
+STREAM = "CREATE STREAM s (a INT)"
+QUERY = "CREATE QUERY q AS SELECT"
+
+
+def texts(before: str, after: str = "") -> list[str]:
+    return [candidate.text for candidate in complete(before, after, NAMES)]
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("", ["CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "help", "exit"]),
+        ("de", ["DESCRIBE"]),
+        ("SHOW SITES; d", ["DROP", "DESCRIBE"]),
+        ("CREATE ", ["STREAM", "QUERY"]),
+        ("show ", ["STREAMS", "QUERIES", "SITES"]),
+        ("DROP STREAM ", ["sensor1"]),
+        ("DROP QUERY ", ["warm"]),
+        ("DESCRIBE ", ["sensor1", "warm"]),
+        ("EXPLAIN w", ["warm"]),
+        (f"{STREAM} ", ["TIMESTAMP", "LATENESS", "FROM", "AT"]),
+        (f"{STREAM} FROM ", ["file(", "rate("]),
+        (f"{STREAM} FROM file(", ["path = ", "format = "]),
+        (f"{STREAM} FROM file(path = 'a', ", ["format = "]),
+        (f"{STREAM} FROM file(format = ", ["'csv'", "'json'"]),
+        (f"{STREAM} FROM file(path = 'a') AT ", ["room1", "centre"]),
+        (f"{QUERY} f", ["fahrenheit", "FROM"]),
+        (f"{QUERY} celsius FROM ", ["sensor1", "warm"]),
+        (f"{QUERY} celsius FROM warm WHERE c", ["celsius"]),
+        (f"{QUERY} celsius FROM warm INTO ", ["jsonl("]),
+        (f"{QUERY} celsius FROM warm INTO jsonl(", ["path = "]),
+        (f"{QUERY} celsius FROM warm AT c", ["centre"]),
+    ],
+)
+def test_proposals(before: str, expected: list[str]) -> None:
+    assert texts(before) == expected
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"{STREAM} FROM file(path = 'r",
+        f"{QUERY} celsius -- s",
+        f"{QUERY} celsius /* s",
+        "CREATE STREAM ",
+        "CREATE STREAM s (",
+        "DROP QUERY warm",
+        "what is ( this ) ? ' ",
+    ],
+)
+def test_nothing_to_propose(before: str) -> None:
+    assert texts(before) == []
+
+
+def test_columns_are_those_of_the_stream_named_behind_the_cursor() -> None:
+    assert "fahrenheit" in texts(f"{QUERY} ", " FROM sensor1")
+    assert "celsius" not in texts(f"{QUERY} ", " FROM sensor1")
+    assert "celsius" in texts(f"{QUERY} ")
+
+
+def test_a_candidate_replaces_what_was_typed_of_it() -> None:
+    assert complete("DROP STREAM sen", "", NAMES) == [Candidate("sensor1", 3, "stream")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("", []),
+        ("a BIGINT", ["a"]),
+        ("a DECIMAL(10,2), b STRUCT<c: INT, d: MAP<INT, INT>>, e INT", ["a", "b", "e"]),
+    ],
+)
+def test_column_names_of_what_show_answers(columns: str, expected: list[str]) -> None:
+    assert column_names(columns) == expected

@@ -1,0 +1,149 @@
+"""The demonstration: its parts, and one real run of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from rich.console import Console, RenderableType
+
+from anabranch.cli.demo import script_text
+from anabranch.coordinator.scripts import sites_named
+from anabranch.demo.apartment import (
+    ALARM_ABOVE,
+    CENTRE,
+    READINGS,
+    ROOMS,
+    alarm_file,
+    script_lasting,
+    temperature_file,
+)
+from anabranch.demo.record import Record
+from anabranch.demo.screen import Moment, bar, curve, plain_line, screen, summary
+from anabranch.demo.tail import Tail
+
+MOMENT = Moment(12.0, 30.0, dict.fromkeys(ROOMS, 120), dict.fromkeys(ROOMS, 10.0))
+
+
+def record(alarms: int = 0, temperatures: int = 100) -> Record:
+    made = Record()
+    for room in ROOMS:
+        made.add_temperatures(room, [20.0 + index for index in range(temperatures)])
+    for index in range(alarms):
+        made.add_alarm("room2", 60.0, ts_us=1_000_000 * index, seen=index + 0.1)
+    return made
+
+
+def lines(shown: RenderableType, width: int = 80) -> list[str]:
+    console = Console(width=width, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file:
+        console.print(shown)
+    return console.export_text().splitlines()
+
+
+def test_the_script_names_the_four_sites() -> None:
+    assert sites_named(script_lasting(30.0)) == [*ROOMS, CENTRE]
+
+
+def test_the_story_lasts_as_long_as_asked() -> None:
+    assert script_lasting(30.0).text == script_text()
+    assert script_lasting(5.0).text.count(f"tps = 24, rows = {READINGS}") == len(ROOMS)
+
+
+def test_show_prints_the_script(anabranch: Any) -> None:
+    assert anabranch("demo", "--show").out == script_text()
+
+
+def test_a_tail_gives_each_whole_line_once(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    tail = Tail(path)
+    assert tail.new() == []
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
+    assert tail.new() == [{"a": 1}, {"a": 2}]
+    assert tail.new() == []
+    with path.open("a") as file:
+        file.write(": 3}\n")
+    assert tail.new() == [{"a": 3}]
+
+
+def test_latency_is_from_event_time_until_seen() -> None:
+    made = record(alarms=3)
+    assert made.latency_ms(0.5) == pytest.approx(100.0)
+    assert made.alarms_per_room()["room2"] == 3
+    assert made.alarms_per_room()["room1"] == 0
+    assert Record().latency_ms(0.5) is None
+
+
+def test_a_curve_rises_with_the_temperature() -> None:
+    assert [bar(celsius) for celsius in (-40.0, 21.0, 70.0, 500.0)] == ["▁", "▁", "▅", "█"]
+    assert curve([21.0] * 50 + [500.0], width=3).plain == "▁▁█"
+
+
+@pytest.mark.parametrize("alarms", [0, 1, 100])
+@pytest.mark.parametrize("temperatures", [0, 1, 100])
+def test_the_screen_never_changes_its_size(alarms: int, temperatures: int) -> None:
+    shown = lines(screen(record(alarms, temperatures), MOMENT))
+    assert len(shown) == len(lines(screen(Record(), MOMENT))) <= 23
+    assert max(map(len, shown)) <= 80
+
+
+def test_no_line_is_wider_than_a_terminal() -> None:
+    assert max(map(len, lines(summary(record(alarms=9), MOMENT)))) <= 80
+    assert "room2 119.0 °C" in plain_line(record(), MOMENT)
+    assert "room1 –" in plain_line(Record(), MOMENT)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def in_session(session: int) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_run_raises_alarms_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    output, temporary = tmp_path / "kept", tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "anabranch", "demo", "--for", "5s", "--out", str(output)]
+    with subprocess.Popen(
+        command,
+        env=os.environ | {"TMPDIR": str(temporary)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    assert err.startswith("Starting Spark …\n")
+    assert "Traceback" not in err
+    assert "alarms, from reading to alarm" in out
+    for room in ROOMS:
+        temperatures = [row["celsius"] for row in rows(output / temperature_file(room))]
+        alarms = rows(output / alarm_file(room))
+        assert len(temperatures) == READINGS / 2
+        assert [row["celsius"] for row in alarms] == [t for t in temperatures if t > ALARM_ABOVE]
+        assert [row["_pos"] for row in alarms] == list(range(1, len(alarms) + 1))
+        assert alarms
+    patience = time.monotonic() + 15.0
+    while in_session(process.pid) and time.monotonic() < patience:
+        time.sleep(0.1)
+    assert in_session(process.pid) == []
+    assert list(temporary.iterdir()) == []
