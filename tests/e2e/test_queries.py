@@ -129,7 +129,7 @@ def test_explain_show_describe(system: System) -> None:
         ("CREATE QUERY q AS SELECT nosuch(id) AS x FROM readings;", "nosuch"),
         ("CREATE QUERY q AS SELECT id FROM readings WHERE temp;", "WHERE needs a condition"),
         ("CREATE QUERY q AS SELECT id FROM readings AT centr;", "Did you mean 'centre'?"),
-        ("CREATE STREAM s (a DOUBEL) FROM rate(tps = 1) AT room1;", "unknown type DOUBEL"),
+        ("CREATE STREAM s (a DOUBEL) FROM rate(tps = 1) AT room1;", "unknown type 'DOUBEL'"),
         ("CREATE QUERY readings AS SELECT id FROM readings;", "readings exists already"),
         ("CREATE QUERY q AS SELECT id FROM reading;", "Did you mean 'readings'?"),
     ],

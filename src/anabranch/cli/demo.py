@@ -53,6 +53,7 @@ def run_demo(seconds: float, folder: Path | None) -> None:
         with _started() as run, Watcher(output) as watcher:
             run.coordinator.execute(script_lasting(seconds), str(output))
             last = _watch(run, watcher.record, seconds)
+        out.print()
         out.print(summary(watcher.record, last))
         _say_where(output, kept=folder is not None)
 
