@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import QueryDef, StreamDef
-from anabranch.plan.tasks import TaskSpec, tasks_of
+from anabranch.plan.tasks import Input, TaskSpec, tasks_of
 
 Definitions = Mapping[str, StreamDef | QueryDef]
 PREPARE_S = 120.0
@@ -31,13 +32,14 @@ class Deployment:
         prepared: list[str] = []
         try:
             for site in self._sites_needed():
+                prepared.append(site)  # first: it may have prepared and not been able to say so
                 self._prepare(site)
-                prepared.append(site)
             self._start_tasks(self._attach())
             self._start_sources()
         except AnabranchError:
             for site in prepared:
                 drop(self._sites, site, self._names(site, self._streams), self._task_names(site))
+            _let_go(self._sites, self._tasks)
             raise
 
     def _sites_needed(self) -> list[str]:
@@ -90,16 +92,29 @@ class Deployment:
 
 def undeploy(sites: Sites, definition: StreamDef | QueryDef, known: Definitions) -> None:
     """Take a definition off its site. A site that cannot be reached runs nothing of ours any more
-    once it is gone; one that is only away drops it when told again."""
+    once it is gone; but those it read from would keep tuples for it for ever."""
     if isinstance(definition, StreamDef):
         drop(sites, definition.site, [definition.name], [])
     else:
         tasks = tasks_of(definition, known[definition.input])
         drop(sites, definition.site, [], [task.name for task in reversed(tasks)])
+        _let_go(sites, tasks)
 
 
 def drop(sites: Sites, site: str, streams: list[str], tasks: list[str]) -> None:
     _quietly(lambda: sites.peer(site).call("drop", timeout_s=30.0, streams=streams, tasks=tasks))
+
+
+def _let_go(sites: Sites, tasks: Iterable[TaskSpec]) -> None:
+    """Nobody keeps tuples for these tasks any more, whether or not they could say so themselves."""
+    for task in tasks:
+        for source in task.inputs:
+            _quietly(partial(_detach, sites, source, task.name))
+
+
+def _detach(sites: Sites, source: Input, consumer: str) -> None:
+    peer = sites.peer(source.site)
+    peer.call("detach", timeout_s=2.0, stream=source.stream, consumer=consumer)
 
 
 def _quietly(action: Callable[[], object]) -> None:

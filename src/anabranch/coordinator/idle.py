@@ -20,7 +20,10 @@ def lost_sites(status: Status) -> list[str]:
 
 
 def idle(status: Status) -> bool:
-    """Raises ConfigError if there is nothing finite to wait for."""
+    """Raises ConfigError if there is nothing finite to wait for. While a site is away, what it
+    still has to do is unknown."""
+    if lost_sites(status):
+        return False
     sources = {one["stream"]: one for site in status["sites"] for one in site["sources"]}
     finite = {name for name, source in sources.items() if source["finite"]}
     read = {source_of(name, status["reads"]) for name in status["reads"]}

@@ -18,6 +18,8 @@ import pyarrow as pa
 from anabranch.stream.batch import Batch
 
 _FLYING = 256
+_LOOK_S = 0.2
+"""How often a thread that waits for the other looks whether all is over."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,11 @@ def slowed(
     flying = queue.Queue(_FLYING)
     arguments = (batches, link, flying, stopped)
     threading.Thread(target=_transmit, args=arguments, name="link-emulation", daemon=True).start()
-    while True:
-        due, item = flying.get()
+    while not stopped.is_set():
+        try:
+            due, item = flying.get(timeout=_LOOK_S)
+        except queue.Empty:
+            continue
         if stopped.wait(max(0.0, due - time.monotonic())) or item is None:
             return
         if isinstance(item, BaseException):
@@ -78,7 +83,7 @@ def _put(
 ) -> None:
     while not stopped.is_set():
         try:
-            flying.put(item, timeout=0.2)
+            flying.put(item, timeout=_LOOK_S)
         except queue.Full:
             continue
         return

@@ -43,7 +43,16 @@ class Credentials:
     def server_certificates(self) -> list[tuple[bytes, bytes]]:
         if not (self.tls_cert and self.tls_key):
             return []
-        return [(Path(self.tls_cert).read_bytes(), Path(self.tls_key).read_bytes())]
+        return [(_read(self.tls_cert), _read(self.tls_key))]
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise SetupError(
+            f"cannot read {path}: {error.strerror}", remedy="Check [security] in cluster.toml."
+        ) from error
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):
@@ -73,10 +82,11 @@ class Gate(flight.FlightServerBase):
         self._actions = actions
         self._find_outlet = find_outlet
         self.host = listen.rpartition(":")[0]
+        certificates = credentials.server_certificates()
         try:
             super().__init__(
                 f"{credentials.scheme}://{listen}",
-                tls_certificates=credentials.server_certificates(),
+                tls_certificates=certificates,
                 middleware={"token": _TokenCheck(credentials.token)},
             )
         except (pa.ArrowException, OSError) as error:

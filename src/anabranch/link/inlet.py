@@ -73,9 +73,9 @@ class LiveInlet:
         if progress:
             self.on_data()
 
-    def take(self, max_rows: int) -> Sequence[Batch[pa.RecordBatch]]:
+    def take(self, max_rows: int, max_bytes: int) -> Sequence[Batch[pa.RecordBatch]]:
         with self._changed:
-            batches = self._inlet.take(max_rows)
+            batches = self._inlet.take(max_rows, max_bytes)
             self._changed.notify_all()
             return batches
 

@@ -35,6 +35,7 @@ class LiveOutlet:
         self._changed = threading.Condition()
         self._closed = False
         self._had_room = True
+        self._followers: dict[str, object] = {}
 
     @property
     def last(self) -> int:
@@ -104,6 +105,7 @@ class LiveOutlet:
     def level1(self, consumer: str, input_position: int, point: RestartPoint) -> None:
         with self._changed:
             self._outlet.level1(consumer, input_position, point)
+        self._tell_room()
 
     def close(self) -> None:
         with self._changed:
@@ -115,12 +117,14 @@ class LiveOutlet:
     ) -> RecordBatches:
         """Batches behind `after` as they come, and a heartbeat when none came for a while.
 
-        Ends after the stream's last tuple, when the outlet closes, or once `gone()` is true.
+        Ends after the stream's last tuple, when the outlet closes, once `gone()` is true, or when
+        `consumer` follows anew: it has lost this connection, which may not have noticed yet.
         """
         watermark = None
+        me = self._followers[consumer] = object()
         while not gone():
-            batch = self._next(consumer, after, watermark)
-            if self._closed:
+            batch = self._next(consumer, after, watermark, me)
+            if batch is None:
                 return
             self._tell_room()
             yield batch
@@ -128,21 +132,27 @@ class LiveOutlet:
             if watermark == END_WATERMARK:
                 return
 
-    def _next(self, consumer: str, after: int, told: int | None) -> Batch[pa.RecordBatch]:
-        """The next batch, or after a heartbeat interval an empty one with the watermark."""
+    def _next(
+        self, consumer: str, after: int, told: int | None, me: object
+    ) -> Batch[pa.RecordBatch] | None:
+        """The next batch, or after a heartbeat interval an empty one with the watermark; None when
+        there is nobody to send to any more."""
         with self._changed:
             batch = self._outlet.read(after)
             if batch is None and self._outlet.watermark == told and not self._closed:
                 self._changed.wait(self._heartbeat_s)
                 batch = self._outlet.read(after)
-            if batch is None:
-                return self._heartbeat(after)
+            if self._closed or self._followers[consumer] is not me:
+                return None
+            batch = self._heartbeat(after) if batch is None else self._newest(batch)
             self._outlet.sent(consumer, batch.last)
-            return batch if batch.last < self._outlet.last else self._newest(batch)
+            return batch
 
     def _newest(self, batch: Batch[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
         """The stream's last batch may carry the watermark reached since it was appended."""
         outlet = self._outlet
+        if batch.last < outlet.last:
+            return batch
         return Batch(batch.stream, batch.first, outlet.watermark, batch.epoch, batch.data)
 
     def _heartbeat(self, after: int) -> Batch[pa.RecordBatch]:

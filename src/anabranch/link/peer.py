@@ -16,6 +16,16 @@ from anabranch.link.gate import Credentials
 from anabranch.link.wire import read_batch
 from anabranch.stream.batch import Batch
 
+_CONNECTION = [
+    # A broken connection is retried by us, at once: gRPC's own back-off grows to minutes.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # How long connecting may take.
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    # Clients of one address do not share a connection.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
 
 class Peer:
     """One gate elsewhere. Connects on first use; safe to use from several threads."""
@@ -24,15 +34,13 @@ class Peer:
         self.name = name
         self.address = address
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
-        ca = {"tls_root_certs": Path(credentials.tls_ca).read_bytes()} if credentials.tls_ca else {}
-        # A broken connection is retried by us, at once: gRPC's own back-off grows to minutes.
-        options = [
-            ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.max_reconnect_backoff_ms", 500),
-        ]
-        self._client = flight.FlightClient(
-            f"{credentials.scheme}://{address}", generic_options=options, **ca
-        )
+        self._location = f"{credentials.scheme}://{address}"
+        ca = credentials.tls_ca
+        self._tls = {"tls_root_certs": Path(ca).read_bytes()} if ca else {}
+        self._client = self._connect()
+
+    def _connect(self) -> flight.FlightClient:
+        return flight.FlightClient(self._location, generic_options=_CONNECTION, **self._tls)
 
     def call(self, action: str, timeout_s: float = 10.0, **body: Any) -> Any:
         """The action's answer. Raises the error it answered, or SiteError if it did not."""
@@ -41,6 +49,8 @@ class Peer:
         try:
             results = list(self._client.do_action(request, options))
         except (pa.ArrowException, OSError) as error:
+            if isinstance(error, flight.FlightTimedOutError):
+                self._client = self._connect()  # this connection may be dead without knowing it
             raise self._unreachable(error) from error
         answer = json.loads(results[0].body.to_pybytes())
         if "error" in answer:
@@ -48,12 +58,17 @@ class Peer:
         return answer["ok"]
 
     def follow(self, stream: str, consumer: str, after: int, epoch: int) -> RemoteStream:
-        """Start to follow `stream` behind `after`. Raises SiteError if the gate is not there."""
+        """Start to follow `stream` behind `after`. Raises SiteError if the gate is not there.
+
+        On a connection of its own: when one goes silent, the next is not the same one again.
+        """
         request = {"stream": stream, "consumer": consumer, "after": after, "epoch": epoch}
         ticket = flight.Ticket(json.dumps(request).encode())
         options = flight.FlightCallOptions(headers=self._headers)
+        client = self._connect()
         try:
-            return RemoteStream(stream, self._client.do_get(ticket, options), self._unreachable)
+            reader = client.do_get(ticket, options)
+            return RemoteStream(stream, client, reader, self._unreachable)
         except (pa.ArrowException, OSError) as error:
             raise self._unreachable(error) from error
 
@@ -82,10 +97,12 @@ class RemoteStream:
     def __init__(
         self,
         stream: str,
+        client: flight.FlightClient,
         reader: flight.FlightStreamReader,
         explain: Callable[[Exception], Exception],
     ) -> None:
         self._stream = stream
+        self._client = client
         self._reader = reader
         self._explain = explain
 

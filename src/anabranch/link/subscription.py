@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
-from anabranch.errors import AnabranchError, Gap, SiteError, StaleEpoch
+from anabranch.errors import AnabranchError, ProtocolError, SiteError
 from anabranch.link.emulation import Emulation, slowed
 from anabranch.link.inlet import LiveInlet
 from anabranch.stream.batch import END_WATERMARK, Batch
@@ -22,8 +22,9 @@ Batches = Iterable[Batch[pa.RecordBatch]]
 class Subscription:
     """A thread that follows a stream from where its inlet stands, and again after every break.
 
-    `follow(after, epoch)` opens the stream anew; what it returns may have a `cancel`. A gap or a
-    stale epoch cannot be mended by trying again: `on_failure` gets it and the thread ends.
+    `follow(after, epoch)` opens the stream anew; what it returns may have a `cancel`. An unreachable
+    site is tried again. Anything else, such as a gap or a stale epoch, cannot be mended that way:
+    `on_failure` gets it and the thread ends.
     """
 
     def __init__(
@@ -76,13 +77,13 @@ class Subscription:
                 if self._feed():
                     return
                 retry_s = FIRST_RETRY_S
-            except (Gap, StaleEpoch) as error:
-                self._on_failure(error)
-                return
             except SiteError as error:
                 if self.inlet.received > before:
                     retry_s = FIRST_RETRY_S
                 self.problem = error.message
+            except Exception as error:
+                self._on_failure(_explained(error, self.inlet.stream))
+                return
             self.breaks += 1
             self._stopped.wait(retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)
@@ -91,6 +92,8 @@ class Subscription:
         """Follow the stream until it breaks (False) or ends (True)."""
         self._heard = time.monotonic()
         self._open = self._follow(self.inlet.received, self.inlet.epoch)
+        if self._stopped.is_set():
+            self._cancel()
         source: Batches = self._heard_from(self._open)
         if self._emulation:
             source = slowed(source, self._emulation, self._stopped)
@@ -105,11 +108,19 @@ class Subscription:
     def _heard_from(self, batches: Batches) -> Batches:
         """The same batches, noting when each came and whether we are waiting for the next."""
         self._reading = True
-        for batch in batches:
-            self._heard = time.monotonic()
-            self.problem = ""
+        try:
+            for batch in batches:
+                self._heard = time.monotonic()
+                self.problem = ""
+                self._reading = False
+                yield batch
+                self._heard = time.monotonic()
+                self._reading = True
+        finally:
             self._reading = False
-            yield batch
-            self._heard = time.monotonic()
-            self._reading = True
-        self._reading = False
+
+
+def _explained(error: Exception, stream: str) -> AnabranchError:
+    if isinstance(error, AnabranchError):
+        return error
+    return ProtocolError(f"link of stream {stream} failed: {type(error).__name__}: {error}")

@@ -21,13 +21,16 @@ from anabranch.link.wire import EVENT_TIME, record_batches
 from anabranch.plan.catalog import StreamDef
 from anabranch.site.measures import Rate
 from anabranch.site.wrappers.base import Wrapper
-from anabranch.stream.batch import START_WATERMARK
+from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 
 PACE_S = 0.01
 """Tuples that fall due within this time are sent together."""
 LIVE_US = 60_000_000
 """A source whose newest event time is this close to the clock is live: when it is idle, its
 watermark follows the clock. A replay of old data must not be outrun by the clock."""
+GRACE_US = 1_000_000
+"""A tuple of a live source may take this much longer to come than the one before it. A wrapper that
+knows the event time of its next tuple says so in `upcoming` and needs no grace."""
 PIECE_ROWS = 65_536
 
 
@@ -54,6 +57,7 @@ class Ingest:
         self._newest = START_WATERMARK
         self._clock_floor = START_WATERMARK
         self._heard = 0.0
+        self._holding = False
         self._lock = threading.Lock()
         self._wrapper = make(self._stopped, self._skip)
         self._thread = threading.Thread(target=self._run, name=f"in-{stream.name}", daemon=True)
@@ -114,6 +118,7 @@ class Ingest:
 
     def _append(self, table: pa.Table) -> bool:
         """Give the tuples that are not late positions; False when we are to stop."""
+        self._holding = True
         for piece in record_batches(table, PIECE_ROWS):
             if not self.outlet.wait_for_room(self._stopped):
                 return False
@@ -123,16 +128,18 @@ class Ingest:
                     self.outlet.append([timely], watermark)
                 self._heard = time.monotonic()
             self._rate.add(self._heard, timely.num_rows)
+        self._holding = False
         return True
 
     def _timed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         """With `_ts` (the source's, else now) and `_born`, in the outlet's schema."""
-        now = np.full(piece.num_rows, time.time_ns() // 1000, dtype=np.int64)
-        known = EVENT_TIME in piece.schema.names
-        times = [] if known else [pa.array(now)]
-        return pa.RecordBatch.from_arrays(
-            [*piece.columns, *times, pa.array(now)], schema=self.outlet.schema
-        )
+        now_us = time.time_ns() // 1000
+        added = [pa.array(np.full(piece.num_rows, now_us, dtype=np.int64))]
+        if EVENT_TIME not in piece.schema.names:
+            # A clock that is set back makes no tuple late.
+            now_us = max(now_us, self._newest, self._clock_floor)
+            added.insert(0, pa.array(np.full(piece.num_rows, now_us, dtype=np.int64)))
+        return pa.RecordBatch.from_arrays([*piece.columns, *added], schema=self.outlet.schema)
 
     def _judge(self, piece: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
         """Drop what lies below the watermark that the tuples before it have set.
@@ -146,6 +153,7 @@ class Ingest:
         late = times < np.maximum(floor - self.stream.lateness_us, self._clock_floor)
         self._newest = int(newest[-1])
         watermark = max(self._newest - self.stream.lateness_us, self._clock_floor)
+        watermark = min(watermark, END_WATERMARK - 1)  # an event time, however far, ends no stream
         if late.any():
             self.late += int(late.sum())
             piece = piece.filter(pa.array(~late))
@@ -157,7 +165,7 @@ class Ingest:
             with self._lock:
                 idle_us = int((time.monotonic() - self._heard) * 1e6) if self._heard else 0
                 floor = self._idle_floor(idle_us, time.time_ns() // 1000)
-                if floor > self._clock_floor and not self.outlet.ended:
+                if floor > self._clock_floor and not (self._holding or self.outlet.ended):
                     self._clock_floor = floor
                     self.outlet.append([], floor)
 
@@ -167,9 +175,11 @@ class Ingest:
             return START_WATERMARK
         if self.stream.timestamp is None and not getattr(self._wrapper, "own_time", False):
             return now_us
-        if self._heard and abs(now_us - idle_us - self._newest) < LIVE_US:
-            return self._newest + idle_us - self.stream.lateness_us
-        return START_WATERMARK
+        if not self._heard or abs(now_us - idle_us - self._newest) >= LIVE_US:
+            return START_WATERMARK
+        upcoming = getattr(self._wrapper, "upcoming", None)
+        reached = self._newest + idle_us - GRACE_US if upcoming is None else upcoming
+        return min(reached, self._newest + idle_us) - self.stream.lateness_us
 
     def _paced(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """At `speed` × event time, if the wrapper has a speed; else as fast as they come."""
@@ -183,7 +193,7 @@ class Ingest:
                 continue
             times = np.maximum.accumulate(table.column(EVENT_TIME).to_numpy())
             origin = int(times[0]) if origin is None else origin
-            due = start + (times - origin) / (speed * 1e6)
+            due = start + (times.astype(float) - origin) / (speed * 1e6)
             done = 0
             while done < len(table) and not self._stopped.is_set():
                 ready = int(np.searchsorted(due, time.monotonic() + PACE_S, side="right"))
@@ -191,4 +201,5 @@ class Ingest:
                     yield table.slice(done, ready - done)
                     done = ready
                 if done < len(table):
-                    self._stopped.wait(max(PACE_S, due[done] - time.monotonic()))
+                    wait_s = max(PACE_S, float(due[done]) - time.monotonic())
+                    self._stopped.wait(min(wait_s, threading.TIMEOUT_MAX))

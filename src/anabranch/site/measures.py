@@ -44,19 +44,22 @@ class CostModel:
 
 
 class Rate:
-    """Events a second over the last few seconds."""
+    """Events a second over the last few seconds. Counted by one thread, asked for by any."""
 
     def __init__(self, window_s: float = 5.0) -> None:
         self._window_s = window_s
         self._events: deque[tuple[float, int]] = deque()
+        self._lock = threading.Lock()
 
     def add(self, now: float, count: int) -> None:
-        self._events.append((now, count))
-        while self._events[0][0] < now - self._window_s:
-            self._events.popleft()
+        with self._lock:
+            self._events.append((now, count))
+            while self._events[0][0] < now - self._window_s:
+                self._events.popleft()
 
     def per_second(self, now: float) -> float:
-        recent = [(t, n) for t, n in self._events if t >= now - self._window_s]
+        with self._lock:
+            recent = [(t, n) for t, n in self._events if t >= now - self._window_s]
         if not recent:
             return 0.0
         span = max(now - recent[0][0], 1.0)

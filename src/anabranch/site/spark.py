@@ -65,6 +65,7 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
     """The JVM started meanwhile writes its complaints there for life, not on the user's screen."""
+    log.parent.mkdir(exist_ok=True)
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:

@@ -20,7 +20,9 @@ from anabranch.site.measures import Measures
 from anabranch.stream.restart import RestartLog, RestartPoint
 
 MAX_ROWS = 1_000_000
-"""Tuples of one instance at most, so that a long backlog does not become one huge job."""
+MAX_BYTES = 32_000_000
+"""Tuples of one instance at most. Larger jobs are not faster per tuple, and several sites may share
+one JVM, each with a job in its heap."""
 WIRE_ROWS = 65_536
 """Tuples of one batch on a link at most."""
 
@@ -65,8 +67,9 @@ class Task:
 
     def stop(self) -> None:
         """No instance begins any more."""
-        if self.state in ("waiting", "running"):
-            self.state = "stopped"
+        with self._lock:
+            if self.state in ("waiting", "running"):
+                self.state = "stopped"
 
     def ready(self) -> bool:
         """An instance would have something to do, and room for what it produces."""
@@ -76,26 +79,30 @@ class Task:
 
     def run_instance(self) -> None:
         """Take what waits, process it, pass the results on. Never raises: a failure is a state."""
+        try:
+            self._run_instance()
+        except Exception as error:
+            self.fail(explain(error, self.spec))
+
+    def _run_instance(self) -> None:
         started = time.perf_counter()
         taken = [self._take(inlet) for inlet in self.inlets]
         rows = sum(one.rows for one in taken)
-        try:
-            if rows:
-                self._name_job(self.spec.query, f"{self.spec.name}: {rows} tuples")
-            produced = self._body.step(taken)
-        except Exception as error:
-            self.fail(explain(error, self.spec))
-            return
+        if rows:
+            self._name_job(self.spec.query, f"{self.spec.name}: {rows} tuples")
+        produced = self._body.step(taken)
         self._emit(produced)
         if rows:
             ages = ages_s(produced.table, time.time_ns() // 1000)
             elapsed = time.perf_counter() - started
             self.measures.add(time.monotonic(), rows, len(produced.table), elapsed, ages)
         if all(inlet.drained for inlet in self.inlets):
-            self.state = "done"
+            with self._lock:
+                if self.state == "running":
+                    self.state = "done"
 
     def _take(self, inlet: LiveInlet) -> Taken:
-        batches = inlet.take(MAX_ROWS)
+        batches = inlet.take(MAX_ROWS, MAX_BYTES)
         return Taken(batches, inlet.taken, inlet.watermark)
 
     def _emit(self, produced: Produced) -> None:
@@ -122,9 +129,11 @@ class Task:
             return self._log.current
 
     def fail(self, error: AnabranchError) -> None:
-        if self.state != "failed":
+        with self._lock:
+            if self.state == "failed":
+                return
             self.state, self.error = "failed", error
-            self.on_failure(self)
+        self.on_failure(self)
 
     def close(self) -> None:
         """Stop for good; what was handed to a sink stays whole."""

@@ -61,11 +61,12 @@ class Inlet(Generic[P]):
         self._newest_watermark = max(self._newest_watermark, batch.watermark)
         return fresh.rows
 
-    def take(self, max_rows: int) -> Sequence[Batch[P]]:
-        """The oldest waiting tuples, at most `max_rows` of them, and the watermark they allow."""
+    def take(self, max_rows: int, max_bytes: int = 2**62) -> Sequence[Batch[P]]:
+        """The oldest waiting tuples and the watermark they allow: at most `max_rows` of them, and
+        no further batch once `max_bytes` are reached."""
         taken: list[Batch[P]] = []
         room = max_rows
-        while self._waiting and room > 0:
+        while self._waiting and room > 0 and max_bytes > 0:
             batch = self._waiting.popleft()
             if batch.rows > room:
                 self._waiting.appendleft(batch.after(batch.first + room - 1))
@@ -74,6 +75,7 @@ class Inlet(Generic[P]):
             room -= batch.rows
             self.taken = batch.last
             self.waiting_bytes -= batch.data.nbytes
+            max_bytes -= batch.data.nbytes
             self.watermark = max(self.watermark, batch.watermark)
         if not self._waiting:
             self.waiting_bytes = 0

@@ -123,9 +123,11 @@ class Outlet(Generic[P]):
 
     def level1(self, consumer: str, input_position: int, point: RestartPoint) -> int:
         """`consumer` needs nothing up to `input_position` any more and would restart at `point`;
-        returns up to where this outlet has now released."""
+        returns up to where this outlet has now released. An ack overtaken by a newer one changes
+        nothing."""
         known = self.consumers.get(consumer)
-        if known is not None and input_position >= known.released:
+        if known is not None and _newer(known, input_position, point):
+            known.received = max(known.received, input_position)
             known.released = input_position
             known.restart = point
         self._release()
@@ -142,3 +144,9 @@ class Outlet(Generic[P]):
             self._released_bytes = self._ends[index - 1]
             del self._kept[:index], self._lasts[:index], self._ends[:index]
         self.released = max(self.released, floor)
+
+
+def _newer(known: Consumer, input_position: int, point: RestartPoint) -> bool:
+    """Points of a task with several inputs may differ in the others' positions alone."""
+    before = known.restart.output if known.restart else point.output
+    return (input_position, point.output) >= (known.released, before)

@@ -22,6 +22,7 @@ from anabranch.site.wrappers.base import EVENT_TIME, SourceContext
 from anabranch.site.wrappers.from_arrow import from_arrow
 from anabranch.site.wrappers.from_values import from_values
 from anabranch.site.wrappers.tables import UNFIT, sql_type
+from anabranch.stream.batch import START_WATERMARK
 
 MAX_BLOCK = 100_000
 """Rows that one Spark job makes at most."""
@@ -61,6 +62,9 @@ class RateWrapper:
     own_time = True
     """Tuples have an event time even if the stream declares none."""
 
+    upcoming = START_WATERMARK
+    """The event time of the next tuple; while that is not made yet, of the one before it."""
+
     def __init__(self, context: SourceContext) -> None:
         self._context = context
         given = self._split_off_expressions()
@@ -88,6 +92,7 @@ class RateWrapper:
                 if due > sent:
                     yield block.slice(sent, due - sent)
                     sent = min(due, len(block))
+                self.upcoming = block.column(EVENT_TIME)[min(sent, len(block) - 1)].as_py()
                 if sent < len(block):
                     wait = begun + (first + sent) / self._tps - time.monotonic()
                     self._context.stopped.wait(max(float(wait), PAUSE))
