@@ -15,7 +15,7 @@ from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer
 from anabranch.site.heartbeat import Heartbeat
 from anabranch.site.site import Site
-from anabranch.site.spark import scratch_folder, start_session, warm_up
+from anabranch.site.spark import scratch_folder, start_session, stop_session, warm_up
 
 PARENT_CHECK_S = 0.5
 
@@ -57,7 +57,7 @@ def run_site(
         finally:
             beat.close()
             site.close()
-            spark.stop()
+            stop_session(spark)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

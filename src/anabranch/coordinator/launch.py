@@ -19,7 +19,7 @@ from anabranch.errors import SiteError
 from anabranch.link.peer import Peer
 from anabranch.site.heartbeat import Heartbeat
 from anabranch.site.site import Site
-from anabranch.site.spark import scratch_folder, start_session, warm_up
+from anabranch.site.spark import scratch_folder, start_session, stop_session, warm_up
 
 Progress = Callable[[str], None]
 START_S = 120.0
@@ -73,7 +73,7 @@ class OwnSpark:
             raise
 
     def close(self) -> None:
-        self.session.stop()
+        stop_session(self.session)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from anabranch.link.wire import header
 Handler = Callable[[dict[str, Any]], Any]
 FindOutlet = Callable[[str], LiveOutlet]
 
+_PATIENCE_S = 3.0
 _NOTHING: dict[str, LiveOutlet] = {}
 
 
@@ -98,6 +100,13 @@ class Gate(flight.FlightServerBase):
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
+
+    def shutdown(self) -> None:
+        """Stop listening, and let the calls under way end; but not wait for ever, since a follower
+        that does not read holds its sender until its connection breaks."""
+        ending = threading.Thread(target=super().shutdown, name="gate-shutdown", daemon=True)
+        ending.start()
+        ending.join(_PATIENCE_S)
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket

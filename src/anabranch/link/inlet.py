@@ -56,9 +56,11 @@ class LiveInlet:
             return self._inlet.drained
 
     @property
-    def progress(self) -> bool:
+    def ready(self) -> bool:
+        """There is something to take, and no more is on its way that would fit in with it."""
         with self._changed:
-            return self._inlet.progress
+            inlet = self._inlet
+            return inlet.progress and (not inlet.more or inlet.waiting_bytes >= self._limit)
 
     def offer(self, batch: Batch[pa.RecordBatch]) -> None:
         """Add what is new in `batch`, waiting for space first. Raises Gap and StaleEpoch."""
@@ -73,9 +75,9 @@ class LiveInlet:
         if progress:
             self.on_data()
 
-    def take(self, max_rows: int, max_bytes: int) -> Sequence[Batch[pa.RecordBatch]]:
+    def take(self, max_rows: int) -> Sequence[Batch[pa.RecordBatch]]:
         with self._changed:
-            batches = self._inlet.take(max_rows, max_bytes)
+            batches = self._inlet.take(max_rows)
             self._changed.notify_all()
             return batches
 

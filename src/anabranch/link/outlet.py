@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -149,11 +150,11 @@ class LiveOutlet:
             return batch
 
     def _newest(self, batch: Batch[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
-        """The stream's last batch may carry the watermark reached since it was appended."""
-        outlet = self._outlet
-        if batch.last < outlet.last:
-            return batch
-        return Batch(batch.stream, batch.first, outlet.watermark, batch.epoch, batch.data)
+        """What can be said of a batch only when it is sent: whether another follows, or else the
+        watermark reached since it was appended."""
+        if batch.last < self._outlet.last:
+            return replace(batch, more=True)
+        return replace(batch, watermark=self._outlet.watermark)
 
     def _heartbeat(self, after: int) -> Batch[pa.RecordBatch]:
         outlet = self._outlet

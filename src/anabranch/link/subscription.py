@@ -22,9 +22,9 @@ Batches = Iterable[Batch[pa.RecordBatch]]
 class Subscription:
     """A thread that follows a stream from where its inlet stands, and again after every break.
 
-    `follow(after, epoch)` opens the stream anew; what it returns may have a `cancel`. An unreachable
-    site is tried again. Anything else, such as a gap or a stale epoch, cannot be mended that way:
-    `on_failure` gets it and the thread ends.
+    `follow(after, epoch)` opens the stream anew; what it returns may have a `cancel`. A site that
+    is away is tried again. Anything else, such as a gap or a stale epoch, cannot be mended that
+    way: `on_failure` gets it and the thread ends.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from anabranch.stream.batch import Batch
 EVENT_TIME = "_ts"
 BORN = "_born"
 POSITION = "_pos"
-_HEADER = struct.Struct("<qqq")
+_HEADER = struct.Struct("<qqq?")
 
 
 def wire_schema(columns: pa.Schema) -> pa.Schema:
@@ -22,12 +22,12 @@ def wire_schema(columns: pa.Schema) -> pa.Schema:
 
 
 def header(batch: Batch[pa.RecordBatch]) -> pa.Buffer:
-    return pa.py_buffer(_HEADER.pack(batch.first, batch.watermark, batch.epoch))
+    return pa.py_buffer(_HEADER.pack(batch.first, batch.watermark, batch.epoch, batch.more))
 
 
 def read_batch(stream: str, data: pa.RecordBatch, metadata: pa.Buffer) -> Batch[pa.RecordBatch]:
-    first, watermark, epoch = _HEADER.unpack(metadata)
-    return Batch(stream, first, watermark, epoch, data)
+    first, watermark, epoch, more = _HEADER.unpack(metadata)
+    return Batch(stream, first, watermark, epoch, data, more)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Spec(BaseModel):
     """Frozen, comparable, and the same after a trip through JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
 
 class Column(Spec):

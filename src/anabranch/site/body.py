@@ -12,11 +12,12 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.link.wire import BORN, EVENT_TIME, POSITION, wire_schema
 from anabranch.plan.operators import Operator, Selection
 from anabranch.site.sinks.base import Sink
+from anabranch.site.spark import job_memory
 from anabranch.stream.batch import END_WATERMARK, Batch
 
 
@@ -83,6 +84,10 @@ class SelectionBody:
         return Produced(table, taken.watermark, (taken.last,))
 
     def _run(self, table: pa.Table) -> pa.Table:
+        with job_memory.job(table.nbytes):
+            return self._frame(table).toArrow().cast(self._output)
+
+    def _frame(self, table: pa.Table) -> DataFrame:
         frame = self._spark.createDataFrame(table).alias(self._alias)
         for operator in self._operators:
             if isinstance(operator, Selection):
@@ -90,7 +95,7 @@ class SelectionBody:
             else:
                 items = [f"{sql} AS {quoted(name)}" for sql, name in operator.items]
                 frame = frame.selectExpr(*items, EVENT_TIME, BORN)
-        return frame.toArrow().cast(self._output)
+        return frame
 
     def close(self) -> None:
         """Nothing is held."""

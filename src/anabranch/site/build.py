@@ -76,7 +76,9 @@ class Builder:
 
     def _outlet(self, stream: str, columns: tuple[Column, ...]) -> LiveOutlet:
         schema = wire_schema(arrow_schema(columns))
-        return LiveOutlet(stream, schema, limit=self._limit, heartbeat_s=self._heartbeat_s)
+        # What waits is better off at the consumer: an outlet needs enough to keep its link busy.
+        limit = max(1, self._limit // 4)
+        return LiveOutlet(stream, schema, limit=limit, heartbeat_s=self._heartbeat_s)
 
     def _name_job(self, group: str, description: str) -> None:
         self._spark.sparkContext.setJobGroup(group, description)

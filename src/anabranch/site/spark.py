@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import logging
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
@@ -21,6 +23,9 @@ from anabranch.errors import SetupError
 from anabranch.plan.operators import Column
 from anabranch.site.jdk import use_java
 
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of <malloc.h>
+_HEAP_PER_INPUT = 5
+"""Heap of a job per byte of its Arrow input: the input, its rows, the result, and slack."""
 _SETTINGS = {
     # A task instance is one short job: planning and scheduling are most of its cost.
     "spark.sql.shuffle.partitions": "2",
@@ -34,7 +39,7 @@ _SETTINGS = {
     "spark.log.level": "ERROR",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "768m",
 }
 
 
@@ -43,6 +48,7 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
 
     All that Spark writes by itself goes under `scratch`.
     """
+    give_memory_back()
     use_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.pop("SPARK_HOME", None)  # another Spark than the installed one would be loaded
@@ -53,7 +59,9 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
         builder = builder.config(key, value)
     try:
         with _stderr_to(scratch / "spark.log"):
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
+        job_memory.heap_bytes = session._jvm.java.lang.Runtime.getRuntime().maxMemory()
+        return session
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise SetupError(
@@ -84,7 +92,7 @@ def _scratch_settings(scratch: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch}"
-            f" -Dderby.system.home={scratch}"
+            f" -Dderby.system.home={scratch} -XX:+UseSerialGC"
         ),
     }
 
@@ -93,6 +101,65 @@ def scratch_folder() -> Path:
     """A new temporary folder; whoever asked for it removes it."""
     return Path(tempfile.mkdtemp(prefix="anabranch-"))
 
+
+def stop_session(session: SparkSession) -> None:
+    """Also when the JVM has died before us, as it does when a whole process group is signalled."""
+    with suppress(Exception):
+        session.stop()
+
+
+def give_memory_back() -> None:
+    """Let glibc return the large buffers of links to the system, instead of keeping them in one
+    arena per thread. Elsewhere than on glibc there is nothing to do."""
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 20)
+        libc.mallopt(_M_ARENA_MAX, 2)
+
+
+class JobMemory:
+    """Keeps the jobs of all sites in this process within the one JVM heap they share.
+
+    Jobs that would not fit beside those running wait. And py4j's objects are reference cycles, so
+    the JVM keeps a finished job's data until Python's cyclic collector runs, which counts objects
+    and not the megabytes behind them: so it is told, every `collect_bytes` of input. (What exists
+    after warm-up is frozen out of collections, which makes one take a millisecond.)
+    """
+
+    def __init__(self, heap_bytes: int = 512 << 20, collect_bytes: int = 64_000_000) -> None:
+        self.heap_bytes = heap_bytes
+        self._collect_bytes = collect_bytes
+        self._running = 0
+        self._finished = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def job(self, input_bytes: int) -> Iterator[None]:
+        """Around a job, from reading its input to having its result; blocks until it fits."""
+        needed = input_bytes * _HEAP_PER_INPUT
+        with self._changed:
+            while self._running and self._running + needed > self.heap_bytes:
+                self._changed.wait()
+            self._running += needed
+        try:
+            yield
+        finally:
+            self._end(needed, input_bytes)
+
+    def _end(self, needed: int, input_bytes: int) -> None:
+        with self._changed:
+            self._running -= needed
+            self._finished += input_bytes
+            collect = self._finished >= self._collect_bytes
+            if collect:
+                self._finished = 0
+            self._changed.notify_all()
+        if collect:
+            gc.collect()
+
+
+job_memory = JobMemory()
+"""Of this process."""
 
 _warm = threading.Lock()
 _warmed: set[int] = set()
@@ -107,6 +174,7 @@ def warm_up(spark: SparkSession, jobs: int = 5) -> None:
         for _ in range(jobs):
             spark.createDataFrame(table).where("x > 1").selectExpr("x + 1 AS y").toArrow()
         _warmed.add(id(spark))
+        gc.freeze()
 
 
 def spark_schema(columns: Iterable[Column]) -> StructType:

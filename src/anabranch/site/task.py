@@ -20,9 +20,7 @@ from anabranch.site.measures import Measures
 from anabranch.stream.restart import RestartLog, RestartPoint
 
 MAX_ROWS = 1_000_000
-MAX_BYTES = 32_000_000
-"""Tuples of one instance at most. Larger jobs are not faster per tuple, and several sites may share
-one JVM, each with a job in its heap."""
+"""Tuples of one instance at most; their bytes are limited by what an inlet holds."""
 WIRE_ROWS = 65_536
 """Tuples of one batch on a link at most."""
 
@@ -73,7 +71,7 @@ class Task:
 
     def ready(self) -> bool:
         """An instance would have something to do, and room for what it produces."""
-        if self.state != "running" or not any(inlet.progress for inlet in self.inlets):
+        if self.state != "running" or not any(inlet.ready for inlet in self.inlets):
             return False
         return self.outlet is None or self.outlet.room()
 
@@ -102,7 +100,7 @@ class Task:
                     self.state = "done"
 
     def _take(self, inlet: LiveInlet) -> Taken:
-        batches = inlet.take(MAX_ROWS, MAX_BYTES)
+        batches = inlet.take(MAX_ROWS)
         return Taken(batches, inlet.taken, inlet.watermark)
 
     def _emit(self, produced: Produced) -> None:

@@ -34,6 +34,8 @@ class Batch(Generic[P]):
     watermark: int
     epoch: int
     data: P
+    more: bool = False
+    """The producer has the next batch ready: whoever waits a moment gets a larger one."""
 
     @property
     def rows(self) -> int:

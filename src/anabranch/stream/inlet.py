@@ -12,7 +12,8 @@ from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch, P
 
 class Inlet(Generic[P]):
     """`received` is the last position that arrived, `taken` the last one handed to the task;
-    `watermark` holds behind `taken` (not behind what still waits)."""
+    `watermark` holds behind `taken` (not behind what still waits). `more` is what the newest batch
+    said of the next one."""
 
     def __init__(self, stream: str, position: int = 0, epoch: int = 0) -> None:
         self.stream = stream
@@ -21,6 +22,7 @@ class Inlet(Generic[P]):
         self.epoch = epoch
         self.watermark = START_WATERMARK
         self.waiting_bytes = 0
+        self.more = False
         self._newest_watermark = START_WATERMARK
         self._waiting: deque[Batch[P]] = deque()
 
@@ -53,6 +55,7 @@ class Inlet(Generic[P]):
                 f"stream {self.stream}: batch starts at {batch.first}, expected {self.received + 1}"
             )
         self.epoch = batch.epoch
+        self.more = batch.more
         fresh = batch.after(self.received)
         if fresh.rows:
             self._waiting.append(fresh)
@@ -61,12 +64,11 @@ class Inlet(Generic[P]):
         self._newest_watermark = max(self._newest_watermark, batch.watermark)
         return fresh.rows
 
-    def take(self, max_rows: int, max_bytes: int = 2**62) -> Sequence[Batch[P]]:
-        """The oldest waiting tuples and the watermark they allow: at most `max_rows` of them, and
-        no further batch once `max_bytes` are reached."""
+    def take(self, max_rows: int) -> Sequence[Batch[P]]:
+        """The oldest waiting tuples, at most `max_rows` of them, and the watermark they allow."""
         taken: list[Batch[P]] = []
         room = max_rows
-        while self._waiting and room > 0 and max_bytes > 0:
+        while self._waiting and room > 0:
             batch = self._waiting.popleft()
             if batch.rows > room:
                 self._waiting.appendleft(batch.after(batch.first + room - 1))
@@ -75,7 +77,6 @@ class Inlet(Generic[P]):
             room -= batch.rows
             self.taken = batch.last
             self.waiting_bytes -= batch.data.nbytes
-            max_bytes -= batch.data.nbytes
             self.watermark = max(self.watermark, batch.watermark)
         if not self._waiting:
             self.waiting_bytes = 0

@@ -63,7 +63,8 @@ class ParquetReader:
 
 def _open(file: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(file, buffer_size=_BUFFER)
+        # Read ahead, a ParquetFile would keep all it has read until the end of the file.
+        return pq.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False)
     except pa.ArrowInvalid as error:
         raise SourceError(
             "not a Parquet file", place=str(file), remedy="Check the path and the format option."

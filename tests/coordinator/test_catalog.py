@@ -1,0 +1,89 @@
+"""The catalog forgets nothing and changes whole."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from anabranch.coordinator.catalog import Catalog
+from tests.plan.samples import FAHRENHEIT, HOT, a_query, a_stream
+
+SENSOR = a_stream("Sensor1")
+HOTS = a_query("hot", "Sensor1", HOT, FAHRENHEIT)
+HOTTER = a_query("hotter", "hot", HOT)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "catalog.db"
+
+
+def test_it_survives_reopening(path: Path) -> None:
+    catalog = Catalog(path)
+    catalog.change(add=[SENSOR, HOTS], drop=[])
+    catalog.change(add=[HOTTER], drop=[])
+    catalog.remember_site("room1", "127.0.0.1:7101", 12)
+    catalog.remember_site("room1", "127.0.0.1:7102", 13)
+    catalog.remember("address", "127.0.0.1:7000")
+    catalog.close()
+
+    again = Catalog(path)
+    assert list(again.definitions().values()) == [SENSOR, HOTS, HOTTER]
+    assert again.sites() == {"room1": ("127.0.0.1:7102", 13)}
+    assert again.setting("address") == "127.0.0.1:7000"
+    assert again.setting("nothing") is None
+    again.close()
+
+
+def test_it_survives_a_crash_after_any_change(path: Path) -> None:
+    """Durable when the call returns: another process sees it, whether or not we ever close."""
+    first = Catalog(path)
+    first.change(add=[SENSOR], drop=[])
+    second = Catalog(path)
+    assert second.definitions() == {"Sensor1": SENSOR}
+    first.change(add=[HOTS], drop=[])
+    assert list(second.definitions()) == ["Sensor1", "hot"]
+    first.close()
+    second.close()
+
+
+def test_a_change_happens_whole_or_not_at_all(path: Path) -> None:
+    catalog = Catalog(path)
+    catalog.change(add=[SENSOR, HOTS], drop=[])
+    with pytest.raises(sqlite3.IntegrityError):
+        catalog.change(add=[HOTTER, a_stream("SENSOR1")], drop=["hot"])
+    assert list(catalog.definitions().values()) == [SENSOR, HOTS]
+    catalog.change(add=[HOTTER], drop=["hot"])
+    assert list(catalog.definitions()) == ["Sensor1", "hotter"]
+    catalog.close()
+
+
+def test_what_is_made_again_comes_last(path: Path) -> None:
+    """So that deploying all of it in order finds every input before its readers."""
+    catalog = Catalog(path)
+    catalog.change(add=[SENSOR, HOTS, HOTTER], drop=[])
+    catalog.change(add=[], drop=["hotter"])
+    catalog.change(add=[HOTS], drop=["HOT"])
+    catalog.change(add=[HOTTER], drop=[])
+    assert list(catalog.definitions()) == ["Sensor1", "hot", "hotter"]
+    catalog.close()
+
+
+def test_many_threads_may_use_it(path: Path) -> None:
+    catalog = Catalog(path)
+
+    def work(n: int) -> None:
+        for i in range(5):
+            catalog.change(add=[a_stream(f"S{n}_{i}")], drop=[])
+            catalog.definitions()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(catalog.definitions()) == 20
+    catalog.close()

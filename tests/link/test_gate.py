@@ -1,0 +1,290 @@
+"""A real gate and a real peer on loopback."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from anabranch.errors import AnabranchError, Gap, ScriptError, SetupError, SinkError, SiteError
+from anabranch.link.gate import Credentials, Gate
+from anabranch.link.outlet import LiveOutlet
+from anabranch.link.peer import Peer, Peers
+from anabranch.stream.batch import END_WATERMARK
+from anabranch.stream.restart import RestartPoint
+from tests.link.support import TOKEN, a_gate, an_outlet, eventually, numbers, values
+
+
+@pytest.fixture
+def outlet() -> LiveOutlet:
+    outlet = an_outlet()
+    outlet.attach("c")
+    return outlet
+
+
+@pytest.fixture
+def gate(outlet: LiveOutlet) -> Iterator[Gate]:
+    def fail(body: dict[str, Any]) -> None:
+        raise SinkError("disk full", place="centre", remedy="Make room.")
+
+    def point_at(body: dict[str, Any]) -> None:
+        raise ScriptError("unknown stream", place="a.sql:1", remedy="Did you mean S?", excerpt="^")
+
+    def divide(body: dict[str, Any]) -> float:
+        return body["a"] / body["b"]
+
+    with a_gate(outlet, fail=fail, point_at=point_at, divide=divide) as gate:
+        yield gate
+
+
+@pytest.fixture
+def peer(gate: Gate) -> Iterator[Peer]:
+    peer = Peer("room1", gate.address, TOKEN)
+    yield peer
+    peer.close()
+
+
+# -- following -----------------------------------------------------------------------------------
+
+
+def test_following_delivers_all_and_ends_with_the_stream(outlet: LiveOutlet, peer: Peer) -> None:
+    for first in range(1, 101, 10):
+        outlet.append([numbers(first, 7), numbers(first + 7, 3)], watermark=first)
+    outlet.end()
+    batches = list(peer.follow("S", "c", after=0, epoch=0))
+    assert values(batches) == list(range(1, 101))
+    assert batches[-1].watermark == END_WATERMARK
+    assert [batch.watermark for batch in batches] == sorted(batch.watermark for batch in batches)
+
+
+def test_following_begins_behind_any_position(outlet: LiveOutlet, peer: Peer) -> None:
+    outlet.append([numbers(1, 10), numbers(11, 10)], 5)
+    outlet.end()
+    assert values(peer.follow("S", "c", after=14, epoch=0)) == list(range(15, 21))
+    assert values(peer.follow("S", "c", after=20, epoch=0)) == []
+
+
+def test_an_idle_stream_sends_heartbeats_that_carry_its_watermark(
+    outlet: LiveOutlet, peer: Peer
+) -> None:
+    """DESIGN §4: the watermark of an idle stream goes on."""
+    following = peer.follow("S", "c", after=0, epoch=0)
+    batches = iter(following)
+    outlet.append([numbers(1, 1)], 1)
+    eventually(lambda: next(batches).watermark == 1)
+    first, second = next(batches), next(batches)
+    assert (first.rows, first.first, first.last, first.watermark) == (0, 2, 1, 1)
+    assert second == first
+    outlet.append([], watermark=70)
+    eventually(lambda: next(batches).watermark == 70)
+    following.cancel()
+
+
+def test_a_consumer_that_asks_for_what_was_released_is_told_so(
+    outlet: LiveOutlet, peer: Peer
+) -> None:
+    outlet.append([numbers(1, 10)], 5)
+    outlet.level1("c", 10, RestartPoint((10,), 10))
+    following = peer.follow("S", "c", after=4, epoch=0)
+    with pytest.raises(Gap, match="5 was asked for, 10 released"):
+        list(following)
+
+
+def test_a_stream_that_is_not_here_may_be_here_later(peer: Peer) -> None:
+    with pytest.raises(SiteError, match="no stream T here"):
+        list(peer.follow("T", "c", after=0, epoch=0))
+
+
+def test_cancel_ends_a_blocked_read(outlet: LiveOutlet, gate: Gate, peer: Peer) -> None:
+    slow = LiveOutlet("slow", outlet.schema, limit=1, heartbeat_s=60)
+    gate._find_outlet = {"slow": slow}.__getitem__
+    following = peer.follow("slow", "c", after=0, epoch=0)
+    batches = iter(following)
+    next(batches)
+    ended = threading.Event()
+
+    def read() -> None:
+        with pytest.raises(SiteError):
+            next(batches)
+        ended.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert not ended.wait(0.05)
+    following.cancel()
+    assert ended.wait(5)
+    reader.join()
+    slow.close()
+
+
+# -- one follower per consumer -------------------------------------------------------------------
+
+
+def test_a_consumer_that_follows_anew_ends_its_old_connection(
+    outlet: LiveOutlet, peer: Peer
+) -> None:
+    old = iter(peer.follow("S", "c", after=0, epoch=0))
+    next(old)
+    following = peer.follow("S", "c", after=0, epoch=0)
+    new = iter(following)
+    next(new)
+    outlet.append([numbers(1, 5)], 1)
+    assert values([next(batch for batch in new if batch.rows)]) == [1, 2, 3, 4, 5]
+    assert all(batch.rows == 0 for batch in old)
+    following.cancel()
+
+
+def test_a_connection_that_hangs_does_not_take_the_room_of_the_next() -> None:
+    """The old follower is stuck in a send; when it wakes up it must not count as the consumer."""
+    outlet = an_outlet(limit=1_000)
+    outlet.attach("c")
+    outlet.append([numbers(1, 30), numbers(31, 30)], 1)
+    old = outlet.follow("c", 0)
+    next(old)
+    new = outlet.follow("c", 0)
+    assert values([next(new), next(new)]) == list(range(1, 61))
+    assert outlet.room()
+    assert list(old) == []
+    assert outlet.room()
+
+
+# -- who may call --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "secret ", "SECRET"])
+def test_a_wrong_token_is_refused(gate: Gate, token: str) -> None:
+    stranger = Peer("room1", gate.address, Credentials(token))
+    for call in (
+        lambda: stranger.call("divide", a=1, b=1),
+        lambda: list(stranger.follow("S", "c", after=0, epoch=0)),
+    ):
+        with pytest.raises(SiteError) as refused:
+            call()
+        assert refused.value.line() == (
+            f"room1 at {gate.address} refused our token. "
+            "Use the token of that cluster (--token-file)."
+        )
+
+
+def test_a_port_in_use_is_one_line(gate: Gate) -> None:
+    with pytest.raises(SetupError) as error:
+        Gate(gate.address, TOKEN, {})
+    assert error.value.line() == (
+        f"cannot listen on {gate.address}: the port is in use or not allowed. "
+        "Choose another one with `listen` in cluster.toml, or port 0 for any."
+    )
+
+
+def test_a_port_is_free_again_after_shutdown() -> None:
+    with a_gate() as first:
+        address = first.address
+    second = Gate(address, TOKEN, {"ping": lambda body: "pong"})
+    assert Peer("x", address, TOKEN).call("ping") == "pong"
+    second.shutdown()
+
+
+# -- actions -------------------------------------------------------------------------------------
+
+
+def test_an_action_answers(peer: Peer) -> None:
+    assert peer.call("divide", a=9, b=2) == 4.5
+
+
+def test_errors_of_actions_arrive_whole(peer: Peer) -> None:
+    with pytest.raises(SinkError) as error:
+        peer.call("fail")
+    assert error.value.line() == "centre: disk full. Make room."
+    with pytest.raises(ScriptError) as pointed:
+        peer.call("point_at")
+    assert (pointed.value.place, pointed.value.excerpt) == ("a.sql:1", "^")
+
+
+def test_our_own_bugs_arrive_as_one_line(peer: Peer, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AnabranchError, match="action divide failed: ZeroDivisionError"):
+        peer.call("divide", a=1, b=0)
+    with pytest.raises(AnabranchError, match="action nothing failed: KeyError"):
+        peer.call("nothing")
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_nobody_there_is_one_line(gate: Gate) -> None:
+    with a_gate() as gone:
+        address = gone.address
+    peer = Peer("room2", address, TOKEN)
+    for call in (lambda: peer.call("ping"), lambda: peer.follow("S", "c", 0, 0)):
+        with pytest.raises(SiteError) as error:
+            call()
+        line = error.value.line()
+        assert line.startswith(f"room2 at {address} is unreachable (")
+        assert line.endswith("Check that it runs and that the address is right.")
+        assert "\n" not in line
+
+
+def test_a_gate_that_does_not_answer_in_time_is_unreachable() -> None:
+    hang = threading.Event()
+    with a_gate(hang=lambda body: hang.wait(10), ping=lambda body: "pong") as gate:
+        peer = Peer("room2", gate.address, TOKEN)
+        with pytest.raises(SiteError, match="unreachable"):
+            peer.call("hang", timeout_s=0.1)
+        assert peer.call("ping") == "pong"
+        hang.set()
+
+
+def test_peers_go_where_a_site_has_moved() -> None:
+    peers = Peers(TOKEN)
+    with pytest.raises(SiteError, match="site room1 is unknown here"):
+        peers["room1"]
+    for answer in ("here", "there"):
+        with a_gate(where=lambda body, answer=answer: answer) as gate:
+            peers.update({"room1": gate.address})
+            assert peers["room1"].call("where") == answer
+            assert peers["room1"] is peers["room1"]
+    peers.close()
+
+
+# -- the end -------------------------------------------------------------------------------------
+
+
+def test_shutdown_with_active_followers_is_quick(outlet: LiveOutlet, gate: Gate) -> None:
+    outlet.append([numbers(1, 3)], 1)
+    peers = [Peer("x", gate.address, TOKEN) for _ in range(3)]
+    followers = [iter(peer.follow("S", f"c{n}", after=0, epoch=0)) for n, peer in enumerate(peers)]
+    for follower in followers:
+        next(follower)
+    started = time.monotonic()
+    outlet.close()
+    gate.shutdown()
+    assert time.monotonic() - started < 3
+    for follower in followers:
+        list(follower)
+
+
+def test_shutdown_does_not_wait_for_a_follower_that_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its sender is stuck until the connection breaks; the port is free at once."""
+    monkeypatch.setattr("anabranch.link.gate._PATIENCE_S", 0.1)
+    outlet = an_outlet(limit=1 << 30)
+    outlet.attach("c")
+    block = numbers(1, 50_000)
+    for _ in range(100):
+        outlet.append([block], 1)
+    with a_gate(outlet) as gate:
+        following = Peer("x", gate.address, TOKEN).follow("S", "c", after=0, epoch=0)
+        next(iter(following))
+        eventually(lambda: not _moves(lambda: outlet._outlet.consumers["c"].sent))
+        started = time.monotonic()
+        outlet.close()
+        gate.shutdown()
+        assert time.monotonic() - started < 2
+        Gate(gate.address, TOKEN, {}).shutdown()
+        following.cancel()
+
+
+def _moves(measure: Callable[[], int]) -> bool:
+    before = measure()
+    time.sleep(0.1)
+    return measure() != before

@@ -1,0 +1,49 @@
+"""Specs are the same after a trip through JSON: to a site, into the catalog and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from pydantic import TypeAdapter, ValidationError
+
+from anabranch.plan.catalog import Definition, QueryDef, StreamDef
+from anabranch.plan.operators import Call, Selection
+from anabranch.plan.tasks import TaskSpec
+from tests.plan import samples
+
+DEFINITION: TypeAdapter[Any] = TypeAdapter(Definition)
+
+
+def types(options: dict[str, Any]) -> list[type]:
+    return [type(value) for value in options.values()]
+
+
+@given(samples.streams)
+def test_streams(stream: StreamDef) -> None:
+    again = DEFINITION.validate_json(stream.model_dump_json())
+    assert again == stream
+    assert types(again.source.options) == types(stream.source.options)
+
+
+@given(samples.queries)
+def test_queries(query: QueryDef) -> None:
+    assert DEFINITION.validate_json(query.model_dump_json()) == query
+
+
+@given(samples.tasks)
+def test_tasks_as_actions_carry_them(task: TaskSpec) -> None:
+    again = TaskSpec.model_validate(json.loads(json.dumps(task.model_dump())))
+    assert again == task
+    if task.sink and again.sink:
+        assert types(again.sink.options) == types(task.sink.options)
+
+
+def test_specs_are_frozen_and_closed() -> None:
+    selection = Selection(condition="a > 1")
+    with pytest.raises(ValidationError):
+        selection.condition = "a > 2"
+    with pytest.raises(ValidationError):
+        Call(name="file", path="a.csv")  # type: ignore[call-arg]

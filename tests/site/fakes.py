@@ -1,0 +1,129 @@
+"""Sources, bodies and tasks without Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.link.inlet import LiveInlet
+from anabranch.link.outlet import LiveOutlet
+from anabranch.link.wire import EVENT_TIME, wire_schema
+from anabranch.plan.catalog import StreamDef
+from anabranch.plan.operators import Call, Column
+from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.site.body import Body, Produced, Taken
+from anabranch.site.ingest import Ingest
+from anabranch.site.task import Task
+from anabranch.stream.batch import START_WATERMARK, Batch
+
+COLUMNS = pa.schema([("n", pa.int64())])
+SCHEMA = wire_schema(COLUMNS)
+SPEC_COLUMNS = (Column(name="n", type="bigint"),)
+
+
+def tuples(first: int, count: int) -> pa.RecordBatch:
+    """Whose column and event time are their position, born long ago."""
+    column = pa.array(range(first, first + count), pa.int64())
+    return pa.RecordBatch.from_arrays([column, column, column], schema=SCHEMA)
+
+
+def batch(first: int, count: int, watermark: int = START_WATERMARK) -> Batch[pa.RecordBatch]:
+    return Batch("S", first, watermark, 0, tuples(first, count))
+
+
+def an_outlet(stream: str = "out", limit: int = 1 << 30) -> LiveOutlet:
+    return LiveOutlet(stream, SCHEMA, limit=limit, heartbeat_s=0.02)
+
+
+# -- sources -------------------------------------------------------------------------------------
+
+
+def source_table(times: Sequence[int], first: int = 0) -> pa.Table:
+    columns = [range(first, first + len(times)), times]
+    schema = COLUMNS.append(pa.field(EVENT_TIME, pa.int64()))
+    return pa.table([pa.array(column, pa.int64()) for column in columns], schema=schema)
+
+
+class FakeWrapper:
+    """Yields `tables` (each may be a function to be called for it), then ends."""
+
+    finite = True
+
+    def __init__(self, tables: Iterable[Any], stopped: threading.Event, **more: Any) -> None:
+        self.tables = tables
+        self.stopped = stopped
+        self.__dict__.update(more)
+
+    def read(self) -> Iterator[pa.Table]:
+        for table in self.tables:
+            if callable(table):
+                table = table(self.stopped)
+            if table is not None:
+                yield table
+
+
+def until_stopped(stopped: threading.Event) -> None:
+    """In a wrapper's tables: nothing more comes."""
+    stopped.wait(10)
+
+
+def an_ingest(
+    tables: Iterable[Any],
+    *,
+    lateness_us: int = 0,
+    timestamp: str | None = "ts",
+    outlet: LiveOutlet | None = None,
+    heartbeat_s: float = 0.02,
+    **more: Any,
+) -> Ingest:
+    stream = StreamDef(
+        name="S", columns=SPEC_COLUMNS, site="room1", source=Call(name="fake"),
+        timestamp=timestamp, lateness_us=lateness_us,
+    )  # fmt: skip
+    outlet = outlet or an_outlet("S")
+    outlet.attach("c")
+    return Ingest(
+        stream, outlet, lambda stopped, skipped: FakeWrapper(tables, stopped, **more), heartbeat_s
+    )
+
+
+# -- tasks ---------------------------------------------------------------------------------------
+
+
+class FakeBody:
+    """Passes on the tuples whose number `keep` accepts; `during` is called in each step."""
+
+    def __init__(
+        self, keep: Callable[[int], bool] = bool, during: Callable[[], None] = lambda: None
+    ) -> None:
+        self.keep = keep
+        self.during = during
+        self.opened = self.closed = 0
+
+    def open(self) -> None:
+        self.opened += 1
+
+    def step(self, inputs: Sequence[Taken]) -> Produced:
+        (taken,) = inputs
+        table = taken.table(SCHEMA)
+        kept = pa.array([self.keep(n) for n in table.column("n").to_pylist()], pa.bool_())
+        self.during()
+        return Produced(table.filter(kept), taken.watermark, (taken.last,))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def a_task(body: Body, *, outlet: LiveOutlet | None = None) -> tuple[Task, LiveInlet]:
+    source = Input(stream="S", site="room1", alias="S", columns=SPEC_COLUMNS)
+    output = outlet.stream if outlet else None
+    spec = TaskSpec(
+        name="hot", query="hot", site="centre", inputs=(source,), columns=SPEC_COLUMNS,
+        output=output,
+    )  # fmt: skip
+    inlet = LiveInlet("S", limit=1 << 30)
+    task = Task(spec, body, [inlet], outlet, lambda group, text: None)
+    return task, inlet

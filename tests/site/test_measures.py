@@ -1,0 +1,108 @@
+"""What a task costs and how fast it is, from what its instances report."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from anabranch.site.measures import Cost, CostModel, Measures, Rate
+
+
+@pytest.mark.parametrize(("fixed", "per_tuple"), [(0.03, 2e-6), (0.0, 1e-5), (0.05, 0.0)])
+def test_the_cost_model_recovers_both_parts(fixed: float, per_tuple: float) -> None:
+    rng = random.Random(1)
+    model = CostModel()
+    for _ in range(200):
+        rows = rng.randrange(1, 20_000)
+        model.add(rows, fixed + per_tuple * rows)
+    cost = model.cost()
+    assert cost.fixed == pytest.approx(fixed, abs=1e-6)
+    assert cost.per_tuple == pytest.approx(per_tuple, abs=1e-9)
+
+
+def test_it_recovers_them_from_noise_and_forgets_the_cold_start() -> None:
+    rng = random.Random(2)
+    model = CostModel()
+    for _ in range(20):
+        model.add(1_000, 4.0)
+    for _ in range(1_000):
+        rows = rng.randrange(1, 20_000)
+        model.add(rows, (0.03 + 2e-6 * rows) * rng.uniform(0.9, 1.1))
+    cost = model.cost()
+    assert cost.fixed == pytest.approx(0.03, rel=0.1)
+    assert cost.per_tuple == pytest.approx(2e-6, rel=0.1)
+
+
+def test_one_batch_size_alone_is_all_fixed() -> None:
+    model = CostModel()
+    assert model.cost() == Cost(0.0, 0.0)
+    for _ in range(10):
+        model.add(500, 0.04)
+    assert model.cost() == Cost(pytest.approx(0.04), 0.0)
+
+
+def test_no_part_is_ever_negative() -> None:
+    falling, steep = CostModel(), CostModel()
+    for rows, seconds in ((10, 0.5), (1_000, 0.1)):
+        falling.add(rows, seconds)
+    for rows, seconds in ((10, 0.0001), (1_000, 1.0), (2_000, 3.0)):
+        steep.add(rows, seconds)
+    for cost in (falling.cost(), steep.cost()):
+        assert cost.fixed >= 0
+        assert cost.per_tuple >= 0
+
+
+def test_a_rate_counts_the_last_seconds() -> None:
+    rate = Rate(window_s=5)
+    assert rate.per_second(0.0) == 0.0
+    for second in range(20):
+        rate.add(float(second), 100)
+    assert rate.per_second(19.0) == pytest.approx(100, rel=0.25)
+    assert rate.per_second(100.0) == 0.0
+
+
+def test_a_rate_is_not_infinite_at_the_beginning() -> None:
+    rate = Rate()
+    rate.add(7.0, 50)
+    assert rate.per_second(7.0) == 50
+
+
+def test_a_rate_may_be_asked_for_while_it_counts() -> None:
+    """A status must not fail because a tuple came."""
+    rate = Rate(window_s=1e9)
+    done = threading.Event()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def count() -> None:
+        for second in range(20_000):
+            rate.add(float(second), 1)
+        done.set()
+
+    thread = threading.Thread(target=count)
+    try:
+        thread.start()
+        while not done.is_set():
+            rate.per_second(1.0)
+    finally:
+        sys.setswitchinterval(before)
+        thread.join()
+    assert rate.per_second(20_000.0) > 0
+
+
+def test_percentiles_are_those_of_the_recent_latencies() -> None:
+    measures = Measures()
+    assert (measures.report(0.0)["p50_ms"], measures.report(0.0)["p99_ms"]) == (None, None)
+    for _ in range(5):
+        measures.add(0.0, 10, 5, 0.02, np.full(1_000, 9.0))
+    latencies = np.arange(1, 2_049) / 1_000
+    measures.add(1.0, 10, 2_048, 0.02, latencies)
+    report = measures.report(1.0)
+    assert report["p50_ms"] == pytest.approx(np.percentile(latencies, 50) * 1e3)
+    assert report["p99_ms"] == pytest.approx(np.percentile(latencies, 99) * 1e3)
+    assert (report["instances"], report["rows_in"], report["rows_out"]) == (6, 60, 25 + 2_048)
+    assert report["fixed_ms"] == pytest.approx(20)

@@ -1,0 +1,271 @@
+"""A task: what it takes, what it passes on, and from where it could start again (DESIGN §6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.errors import Gap, SinkError, TaskError
+from anabranch.link.outlet import LiveOutlet
+from anabranch.site.body import SinkBody
+from anabranch.site.task import Task
+from anabranch.stream.batch import END_WATERMARK
+from anabranch.stream.restart import RestartPoint
+from tests.link.support import values
+from tests.site.fakes import COLUMNS, FakeBody, a_task, an_outlet, batch
+
+
+def run(task: Task) -> None:
+    while task.ready():
+        task.run_instance()
+
+
+def results(outlet: LiveOutlet) -> list[int]:
+    outlet.end()
+    return values(outlet.follow("c", 0))
+
+
+# -- from input to output ------------------------------------------------------------------------
+
+
+def test_results_in_order_and_the_end_passed_on() -> None:
+    outlet = an_outlet()
+    outlet.attach("c")
+    task, inlet = a_task(FakeBody(lambda n: n % 2 == 0), outlet=outlet)
+    task.start([0])
+    inlet.offer(batch(1, 5, 3))
+    run(task)
+    inlet.offer(batch(6, 5, END_WATERMARK))
+    run(task)
+    assert task.state == "done"
+    assert outlet.ended
+    assert results(outlet) == [2, 4, 6, 8, 10]
+
+
+def test_an_end_that_comes_during_an_instance_is_not_lost() -> None:
+    """The task is done only after the instance that takes the end and passes it on."""
+    outlet = an_outlet()
+    body = FakeBody()
+    task, inlet = a_task(body, outlet=outlet)
+    task.start([0])
+    inlet.offer(batch(1, 3))
+    body.during = lambda: inlet.offer(batch(4, 0, END_WATERMARK))
+    task.run_instance()
+    assert (task.state, outlet.ended, task.ready()) == ("running", False, True)
+    body.during = lambda: None
+    task.run_instance()
+    assert (task.state, outlet.ended) == ("done", True)
+
+
+def test_a_full_outlet_holds_the_task() -> None:
+    outlet = an_outlet(limit=50)
+    outlet.attach("c")
+    task, inlet = a_task(FakeBody(), outlet=outlet)
+    task.start([0])
+    inlet.offer(batch(1, 3))
+    run(task)
+    inlet.offer(batch(4, 3))
+    assert not task.ready()
+    next(outlet.follow("c", 0))
+    assert task.ready()
+
+
+def test_it_begins_where_it_is_told() -> None:
+    outlet = an_outlet()
+    outlet.attach("c")
+    task, inlet = a_task(FakeBody(), outlet=outlet)
+    task.start([7])
+    assert task.restart_point() == RestartPoint((7,), 0)
+    inlet.offer(batch(5, 5))
+    run(task)
+    assert results(outlet) == [8, 9]
+
+
+# -- restart points ------------------------------------------------------------------------------
+
+events = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 9)), min_size=1, max_size=15)
+
+
+@settings(deadline=None, max_examples=60)
+@given(events, st.sets(st.integers(1, 90)), st.booleans())
+def test_restart_points_are_right_and_never_go_back(
+    script: list[tuple[int, int]], kept: set[int], consumed: bool
+) -> None:
+    """Replaying inputs from p + 1 on reproduces outputs from q + 1 on: as many outputs as q come
+    from inputs up to p. A Level-0 ack(a) yields the newest point with q ≤ a, none without one."""
+    outlet = an_outlet()
+    task, inlet = a_task(FakeBody(kept.__contains__), outlet=outlet)
+    if consumed:
+        outlet.attach("c")
+    task.start([0])
+    points = [task.restart_point()]
+    acked = 0
+    for size, lag in script:
+        inlet.offer(batch(inlet.received + 1, size))
+        run(task)
+        if consumed:
+            acked = max(acked, outlet.last - lag)
+            outlet.level0("c", acked, 0)
+        points.append(task.restart_point())
+    for point in points:
+        assert point.output == sum(n <= point.inputs[0] for n in kept)
+    assert points == sorted(points, key=lambda point: (point.inputs, point.output))
+    assert points[-1].output <= acked or not consumed
+    if not consumed or acked == outlet.last:
+        assert points[-1] == RestartPoint((inlet.taken,), outlet.last)
+
+
+def test_downstream_acks_are_passed_on_once() -> None:
+    outlet = an_outlet()
+    outlet.attach("c")
+    task, inlet = a_task(FakeBody(), outlet=outlet)
+    released: list[RestartPoint] = []
+    task.on_release = lambda: released.append(task.restart_point())
+    task.start([0])
+    inlet.offer(batch(1, 4))
+    run(task)
+    assert released == []
+    outlet.level0("c", 3, 0)
+    assert released == []
+    outlet.level0("c", 4, 0)
+    outlet.level0("c", 4, 0)
+    assert released == [RestartPoint((4,), 4)]
+
+
+def test_a_consumer_that_leaves_holds_nothing_up() -> None:
+    outlet = an_outlet()
+    outlet.attach("c")
+    task, inlet = a_task(FakeBody(), outlet=outlet)
+    task.start([0])
+    inlet.offer(batch(1, 4))
+    run(task)
+    outlet.detach("c")
+    assert task.restart_point() == RestartPoint((4,), 4)
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+
+def failing(error: Exception) -> FakeBody:
+    def during() -> None:
+        raise error
+
+    return FakeBody(during=during)
+
+
+def test_a_failure_is_a_state_and_never_raised() -> None:
+    task, inlet = a_task(failing(ZeroDivisionError("by zero\nand more")), outlet=an_outlet())
+    left: list[Task] = []
+    task.on_failure = left.append
+    task.start([0])
+    inlet.offer(batch(1, 3))
+    task.run_instance()
+    assert task.state == "failed"
+    assert isinstance(task.error, TaskError)
+    assert task.error.line() == "centre: query hot failed: ZeroDivisionError: by zero"
+    assert left == [task]
+    inlet.offer(batch(4, 3))
+    assert not task.ready()
+    assert task.restart_point() == RestartPoint((0,), 0)
+
+
+def test_a_failure_behind_the_body_is_a_state_too() -> None:
+    outlet = an_outlet()
+    outlet.end()
+    task, inlet = a_task(FakeBody(), outlet=outlet)
+    task.start([0])
+    inlet.offer(batch(1, 3))
+    task.run_instance()
+    assert task.state == "failed"
+    assert "has ended" in str(task.error)
+
+
+def test_the_first_failure_is_the_one_that_counts() -> None:
+    """A link may fail while an instance runs; the instance must not call the task done."""
+    body = FakeBody()
+    task, inlet = a_task(body, outlet=an_outlet())
+    left: list[Task] = []
+    task.on_failure = left.append
+    task.start([0])
+    inlet.offer(batch(1, 3, END_WATERMARK))
+    body.during = lambda: task.fail(Gap("tuples are missing"))
+    task.run_instance()
+    task.fail(TaskError("another"))
+    assert (task.state, str(task.error)) == ("failed", "tuples are missing")
+    assert left == [task]
+
+
+def test_stopping_a_task_that_is_over_changes_nothing() -> None:
+    task, inlet = a_task(FakeBody(), outlet=an_outlet())
+    task.start([0])
+    inlet.offer(batch(1, 3, END_WATERMARK))
+    run(task)
+    task.stop()
+    assert task.state == "done"
+
+
+# -- sinks ---------------------------------------------------------------------------------------
+
+
+class FakeSink:
+    """Fails at its write number `fails_at`."""
+
+    def __init__(self, fails_at: int = 0) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.whole: list[dict[str, Any]] = []
+        self._writes = 0
+        self._fails_at = fails_at
+
+    def open(self) -> None:
+        self.rows = []
+
+    def write(self, table: pa.Table) -> None:
+        self._writes += 1
+        if self._writes == self._fails_at:
+            raise SinkError("disk full", place="out.csv")
+        self.rows += table.to_pylist()
+
+    def close(self) -> None:
+        self.whole = list(self.rows)
+
+
+def test_a_sink_gets_every_tuple_with_its_position() -> None:
+    sink = FakeSink()
+    task, inlet = a_task(SinkBody(sink, COLUMNS))
+    task.start([10])
+    for first, count in ((11, 3), (12, 5)):
+        inlet.offer(batch(first, count))
+        run(task)
+    assert sink.rows == [{"n": n, "_pos": n, "_ts": n} for n in range(11, 17)]
+    assert task.restart_point() == RestartPoint((16,), 16)
+    inlet.offer(batch(17, 0, END_WATERMARK))
+    run(task)
+    assert (task.state, sink.whole) == ("done", sink.rows)
+
+
+def test_a_sink_that_fails_keeps_what_it_had() -> None:
+    sink = FakeSink(fails_at=2)
+    task, inlet = a_task(SinkBody(sink, COLUMNS))
+    task.start([0])
+    for first in (1, 4, 7):
+        inlet.offer(batch(first, 3))
+        run(task)
+    task.close()
+    assert task.state == "failed"
+    assert isinstance(task.error, SinkError)
+    assert task.error.line() == "out.csv: disk full"
+    assert [row["n"] for row in sink.whole] == [1, 2, 3]
+    assert task.restart_point() == RestartPoint((3,), 3)
+
+
+def test_a_sink_that_cannot_be_opened_is_an_error_of_the_start() -> None:
+    sink = FakeSink()
+    sink.open = lambda: (_ for _ in ()).throw(SinkError("no permission"))  # type: ignore[method-assign]
+    task, _ = a_task(SinkBody(sink, COLUMNS))
+    with pytest.raises(SinkError, match="no permission"):
+        task.start([0])
+    assert task.state == "waiting"
