@@ -21,7 +21,8 @@ CREATE QUERY warm AS SELECT *, temperature * 1.8 + 32 AS fahrenheit FROM reading
   WHERE temperature > 20 AT b;
 CREATE QUERY shown AS SELECT id, upper(label) AS label, fahrenheit FROM warm
   WHERE label LIKE '%7%' INTO jsonl(path = '{out}/shown.jsonl') AT c;
-CREATE QUERY table_ AS SELECT id, fahrenheit, label FROM warm INTO csv(path = '{out}/table.csv') AT b;
+CREATE QUERY table_ AS SELECT id, fahrenheit, label FROM warm
+  INTO csv(path = '{out}/table.csv') AT b;
 CREATE QUERY even AS SELECT n, half FROM ticks WHERE n % 2 = 0
   INTO jsonl(path = '{out}/even.jsonl') AT c;
 """
@@ -30,9 +31,7 @@ CLUSTERS = {
     "thread": THREAD,
     "process": THREAD.replace("thread", "process")
     + '[[link]]\nfrom = "a"\nto = "b"\ndelay = "20ms"\njitter = "10ms"\n',
-    "local-cluster": THREAD.replace(
-        "[site.a]", 'master = "local-cluster[2,1,1024]"\n[site.a]', 1
-    ),
+    "local-cluster": THREAD.replace("[site.a]", 'master = "local-cluster[2,1,1024]"\n[site.a]', 1),
 }
 ROWS = 40_000
 
@@ -64,9 +63,7 @@ def run_on(kind: str, folder: Path) -> dict[str, bytes]:
     out.mkdir()
     (folder / f"{kind}.toml").write_text(CLUSTERS[kind])
     (folder / f"{kind}.sql").write_text(SCRIPT.format(folder=folder, out=out))
-    done = anabranch(
-        "run", f"{kind}.sql", "--cluster", f"{kind}.toml", "--until-idle", cwd=folder
-    )
+    done = anabranch("run", f"{kind}.sql", "--cluster", f"{kind}.toml", "--until-idle", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return {path.name: path.read_bytes() for path in out.iterdir()}
 

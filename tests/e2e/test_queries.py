@@ -50,7 +50,9 @@ def test_chain_over_three_sites_equals_plain_python(system: System) -> None:
         row["_pos"] = position
     assert read_jsonl(system.folder / "named.jsonl") == expected
     first = (system.folder / "named.jsonl").read_text().splitlines()[0]
-    assert first.index('"room"') < first.index('"id"') < first.index('"_pos"') < first.index('"_ts"')
+    assert (
+        first.index('"room"') < first.index('"id"') < first.index('"_pos"') < first.index('"_ts"')
+    )
 
 
 def test_one_stream_feeds_several_queries_alike(system: System) -> None:
@@ -83,7 +85,7 @@ def test_late_and_malformed_tuples_are_counted_and_shown(system: System) -> None
 def test_a_failing_query_says_why_and_holds_no_other_up(system: System) -> None:
     rows = [(i, "a", i, i) for i in range(100)]
     write_csv(system.folder / "readings.csv", rows, "id,room,temp,ts")
-    with pytest.raises(TaskError, match="query bad failed: .*[Dd]ivision by zero"):
+    with pytest.raises(TaskError, match=r"query bad failed: .*[Dd]ivision by zero"):
         system.run(
             READINGS
             + """CREATE QUERY bad AS SELECT 1 / (id - 50) AS x FROM readings AT room2;
@@ -142,5 +144,5 @@ def test_a_wrong_statement_changes_nothing(system: System, script: str, line: st
     assert caught.value.line().startswith("script.sql:4:")
     assert "^" in caught.value.excerpt
     status = system.coordinator.status()
-    assert not status["streams"] and not status["reads"]
+    assert (status["streams"], status["reads"]) == ([], {})
     assert not any(site["sources"] or site["tasks"] for site in status["sites"])

@@ -75,7 +75,7 @@ class Taker:
 
     def _run(self) -> None:
         while not self._closed.wait(0.002):
-            got = values(self._inlet.take(1000, 1 << 20))
+            got = values(self._inlet.take(1000))
             self.got += got
             if got:
                 self._took(got[-1])

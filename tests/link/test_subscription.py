@@ -109,7 +109,7 @@ def test_a_connection_that_goes_silent_is_broken_and_made_anew() -> None:
         outlet.append([numbers(11, 10)], 2)
         eventually(lambda: link.check_silence(0.3) or inlet.received == 20, within_s=5)
         outlet.end()
-        eventually(lambda: bool(inlet.take(1000, 1 << 20)) or inlet.drained)
+        eventually(lambda: bool(inlet.take(1000)) or inlet.drained)
         link.close()
         link.join()
     assert not failures
@@ -125,7 +125,7 @@ def test_a_slow_consumer_is_not_silence() -> None:
         eventually(lambda: inlet.received == 50)
         time.sleep(0.2)
         link.check_silence(0.1)
-        inlet.take(1000, 1 << 20)
+        inlet.take(1000)
         eventually(lambda: inlet.received == 100)
         link.close()
         link.join()
@@ -198,7 +198,7 @@ def test_a_subscription_ends_with_its_stream() -> None:
     link.start()
     link._thread.join(5)
     assert not link._thread.is_alive()
-    assert values(inlet.take(10, 1000)) == [1, 2, 3]
+    assert values(inlet.take(10)) == [1, 2, 3]
     assert inlet.drained
 
 
@@ -245,7 +245,7 @@ def test_a_consumer_that_does_not_take_holds_the_producer() -> None:
 
         taken = 0
         while taken < most * block.num_rows:
-            taken += sum(batch.rows for batch in inlet.take(1 << 30, 1 << 30))
+            taken += sum(batch.rows for batch in inlet.take(1 << 30))
         producer.join(5)
         assert produced == most
         stopped.set()

@@ -54,6 +54,8 @@ class LocalSites:
     def close(self) -> None:
         for beat in self._beats:
             beat.close()
+        for site in self._sites:  # all of them first: a gate waits for those who follow it
+            site.stop()
         for site in self._sites:
             site.close()
 

@@ -75,6 +75,14 @@ class LiveInlet:
         if progress:
             self.on_data()
 
+    def expect_no_more(self) -> None:
+        """The link broke: what waits need not wait for the rest."""
+        with self._changed:
+            self._inlet.more = False
+            progress = self._inlet.progress
+        if progress:
+            self.on_data()
+
     def take(self, max_rows: int) -> Sequence[Batch[pa.RecordBatch]]:
         with self._changed:
             batches = self._inlet.take(max_rows)

@@ -85,6 +85,7 @@ class Subscription:
                 self._on_failure(_explained(error, self.inlet.stream))
                 return
             self.breaks += 1
+            self.inlet.expect_no_more()
             self._stopped.wait(retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
-from anabranch.errors import AnabranchError, SiteError
+from anabranch.errors import AnabranchError, SiteError, StaleEpoch
 from anabranch.link.emulation import Emulation
 from anabranch.link.gate import Credentials, Gate
 from anabranch.link.inlet import LiveInlet
@@ -47,6 +47,7 @@ class Site:
         self._spark = spark
         self._builder = Builder(cluster, spark)
         self._deploying = threading.RLock()
+        self._wiring = threading.Lock()
         self.tasks: dict[str, Task] = {}
         self.sources: dict[str, Ingest] = {}
         self._outlets: dict[str, LiveOutlet] = {}
@@ -67,6 +68,12 @@ class Site:
 
     def close(self) -> None:
         """Stop everything here and free the port. Idempotent."""
+        self.stop()
+        self.peers.close()
+        self._gate.shutdown()
+
+    def stop(self) -> None:
+        """Stop everything here but the gate, so that nobody waits for us any more. Idempotent."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -78,8 +85,6 @@ class Site:
         for sender in self._senders.values():
             sender.close()
         self._executor.close()
-        self.peers.close()
-        self._gate.shutdown()
 
     # -- actions ---------------------------------------------------------------------------------
 
@@ -213,7 +218,8 @@ class Site:
                 self._sender(source.site).released()
 
     def _sender(self, site: str) -> AckSender:
-        with self._deploying:
+        # Not the lock of deploying: a running instance comes here while a drop waits for it.
+        with self._wiring:
             if site not in self._senders:
                 self._senders[site] = AckSender(
                     site,
@@ -244,14 +250,24 @@ class Site:
             self.peers[site].call("acks", timeout_s=2.0, acks=acks)
 
     def _acks(self, body: dict[str, Any]) -> None:
+        """Raises the last StaleEpoch, after every other ack of the message was taken."""
+        stale: StaleEpoch | None = None
         for ack in body["acks"]:
-            outlet = self._outlets.get(ack["stream"])
-            if outlet is None:
-                continue
-            point = RestartPoint(tuple(ack["inputs"]), ack["output"])
-            outlet.level1(ack["consumer"], point.inputs[ack["index"]], point)
-            if ack["received"] is not None:
-                outlet.level0(ack["consumer"], ack["received"], ack["epoch"])
+            try:
+                self._ack(ack)
+            except StaleEpoch as error:
+                stale = error
+        if stale:
+            raise stale
+
+    def _ack(self, ack: Ack) -> None:
+        outlet = self._outlets.get(ack["stream"])
+        if outlet is None:
+            return
+        if ack["received"] is not None:
+            outlet.level0(ack["consumer"], ack["received"], ack["epoch"])
+        point = RestartPoint(tuple(ack["inputs"]), ack["output"])
+        outlet.level1(ack["consumer"], point.inputs[ack["index"]], point)
 
     def _watch_links(self) -> None:
         """Break connections that have gone silent, so that they are made anew."""

@@ -60,7 +60,8 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
     try:
         with _stderr_to(scratch / "spark.log"):
             session = builder.getOrCreate()
-        job_memory.heap_bytes = session._jvm.java.lang.Runtime.getRuntime().maxMemory()
+        runtime = session.sparkContext._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
+        job_memory.heap_bytes = runtime.maxMemory()
         return session
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
