@@ -54,5 +54,15 @@ def family(pid: int) -> list[psutil.Process]:
 
 def all_gone(processes: Sequence[psutil.Process], timeout_s: float = 15.0) -> list[int]:
     """The process ids that are still there after a while; none is what one hopes for."""
-    _, alive = psutil.wait_procs(list(processes), timeout=timeout_s)
-    return [process.pid for process in alive]
+    deadline = time.monotonic() + timeout_s
+    while any(map(_runs, processes)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return [process.pid for process in processes if _runs(process)]
+
+
+def _runs(process: psutil.Process) -> bool:
+    """A zombie does not: it only waits for a parent, which may be an init that never looks."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -56,6 +56,10 @@ class Catalog:
         with self._lock, self._db:
             self._db.execute("REPLACE INTO site VALUES (?, ?, ?)", (name, address, pid))
 
+    def forget_sites(self) -> None:
+        with self._lock, self._db:
+            self._db.execute("DELETE FROM site")
+
     def setting(self, name: str) -> str | None:
         with self._lock:
             row = self._db.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()

@@ -129,6 +129,10 @@ class Coordinator:
             for name, address in sorted(self.sites.addresses().items())
         ]
 
+    def forget_sites(self) -> None:
+        """They have been stopped with us: a later coordinator need not look for them."""
+        self._catalog.forget_sites()
+
     def close(self) -> None:
         self._gate.shutdown()
         self.sites.close()

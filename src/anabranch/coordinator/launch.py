@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
@@ -23,6 +24,7 @@ from anabranch.site.spark import scratch_folder, start_session, stop_session, wa
 
 Progress = Callable[[str], None]
 START_S = 120.0
+STOP_S = 15.0
 
 
 def report_interval_s(cluster: Cluster) -> float:
@@ -88,13 +90,19 @@ class SiteProcesses:
     ) -> None:
         self._coordinator = coordinator
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._adopted: list[int] = []
+        self._adopted: list[psutil.Process] = []
         for config in configs:
             if config.name in coordinator.sites.alive():
-                record = coordinator.sites.record(config.name)
-                self._adopted.append(record.pid if record else 0)
+                self._adopt(config.name)
             else:
                 self._processes[config.name] = self._spawn(config.name, logs, tied=tied)
+
+    def _adopt(self, name: str) -> None:
+        """A site that outlived an earlier coordinator is ours to stop now."""
+        record = self._coordinator.sites.record(name)
+        with suppress(psutil.NoSuchProcess):
+            if record:
+                self._adopted.append(psutil.Process(record.pid))
 
     def _spawn(self, name: str, logs: Path, *, tied: bool) -> subprocess.Popen[bytes]:
         security = self._coordinator.credentials
@@ -124,27 +132,22 @@ class SiteProcesses:
     def close(self) -> None:
         for process in self._processes.values():
             process.terminate()
-        for pid in self._adopted:
-            _signal(pid, signal.SIGTERM)
-        for process in self._processes.values():
-            try:
-                process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
+        for adopted in self._adopted:
+            with suppress(psutil.NoSuchProcess):
+                adopted.terminate()
+        running = [psutil.Process(p.pid) for p in self._processes.values() if p.poll() is None]
+        _, stuck = psutil.wait_procs([*running, *self._adopted], timeout=STOP_S)
+        for process in stuck:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-                process.wait()
+        for own in self._processes.values():
+            own.wait()
 
 
 def _did_not_start(name: str, process: subprocess.Popen[bytes], logs: Path) -> SiteError:
     lines = (logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
     reason = lines[-1] if lines else f"exit code {process.poll()}"
     return SiteError(f"site {name} did not start: {reason}", remedy=f"See {logs / name}.log.")
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
 
 
 class RunningCluster:
@@ -177,4 +180,5 @@ class RunningCluster:
         for part in (self._local, self._processes, self._spark):
             if part:
                 part.close()
+        self.coordinator.forget_sites()
         self.coordinator.close()

@@ -12,6 +12,8 @@ from anabranch.errors import AnabranchError
 from anabranch.link.emulation import Emulation
 
 Ack = dict[str, Any]
+REPEAT_S = 5.0
+"""An ack that says nothing new is repeated this often, in case upstream has lost it."""
 
 
 class AckSender:
@@ -36,6 +38,8 @@ class AckSender:
         self._wake = threading.Event()
         self._closed = False
         self._due = 0.0
+        self._last: list[Ack] = []
+        self._last_sent = 0.0
         self._thread = threading.Thread(target=self._run, name=f"acks-{site}", daemon=True)
         self._thread.start()
 
@@ -61,13 +65,18 @@ class AckSender:
             if level0:
                 self._due = time.monotonic() + self._interval_s
             acks = self._collect(level0)
-            if acks:
+            if acks and not (level0 and self._told(acks)):
                 self._deliver(acks, rng)
+
+    def _told(self, acks: list[Ack]) -> bool:
+        """Upstream knows just that, from a moment ago: idle streams need not be acknowledged."""
+        return acks == self._last and time.monotonic() < self._last_sent + REPEAT_S
 
     def _deliver(self, acks: list[Ack], rng: random.Random) -> None:
         if self._emulation:
             time.sleep(self._emulation.travel_s(rng))
         try:
             self._send(acks)
+            self._last, self._last_sent = acks, time.monotonic()
         except AnabranchError:
             self._due = time.monotonic() + self._interval_s  # away; its links retry on their own

@@ -1,0 +1,97 @@
+"""The documentation as tests see it: its pages, their code blocks, links and option tables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.site.options import Option, one_of
+from anabranch.site.registry import Registry
+from anabranch.units import show_duration
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: "```sql run" is of language `sql` and has the word `run`."""
+
+    page: str
+    language: str
+    words: tuple[str, ...]
+    text: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.page}: {self.text.strip().splitlines()[0][:50]}"
+
+
+def blocks(*languages: str) -> list[Block]:
+    return [
+        Block(page.name, language, tuple(words.split()), text)
+        for page in PAGES
+        for language, words, text in _BLOCK.findall(page.read_text(encoding="utf-8"))
+        if language in languages
+    ]
+
+
+def links(page: Path) -> list[str]:
+    """Where `page` points, other pages on the web apart."""
+    prose = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    return [link for link in _LINK.findall(prose) if "://" not in link]
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    prose = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in _HEADING.findall(prose)
+    }
+
+
+def section(page: Path, title: str) -> str:
+    """What stands under the heading `title`, up to the next one of any level."""
+    text = page.read_text(encoding="utf-8")
+    match = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#+ |\Z)", text, re.DOTALL | re.MULTILINE)
+    assert match, f"{page.name} has no heading {title!r}"
+    return match[1]
+
+
+def table_rows(text: str) -> list[str]:
+    """The rows of the first table in `text`, without its head."""
+    return [line for line in text.splitlines() if line.startswith("|")][2:]
+
+
+def option_rows(registry: Registry[Any], name: str) -> list[str]:
+    """What the table of the options of `name` must hold, by what the code declares."""
+    rows = [
+        f"| `{option.name}` | {_takes(option)} | {_default(option)} | {option.help} |"
+        for option in registry.options(name)
+    ]
+    others = getattr(registry.find(name), "others", None)
+    return [*rows, f"| any other | | | {others} |"] if others else rows
+
+
+def _takes(option: Option) -> str:
+    return one_of(option.choices) if option.choices else option.kind.expected
+
+
+def _default(option: Option) -> str:
+    if option.required:
+        return "required"
+    if option.default is None:
+        return ""
+    if option.kind.name == "duration":
+        return f"`{show_duration(option.default)}`"
+    if isinstance(option.default, bool):
+        return f"`{str(option.default).upper()}`"
+    return f"`{option.default!r}`"

@@ -1,0 +1,81 @@
+"""What the documentation says of files, options and syntax is so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.config.cluster import parse_cluster
+from anabranch.language.parser import parse
+from anabranch.language.source import Script
+from anabranch.site.registry import Registry
+from anabranch.site.sinks import SINKS
+from anabranch.site.wrappers import WRAPPERS
+from tests.docs.pages import (
+    EXAMPLES,
+    PAGES,
+    ROOT,
+    Block,
+    anchors,
+    blocks,
+    links,
+    option_rows,
+    section,
+    table_rows,
+)
+
+LANGUAGE = ROOT / "docs" / "language.md"
+CALLS = [
+    *((WRAPPERS, name, f"Source {name}") for name in WRAPPERS),
+    *((SINKS, name, f"Sink {name}") for name in SINKS),
+]
+
+
+@pytest.mark.parametrize("block", blocks("sql"), ids=lambda block: block.label)
+def test_every_sql_block_parses(block: Block) -> None:
+    assert parse(Script(block.text, block.page))
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=lambda block: block.label)
+def test_every_cluster_file_is_valid(block: Block) -> None:
+    assert parse_cluster(block.text, block.page).sites
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name}: {link}"
+
+
+@pytest.mark.parametrize(("registry", "name", "title"), CALLS, ids=[call[2] for call in CALLS])
+def test_option_tables_are_what_the_code_declares(
+    registry: Registry[Any], name: str, title: str
+) -> None:
+    rows = option_rows(registry, name)
+    assert table_rows(section(LANGUAGE, title))[: len(rows)] == rows
+
+
+def test_every_source_and_sink_has_a_section() -> None:
+    titles = {anchor for anchor in anchors(LANGUAGE) if anchor.startswith(("source-", "sink-"))}
+    assert titles == {title.lower().replace(" ", "-") for *_, title in CALLS}
+
+
+@pytest.mark.parametrize(
+    ("page", "language", "file"),
+    [
+        ("README.md", "sql", "alarm.sql"),
+        ("tutorial.md", "csv", "tutorial/kitchen.csv"),
+        ("tutorial.md", "python", "tutorial/door.py"),
+        ("tutorial.md", "sql", "tutorial/house.sql"),
+        ("tutorial.md", "toml", "tutorial/cluster.toml"),
+    ],
+)
+def test_what_a_page_shows_is_what_is_shipped(page: str, language: str, file: str) -> None:
+    texts = [block.text for block in blocks(language) if block.page == page]
+    assert (EXAMPLES / file).read_text(encoding="utf-8") in texts

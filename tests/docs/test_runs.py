@@ -1,0 +1,141 @@
+"""What the documentation says that scripts do, they do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from anabranch.config.cluster import Cluster
+from anabranch.coordinator.scripts import sites_named
+from anabranch.errors import ScriptError
+from anabranch.language.source import Script
+from tests.docs.pages import EXAMPLES, blocks
+from tests.e2e.system import System, read_jsonl
+
+Start = Callable[[list[str], Path], System]
+
+
+@pytest.fixture
+def start(spark: SparkSession) -> Iterator[Start]:
+    """Starts a system of the given sites in a folder."""
+    running: list[System] = []
+
+    def begin(sites: list[str], folder: Path) -> System:
+        running.append(System(Cluster.of_sites(sites), spark, folder))
+        return running[-1]
+
+    yield begin
+    for system in running:
+        system.close()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """The tutorial's folder, as its first step makes it."""
+    folder = tmp_path / "house"
+    shutil.copytree(EXAMPLES / "tutorial", folder)
+    (folder / "out").mkdir()
+    return folder
+
+
+def shown(page: str, language: str, beginning: str) -> str:
+    """The block of `page` that begins so."""
+    (text,) = [
+        block.text for block in blocks(language)
+        if block.page == page and block.text.startswith(beginning)
+    ]  # fmt: skip
+    return text
+
+
+def stripped(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_the_tutorial(house: Path, start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    script = (house / "house.sql").read_text()
+    system = start(sites_named(Script(script)), house)
+    status = system.run(script)
+    expected = shown("tutorial.md", "text", '"label","fahrenheit"')
+    assert (house / "out" / "fahrenheit.csv").read_text() == expected
+    damp = read_jsonl(house / "out" / "damp.jsonl")
+    assert [row["value"] for row in damp] == [20, 21, 22, 23, 24, 45, 46, 47, 48, 49]
+    visitors = read_jsonl(house / "out" / "visitors.jsonl")
+    assert [row["person"] for row in visitors] == ["ADA", "GRACE", "EDSGER"] * 2
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("hot ")]
+    console = shown("tutorial.md", "console", "$ anabranch run house.sql --until-idle\nstream")
+    assert printed == [line for line in console.splitlines() if line.startswith("hot  2026")]
+    late = [one["late"] for site in status["sites"] for one in site["sources"]]
+    assert sum(late) == 1
+
+
+def test_the_tutorials_explain_and_mistake(house: Path, start: Start) -> None:
+    script = (house / "house.sql").read_text()
+    system = start(sites_named(Script(script)), house)
+    explained = system.execute(f"{script}EXPLAIN damp;")[-1].text
+    expected = shown("tutorial.md", "console", "$ (cat house.sql")
+    assert stripped(explained) == stripped(expected)[3:-1]
+    system.drop_all()
+    with pytest.raises(ScriptError) as caught:
+        system.execute(script.replace("SELECT label", "SELECT lable"))
+    lines = shown("tutorial.md", "console", "$ sed 's/SELECT label").splitlines()[2:]
+    assert caught.value.line() == lines[0].replace("error: broken.sql", "script.sql")
+    assert caught.value.excerpt.splitlines() == [line[2:] for line in lines[1:]]
+
+
+def test_the_language_reference(tmp_path: Path, start: Start) -> None:
+    """Its runnable blocks are one script, run from top to bottom."""
+    (tmp_path / "readings.csv").write_text(shown("language.md", "csv", "id,room"))
+    (tmp_path / "counter.py").write_text(shown("language.md", "python", "def events"))
+    system = start(["room1", "room2", "centre"], tmp_path)
+    runnable = [block for block in blocks("sql") if "run" in block.words]
+    answers = []
+    for block in runnable:
+        assert block.page == "language.md"
+        answers += system.execute(block.text)
+    expected = shown("language.md", "text", "projection value + 1")
+    assert stripped(expected) in [stripped(answer.text) for answer in answers]
+    error = shown("language.md", "text", "error: script.sql")
+    with pytest.raises(ScriptError) as caught:
+        system.execute("CREATE QUERY q AS SELECT vlaue FROM ticks;")
+    assert [f"error: {caught.value.line()}", *caught.value.excerpt.splitlines()] == [
+        error.splitlines()[0],
+        *(line[2:] for line in error.splitlines()[1:]),
+    ]
+
+
+def test_late_tuples_as_the_reference_says(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "readings.csv").write_text(shown("language.md", "csv", "id,room"))
+    stream = shown("language.md", "sql", "CREATE STREAM readings")
+    query = "CREATE QUERY kept AS SELECT id FROM readings INTO jsonl(path = 'kept.jsonl') AT room1;"
+    start(["room1"], tmp_path).run(stream + query)
+    assert [row["id"] for row in read_jsonl(tmp_path / "kept.jsonl")] == [1, 3]
+
+
+@pytest.mark.xfail(strict=False, reason="analysis finds _ts twice, so no query can use it")
+def test_event_time_in_expressions(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "readings.csv").write_text(shown("language.md", "csv", "id,room"))
+    stream = shown("language.md", "sql", "CREATE STREAM readings")
+    system = start(["room1"], tmp_path)
+    system.run(stream + shown("language.md", "sql", "CREATE QUERY mornings"))
+
+
+def test_every_type_of_the_reference(tmp_path: Path, start: Start) -> None:
+    """NULLs of every type go through a file source, a query and a sink."""
+    types = (
+        "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(5, 2)",
+        "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "ARRAY<INT>", "MAP<STRING, INT>",
+        "STRUCT<a: INT, b: STRING>",
+    )  # fmt: skip
+    columns = ", ".join(f"c{index} {type}" for index, type in enumerate(types))
+    (tmp_path / "nulls.jsonl").write_text("{}\n")
+    system = start(["room1"], tmp_path)
+    system.run(
+        f"CREATE STREAM nulls ({columns}) FROM file(path = 'nulls.jsonl') AT room1;"
+        "CREATE QUERY same AS SELECT * FROM nulls INTO jsonl(path = 'same.jsonl') AT room1;"
+    )
+    (row,) = read_jsonl(tmp_path / "same.jsonl")
+    assert [row[f"c{index}"] for index in range(len(types))] == [None] * len(types)
