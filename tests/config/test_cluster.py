@@ -26,7 +26,7 @@ def test_defaults():
     cluster = parse_cluster("[site.room1]")
     assert cluster == Cluster.of_sites(["room1"])
     assert cluster.ack_interval_us == 250_000
-    assert cluster.heartbeat_interval_us == 250_000
+    assert cluster.heartbeat_interval_us == 500_000
     assert cluster.missed_heartbeats == 4
     assert cluster.listen == HostPort("127.0.0.1", 0)
     assert cluster.queue_bytes == 32_000_000

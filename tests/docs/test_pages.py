@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anabranch.config.cluster import parse_cluster
+from anabranch.config.cluster import Cluster, parse_cluster
 from anabranch.language.parser import parse
 from anabranch.language.source import Script
 from anabranch.site.registry import Registry
@@ -43,6 +44,15 @@ def test_every_cluster_file_is_valid(block: Block) -> None:
     assert parse_cluster(block.text, block.page).sites
 
 
+def test_the_defaults_of_the_cluster_table() -> None:
+    rows = table_rows(section(ROOT / "docs" / "cluster.md", "[cluster]"))
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    written = "\n".join(
+        f"cluster.{key.strip('`')} = {default.strip('`')}" for key, default, _ in cells
+    )
+    assert parse_cluster(f"{written}\n[site.only]") == Cluster.of_sites(["only"])
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in links(page):
@@ -64,6 +74,18 @@ def test_option_tables_are_what_the_code_declares(
 def test_every_source_and_sink_has_a_section() -> None:
     titles = {anchor for anchor in anchors(LANGUAGE) if anchor.startswith(("source-", "sink-"))}
     assert titles == {title.lower().replace(" ", "-") for *_, title in CALLS}
+
+
+def test_every_message_of_the_troubleshooting_table_is_in_the_code() -> None:
+    """An ellipsis stands for what is filled in."""
+    files = (ROOT / "src").rglob("*.py")
+    code = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    code = re.sub(r'"\s*\n\s*f?"', "", code)  # texts that go on in the next line
+    rows = table_rows(section(ROOT / "docs" / "operations.md", "Troubleshooting"))
+    messages = [text for row in rows for text in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+    for message in messages:
+        for part in message.split("…"):
+            assert part.strip(" (,:)") in code, message
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,14 @@ class Upstream:
     def __init__(self, interval_s: float) -> None:
         self.got: list[bool] = []
         self.tried = 0
+        self.flowing = True
+        self.received = 0
         self.away = threading.Event()
         self.sender = AckSender("room1", interval_s, self.collect, self.send, Emulation())
 
     def collect(self, level0: bool) -> list[Ack]:
-        return [{"level0": level0}]
+        self.received += self.flowing
+        return [{"level0": level0, "received": self.received}]
 
     def send(self, acks: list[dict[str, Any]]) -> None:
         self.tried += 1
@@ -36,6 +39,18 @@ def test_both_levels_go_at_intervals() -> None:
     eventually(lambda: len(upstream.got) >= 4)
     upstream.sender.close()
     assert all(upstream.got)
+
+
+def test_nothing_new_is_not_told_again() -> None:
+    upstream = Upstream(0.01)
+    upstream.flowing = False
+    eventually(lambda: len(upstream.got) >= 1)
+    before = len(upstream.got)
+    time.sleep(0.2)
+    assert len(upstream.got) <= before + 1
+    upstream.flowing = True
+    eventually(lambda: len(upstream.got) > before + 3)
+    upstream.sender.close()
 
 
 def test_a_release_is_told_at_once_and_alone() -> None:

@@ -2,7 +2,7 @@
 
     [cluster]
     ack_interval = "250ms"          # how often a receiver acknowledges
-    heartbeat_interval = "250ms"
+    heartbeat_interval = "500ms"
     missed_heartbeats = 4           # a site is gone after so many
     listen = "127.0.0.1:0"          # the coordinator
 

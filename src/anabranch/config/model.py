@@ -105,7 +105,7 @@ class Cluster(Frozen):
     """All sites and links, and how closely they watch each other."""
 
     ack_interval_us: int = 250_000
-    heartbeat_interval_us: int = 250_000
+    heartbeat_interval_us: int = 500_000
     missed_heartbeats: int = 4
     """A site is gone after so many heartbeats in a row have not come."""
     listen: Address = ANY_FREE_PORT

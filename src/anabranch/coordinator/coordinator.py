@@ -18,7 +18,7 @@ from anabranch.errors import AnabranchError, SiteError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials, Gate
 
-HEARTBEATS_PER_REPORT = 4
+HEARTBEATS_PER_REPORT = 2
 """Sites report to the coordinator every so many heartbeat intervals."""
 
 

@@ -32,6 +32,7 @@ class LiveOutlet:
         self.on_ack: Callable[[int], None] = lambda position: None
         self._outlet: Outlet[pa.RecordBatch] = Outlet(stream, epoch=epoch)
         self._limit = limit
+        self._nothing = empty_batch(schema)
         self._heartbeat_s = heartbeat_s
         self._changed = threading.Condition()
         self._closed = False
@@ -158,9 +159,7 @@ class LiveOutlet:
 
     def _heartbeat(self, after: int) -> Batch[pa.RecordBatch]:
         outlet = self._outlet
-        return Batch(
-            self.stream, after + 1, outlet.watermark, outlet.epoch, empty_batch(self.schema)
-        )
+        return Batch(self.stream, after + 1, outlet.watermark, outlet.epoch, self._nothing)
 
     def _tell_room(self) -> None:
         """Call `on_room` once whenever sending has made room again."""

@@ -57,11 +57,11 @@ class AckSender:
     def _run(self) -> None:
         rng = random.Random(0)
         while True:
-            self._wake.wait(max(0.0, self._due - time.monotonic()))
+            woken = self._wake.wait(max(0.0, self._due - time.monotonic()))
             self._wake.clear()
             if self._closed:
                 return
-            level0 = time.monotonic() >= self._due
+            level0 = not woken or time.monotonic() >= self._due
             if level0:
                 self._due = time.monotonic() + self._interval_s
             acks = self._collect(level0)

@@ -37,6 +37,8 @@ class RestartLog:
             new < old for new, old in zip(point.inputs, newest.inputs, strict=True)
         ):
             raise ValueError(f"restart point went back from {newest} to {point}")
+        if point == newest:
+            return
         if self._ahead and newest.output == point.output:
             self._ahead[-1] = point
         else:
