@@ -150,6 +150,30 @@ def site(
     run_site(name, coordinator, credentials, listen=listen, address=address, parent=parent)
 
 
+@bench.command("hop")
+def bench_hop(
+    json: JsonFile = None,
+    rounds: Annotated[int, typer.Option(help="Batches of 1,000 tuples to time.", min=5)] = 200,
+) -> None:
+    """One hop between sites against the bare Spark job in it."""
+    from anabranch.cli.measure import bench_hop as measure
+
+    measure(json, rounds)
+
+
+@experiment.command("chain")
+def experiment_chain(
+    json: JsonFile = None,
+    tuples: Annotated[
+        list[int] | None, typer.Option(help="Sizes to run; default 1,000,000 and 10,000,000.")
+    ] = None,
+) -> None:
+    """Three sites in a row: whole output, bounded memory."""
+    from anabranch.cli.measure import experiment_chain as measure
+
+    measure(json, tuples or [1_000_000, 10_000_000])
+
+
 def app_main() -> None:
     """Errors are one line and exit code 1 (2 for the command line itself); an interrupt stops
     cleanly with 130."""

@@ -27,12 +27,12 @@ def show_answer(answer: dict[str, Any]) -> None:
     if answer["kind"] == "table":
         if answer["text"]:
             out.print(escape(answer["text"]), style="dim")
-        out.print(_table(answer["columns"], answer["rows"]))
+        out.print(plain_table(answer["columns"], answer["rows"]))
     else:
         out.print(escape(answer["text"]))
 
 
-def _table(columns: Any, rows: Any) -> Table:
+def plain_table(columns: Any, rows: Any) -> Table:
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
@@ -105,4 +105,4 @@ def sites_table(status: dict[str, Any]) -> RenderableType:
         (site["site"], site["address"], site["state"], len(site["sources"]), len(site["tasks"]))
         for site in status["sites"]
     ]
-    return _table(("site", "address", "state", "sources", "tasks"), rows)
+    return plain_table(("site", "address", "state", "sources", "tasks"), rows)
