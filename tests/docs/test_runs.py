@@ -111,7 +111,6 @@ def test_late_tuples_as_the_reference_says(tmp_path: Path, start: Start) -> None
     assert [row["id"] for row in read_jsonl(tmp_path / "kept.jsonl")] == [1, 3]
 
 
-@pytest.mark.xfail(strict=False, reason="analysis finds _ts twice, so no query can use it")
 def test_event_time_in_expressions(tmp_path: Path, start: Start) -> None:
     (tmp_path / "readings.csv").write_text(shown("language.md", "csv", "id,room"))
     stream = shown("language.md", "sql", "CREATE STREAM readings")

@@ -75,7 +75,7 @@ def reject_bare_select(script: Script) -> None:
             raise script.error(
                 token.span,
                 "a SELECT runs as a query with a name",
-                "Write CREATE QUERY name AS SELECT … INTO console(); or EXPLAIN SELECT …",
+                "Write CREATE QUERY name AS SELECT … INTO jsonl(path = '…'); or EXPLAIN SELECT …",
             )
         before = token.key
 

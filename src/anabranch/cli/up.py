@@ -28,19 +28,21 @@ def up(cluster_file: Path | None, state: Path, sites: list[str]) -> None:
     credentials = credentials_for(cluster, state)
     coordinator = Coordinator(state, cluster, credentials)
     write_endpoint(state, coordinator.address, credentials, cluster.security.token_file)
-    with err.status("Starting …") as spinner:
-        if coordinator.sites.names():
-            spinner.update("Looking for sites that are still up …")
-            time.sleep(2 * report_interval_s(cluster))
-        running = RunningCluster(coordinator, state, spinner.update, tied=False)
+    running: RunningCluster | None = None
     try:
+        with err.status("Starting …") as spinner:
+            if coordinator.sites.names():
+                spinner.update("Looking for sites that are still up …")
+                time.sleep(2 * report_interval_s(cluster))
+            running = RunningCluster(coordinator, state, spinner.update, tied=False)
         if coordinator.redeploy_if_all_is_lost():
             err.print("deployed the catalog anew")
         err.print(f"coordinator at {coordinator.address}, state in {state.resolve()}")
         err.print(f"sites: {', '.join(coordinator.sites.alive())}. Ctrl-C stops everything.")
         coordinator.stop_asked.wait()
     finally:
-        running.close()
+        if running:
+            running.close()
         (state / "coordinator.json").unlink(missing_ok=True)
 
 

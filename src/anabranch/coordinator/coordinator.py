@@ -71,7 +71,11 @@ class Coordinator:
         return [answer.to_dict() for answer in self.execute(script, body["base"])]
 
     def execute(self, script: Script, base: str) -> list[Answer]:
-        """Check the whole script, then change the system; nothing has changed if this raises."""
+        """Check the whole script, then change the system.
+
+        Nothing has changed if the check raises; if a site refuses what it is asked to run, only
+        what the script drops has gone.
+        """
         with self._changing:
             before = self._catalog.definitions()
             changes = ScriptCheck(script, before, self.sites, base, self._site_rows).run()

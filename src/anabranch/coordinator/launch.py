@@ -108,17 +108,23 @@ class SiteProcesses:
         security = self._coordinator.credentials
         command = [sys.executable, "-m", "anabranch", "site", name]
         command += ["--coordinator", self._coordinator.address]
-        if security.tls_ca:
-            command += ["--tls-ca", security.tls_ca]
+        for option in ("tls_cert", "tls_key", "tls_ca"):
+            if path := getattr(security, option):
+                command += [f"--{option.replace('_', '-')}", path]
         if tied:
             command += ["--parent", str(os.getpid())]
         environment = os.environ | {"ANABRANCH_TOKEN": security.token}
         with (logs / f"{name}.log").open("ab") as log:
-            # A session of its own: Ctrl-C at the terminal is ours to handle, in order.
+            # A session of its own: Ctrl-C at the terminal is ours to handle, in order. What console
+            # sinks print belongs on the terminal as long as we have it.
             return subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment,
+                command,
+                stdout=None if tied else log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def wait(self, progress: Progress, logs: Path) -> None:
         """Until every site has registered. Raises SiteError with the last words of a dead one."""

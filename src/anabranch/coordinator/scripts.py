@@ -103,7 +103,7 @@ class ScriptCheck:
             if answer["type"] is None:
                 raise self._script.error(
                     declared.type_span,
-                    f"unknown type {declared.type}",
+                    f"{declared.type} cannot be the type of a column: {answer['error']}",
                     "Use a Spark SQL type such as DOUBLE, BIGINT, STRING or TIMESTAMP.",
                 )
             columns.append(Column(name=declared.name.text, type=answer["type"]))

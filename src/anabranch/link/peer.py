@@ -84,11 +84,19 @@ class Peer:
                 f"{self.name} at {self.address} refused our token",
                 remedy="Use the token of that cluster (--token-file).",
             )
-        reason = str(error).splitlines()[0].split(". gRPC client debug context")[0]
         return SiteError(
-            f"{self.name} at {self.address} is unreachable ({reason})",
+            f"{self.name} at {self.address} is unreachable ({_reason(error)})",
             remedy="Check that it runs and that the address is right.",
         )
+
+
+def _reason(error: Exception) -> str:
+    """The last few words of gRPC's account: `Connection refused`, `Deadline Exceeded`."""
+    text = str(error).splitlines()[0].split(". gRPC client debug context")[0]
+    text = text.rpartition("with message: ")[2].removesuffix(". Detail: Unavailable")
+    if "last error: " in text:
+        text = text.rpartition(": ")[2]
+    return text.strip(" .()") or type(error).__name__
 
 
 class RemoteStream:

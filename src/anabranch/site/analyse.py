@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.operators import Column
 from anabranch.site.spark import spark_schema
 
@@ -17,9 +16,9 @@ Answer = dict[str, str | None]
 def analyse(
     spark: SparkSession, columns: Sequence[Column], alias: str, expressions: Sequence[str]
 ) -> list[Answer]:
-    """For each expression over `columns` its Spark type, or Spark's complaint about it."""
-    known = [*columns, Column(name=EVENT_TIME, type="bigint")]
-    frame = spark.createDataFrame([], spark_schema(known)).alias(alias)
+    """For each expression over `columns` its Spark type, or Spark's complaint about it. `columns`
+    are all that the expressions may use, `_ts` included."""
+    frame = spark.createDataFrame([], spark_schema(columns)).alias(alias)
     return [_analyse_one(frame, expression) for expression in expressions]
 
 
@@ -43,11 +42,17 @@ def check_types(columns: Sequence[Column]) -> list[Answer]:
     answers: list[Answer] = []
     for column in columns:
         try:
-            spelled = spark_schema([column])[0].dataType.simpleString()
-            answers.append({"type": spelled, "error": ""})
+            answers.append(_plain_type(spark_schema([column])[0].dataType.simpleString()))
         except PySparkException as error:
             answers.append({"type": None, "error": complaint(error)})
     return answers
+
+
+def _plain_type(spelled: str) -> Answer:
+    """CHAR and VARCHAR are types of stored tables; values of them are STRINGs."""
+    if "char(" in spelled:
+        return {"type": None, "error": f"{spelled} is a type of stored tables; write STRING"}
+    return {"type": spelled, "error": ""}
 
 
 def complaint(error: PySparkException) -> str:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -28,6 +28,9 @@ from anabranch.site.executor import Executor
 from anabranch.site.ingest import Ingest
 from anabranch.site.task import Task
 from anabranch.stream.restart import RestartPoint
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Site:
@@ -128,8 +131,8 @@ class Site:
         streams = [StreamDef.model_validate(one) for one in body["streams"]]
         specs = [TaskSpec.model_validate(one) for one in body["tasks"]]
         with self._deploying:
-            sources = [self._builder.ingest(stream) for stream in streams]
-            tasks = [self._builder.task(spec) for spec in specs]
+            sources = [_named("stream", s.name, self._builder.ingest, s) for s in streams]
+            tasks = [_named("query", spec.query, self._builder.task, spec) for spec in specs]
             for source in sources:
                 self.sources[source.stream.name] = source
                 self._outlets[source.stream.name] = source.outlet
@@ -306,6 +309,15 @@ class Site:
         if stream not in self._outlets:
             raise SiteError(f"site {self.name} does not produce stream {stream}")
         return self._outlets[stream]
+
+
+def _named(kind: str, name: str, build: Callable[[S], T], spec: S) -> T:
+    """`build(spec)`; what is wrong with it is said of the stream or query that asked for it."""
+    try:
+        return build(spec)
+    except AnabranchError as error:
+        error.message = f"{kind} {name}: {error.message}"
+        raise
 
 
 def _columns(data: Iterable[dict[str, Any]]) -> list[Column]:

@@ -26,6 +26,7 @@ from anabranch.site.jdk import use_java
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of <malloc.h>
 _HEAP_PER_INPUT = 5
 """Heap of a job per byte of its Arrow input: the input, its rows, the result, and slack."""
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _SETTINGS = {
     # A task instance is one short job: planning and scheduling are most of its cost.
     "spark.sql.shuffle.partitions": "2",
@@ -37,8 +38,6 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "768m",
 }
 
@@ -50,12 +49,16 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
     """
     give_memory_back()
     use_java()
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.pop("SPARK_HOME", None)  # another Spark than the installed one would be loaded
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
+    settings = {**_SETTINGS, **_scratch_settings(scratch)}
+    if master.startswith("local"):
+        # Executors are on this machine, and nobody else is to reach the driver.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     builder = SparkSession.builder.master(master).appName(f"anabranch {name}")
-    for key, value in {**_SETTINGS, **_scratch_settings(scratch), **conf}.items():
+    for key, value in _merged(settings, conf).items():
         builder = builder.config(key, value)
     try:
         with _stderr_to(scratch / "spark.log"):
@@ -69,6 +72,12 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
             f"Spark did not start with master {master} ({reason})",
             remedy="Check `master` and `conf` in cluster.toml.",
         ) from error
+
+
+def _merged(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]:
+    """The user's settings win; the JVM's options are added up."""
+    options = f"{settings[_JVM_OPTIONS]} {conf.get(_JVM_OPTIONS, '')}".strip()
+    return {**settings, **conf, _JVM_OPTIONS: options}
 
 
 @contextmanager
@@ -91,7 +100,7 @@ def _scratch_settings(scratch: Path) -> dict[str, str]:
     return {
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.driver.extraJavaOptions": (
+        _JVM_OPTIONS: (
             f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch}"
             f" -Dderby.system.home={scratch} -XX:+UseSerialGC"
         ),

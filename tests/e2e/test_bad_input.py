@@ -1,0 +1,138 @@
+"""Bad input: one line that says where, what and what to do; and nothing half-made stays behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from anabranch.config.cluster import Cluster
+from anabranch.errors import AnabranchError, ConfigError, ScriptError, SinkError, SourceError
+from tests.e2e.commands import COMMAND, anabranch, environment
+from tests.e2e.system import System
+
+STREAM = "CREATE STREAM s (id BIGINT, t DOUBLE) TIMESTAMP ts FROM file(path = 's.csv') AT room1;"
+QUERY = "CREATE QUERY q AS SELECT id FROM s INTO jsonl(path = 'q.jsonl') AT centre;"
+
+
+@pytest.fixture
+def csv(system: System) -> Path:
+    path = system.folder / "s.csv"
+    path.write_text("id,t,ts\n1,1.5,1000\n2,hot,2000\n3,2.5,3000\n")
+    (system.folder / "q.jsonl").unlink(missing_ok=True)
+    return path
+
+
+def nothing_is_there(system: System) -> bool:
+    status = system.coordinator.status()
+    parts = [part for site in status["sites"] for part in (*site["sources"], *site["tasks"])]
+    return not (status["streams"] or status["reads"] or parts)
+
+
+def refused(system: System, script: str, kind: type[AnabranchError]) -> str:
+    """The line of the error that refuses `script`, after which there is nothing of it."""
+    with pytest.raises(kind) as caught:
+        system.execute(script)
+    assert nothing_is_there(system)
+    assert not (system.folder / "q.jsonl").exists()
+    return caught.value.line()
+
+
+def test_missing_file(system: System, csv: Path) -> None:
+    line = refused(system, STREAM.replace("s.csv", "none.csv") + QUERY, SourceError)
+    assert f"stream s: {system.folder}/none.csv" in line or "none.csv" in line
+    assert "no such file" in line
+
+
+def test_unknown_option_and_wrapper(system: System, csv: Path) -> None:
+    line = refused(system, STREAM.replace("path =", "pth =") + QUERY, ConfigError)
+    assert line == "stream s: file() has no option 'pth'. Did you mean 'path'?"
+    line = refused(system, STREAM.replace("file(", "fill(") + QUERY, ConfigError)
+    assert "Did you mean 'file'?" in line
+
+
+def test_a_sink_whose_folder_is_missing(system: System, csv: Path) -> None:
+    line = refused(system, STREAM + QUERY.replace("q.jsonl", "none/q.jsonl"), SinkError)
+    assert line.startswith("query q: ") or "query q: " in line
+    assert "none" in line
+
+
+def test_unknown_column_is_underlined(system: System, csv: Path) -> None:
+    with pytest.raises(ScriptError) as caught:
+        system.execute(STREAM + "\n" + QUERY.replace("SELECT id", "SELECT idd"))
+    assert caught.value.line() == (
+        "script.sql:2:26: unknown column 'idd' of stream s. Did you mean 'id'?"
+    )
+    assert caught.value.excerpt.splitlines()[1] == " " * 25 + "^^^"
+    assert nothing_is_there(system)
+
+
+def test_malformed_row_names_its_line(system: System, csv: Path) -> None:
+    with pytest.raises(SourceError) as caught:
+        system.run(STREAM + QUERY)
+    line = caught.value.line()
+    assert line.startswith(f"{csv}:3: stream s: ")
+    assert "'hot'" in line
+    assert "on_error = 'skip'" in line
+
+
+def test_disk_full_at_a_sink(system: System, csv: Path) -> None:
+    skip = STREAM.replace("'s.csv'", "'s.csv', on_error = 'skip'")
+    with pytest.raises(SinkError) as caught:
+        system.run(skip + QUERY.replace("q.jsonl", "/dev/full"))
+    assert "/dev/full" in caught.value.line()
+    assert "disk" in caught.value.line().lower() or "space" in caught.value.line().lower()
+
+
+def test_port_in_use(spark: SparkSession, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (tmp_path / "s.sql").write_text("SHOW SITES;")
+        (tmp_path / "c.toml").write_text(f'[cluster]\nlisten = "127.0.0.1:{port}"\n[site.a]\n')
+        done = anabranch("run", "s.sql", "--cluster", "c.toml", "--for", "1s", cwd=tmp_path)
+    assert done.returncode == 1
+    assert f"error: cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert "`listen` in cluster.toml" in done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_site_unreachable(spark: SparkSession, tmp_path: Path) -> None:
+    system = System(Cluster.of_sites(["a", "b"]), spark, tmp_path)
+    try:
+        system.sites._beats[1].close()
+        system.sites._sites[1].close()
+        row = next(site for site in system.coordinator.status()["sites"] if site["site"] == "b")
+        assert row["state"] == "unreachable"
+        assert "Connection refused" in row["problem"]
+        assert len(row["problem"]) < 150
+    finally:
+        system.close()
+
+
+def test_no_coordinator_to_join(tmp_path: Path) -> None:
+    done = anabranch("site", "x", "--coordinator", "127.0.0.1:1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "error: the coordinator at 127.0.0.1:1 is unreachable" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_no_jdk(tmp_path: Path) -> None:
+    """With no java to be found, the run says what to install and leaves nothing."""
+    (tmp_path / "s.sql").write_text("SHOW SITES;")
+    hidden = environment(tmp_path / "tmp") | {"JAVA_HOME": "", "PATH": str(tmp_path)}
+    code = (
+        "import pathlib, anabranch.site.jdk as jdk, anabranch.cli.main as main;"
+        f"jdk.JVM_ROOT = pathlib.Path({str(tmp_path)!r}); main.app_main()"
+    )
+    done = subprocess.run(
+        [COMMAND[0], "-c", code, "run", "s.sql", "--for", "1s"],
+        cwd=tmp_path, env=hidden, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "error: no JDK 17 or newer found" in done.stderr
+    assert "apt-get install openjdk-17-jre-headless" in done.stderr
+    assert os.listdir(tmp_path / "tmp") == []
