@@ -126,7 +126,7 @@ def test_no_jdk(tmp_path: Path) -> None:
     hidden = environment(tmp_path / "tmp") | {"JAVA_HOME": "", "PATH": str(tmp_path)}
     code = (
         "import pathlib, anabranch.site.jdk as jdk, anabranch.cli.main as main;"
-        f"jdk.JVM_ROOT = pathlib.Path({str(tmp_path)!r}); main.app_main()"
+        f"jdk.find_java.__defaults__ = (pathlib.Path({str(tmp_path)!r}),); main.app_main()"
     )
     done = subprocess.run(
         [COMMAND[0], "-c", code, "run", "s.sql", "--for", "1s"],

@@ -7,11 +7,13 @@ input sequences alone, however they are cut into calls.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.link.wire import BORN, EVENT_TIME, POSITION, wire_schema
@@ -76,7 +78,10 @@ class SelectionBody:
         self._output = wire_schema(output_columns)
 
     def open(self) -> None:
-        """Nothing is held."""
+        """Have Spark plan and compile this query once, so that its first tuples need not wait."""
+        nulls = pa.Table.from_pylist([{}], self._input)
+        with suppress(PySparkException):  # one that cannot take NULLs; its tuples may have none
+            self._run(nulls)
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs

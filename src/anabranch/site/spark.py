@@ -175,14 +175,15 @@ _warm = threading.Lock()
 _warmed: set[int] = set()
 
 
-def warm_up(spark: SparkSession, jobs: int = 5) -> None:
+def warm_up(spark: SparkSession, jobs: int = 12) -> None:
     """Run small jobs until the first real one no longer pays for class loading. Once a session."""
     with _warm:
         if id(spark) in _warmed:
             return
-        table = pa.table({"x": pa.array(range(100), pa.int64())})
+        table = pa.table({"n": range(100), "x": [0.5] * 100, "s": ["a"] * 100})
         for _ in range(jobs):
-            spark.createDataFrame(table).where("x > 1").selectExpr("x + 1 AS y").toArrow()
+            frame = spark.createDataFrame(table).alias("t").where("t.n > 1 AND x < 2")
+            frame.selectExpr("n + 1 AS n", "x * 2 AS x", "upper(s) AS s").toArrow()
         _warmed.add(id(spark))
         gc.freeze()
 
