@@ -55,7 +55,7 @@ def test_a_bare_select_says_what_to_write(
 ) -> None:
     ended = anabranch("sql", "-e", text)
     assert ended.code == 1
-    remedy = "Write CREATE QUERY name AS SELECT … INTO console(); or EXPLAIN SELECT …"
+    remedy = "Write CREATE QUERY name AS SELECT … INTO jsonl(path = '…'); or EXPLAIN SELECT …"
     assert remedy in ended.err
     assert "^^^^^^" in ended.err
     assert not coordinator.asked

@@ -11,7 +11,10 @@ from rich.text import Text
 
 from anabranch.errors import AnabranchError, ScriptError, from_dict
 
+WIDE = 500
 out = Console(highlight=False, soft_wrap=True)
+if not out.is_terminal:  # a file or pipe has no width: cut nothing off
+    out = Console(highlight=False, soft_wrap=True, width=WIDE)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -52,6 +55,10 @@ def queries_table(status: dict[str, Any]) -> RenderableType:
     for task in tasks:
         if not task["sink"]:
             table.add_row(*_task_row(task, sinks.get(task["query"])))
+    shown = {task["query"] for task in tasks}
+    for query in status["reads"]:
+        if query not in shown:
+            table.add_row(escape(query), "", _state("lost"))
     lines = [*_source_lines(status), *_problem_lines(status)]
     return Group(table, *(Text(line, style="dim") for line in lines))
 
@@ -68,7 +75,9 @@ def _task_row(task: dict[str, Any], sink: dict[str, Any] | None) -> list[str]:
 
 
 def _state(state: str) -> str:
-    colour = {"running": "green", "done": "cyan", "failed": "bold red"}.get(state, "yellow")
+    colour = {"running": "green", "done": "cyan", "failed": "bold red", "lost": "bold red"}.get(
+        state, "yellow"
+    )
     return f"[{colour}]{state}[/]"
 
 
@@ -98,6 +107,20 @@ def _problem_lines(status: dict[str, Any]) -> list[str]:
             elif part.get("problem"):
                 lines.append(f"{part['name']}: {part['problem']}; trying again")
     return lines
+
+
+def system_tables(status: dict[str, Any]) -> RenderableType:
+    """Everything `anabranch status` shows: sites, streams from outside, queries."""
+    return Group(sites_table(status), "", streams_table(status), "", queries_table(status))
+
+
+def streams_table(status: dict[str, Any]) -> RenderableType:
+    rows = [
+        (one["stream"], one["site"], one["state"], f"{one['rate']:,.0f}", f"{one['rows']:,}",
+         f"{one['late']:,}", f"{one['skipped']:,}")
+        for site in status["sites"] for one in site["sources"]
+    ]  # fmt: skip
+    return plain_table(("stream", "site", "state", "in/s", "tuples", "late", "skipped"), rows)
 
 
 def sites_table(status: dict[str, Any]) -> RenderableType:

@@ -6,11 +6,10 @@ import json
 import time
 from pathlib import Path
 
-from rich.console import Group
 from rich.live import Live
 
 from anabranch.cli.run import ONLY_SITE
-from anabranch.cli.show import err, out, queries_table, sites_table
+from anabranch.cli.show import err, out, system_tables
 from anabranch.cli.state import credentials_for, find_coordinator, write_endpoint
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.coordinator.coordinator import Coordinator
@@ -75,10 +74,10 @@ def show_status(state: Path, *, as_json: bool, watch: bool) -> None:
         print(json.dumps(status, indent=2))
         return
     if not watch:
-        out.print(Group(sites_table(status), "", queries_table(status)))
+        out.print(system_tables(status))
         return
     with Live(console=out, auto_refresh=False) as live:
         while True:
             status = coordinator.call("status")
-            live.update(Group(sites_table(status), "", queries_table(status)), refresh=True)
+            live.update(system_tables(status), refresh=True)
             time.sleep(1.0)

@@ -21,7 +21,7 @@ def _query_lines(
     lines = _link(query.site, to_site, query.name, depth)
     depth += len(lines)
     title = query.name or "(query)"
-    if query.sink:
+    if query.sink and depth == 0:
         lines.append((_node(depth, f"sink {show_call(query.sink)}"), query.site))
         depth += 1
     for operator in reversed(query.operators):
@@ -55,7 +55,7 @@ def _node(depth: int, text: str) -> str:
 
 
 def _item(sql: str, name: str) -> str:
-    return sql if sql == name else f"{sql} AS {name}"
+    return name if sql in (name, f"`{name}`") else f"{sql} AS {name}"
 
 
 def show_call(call: Call) -> str:
