@@ -115,7 +115,8 @@ def test_event_time_in_expressions(tmp_path: Path, start: Start) -> None:
     (tmp_path / "readings.csv").write_text(shown("language.md", "csv", "id,room"))
     stream = shown("language.md", "sql", "CREATE STREAM readings")
     system = start(["room1"], tmp_path)
-    system.run(stream + shown("language.md", "sql", "CREATE QUERY mornings"))
+    status = system.run(stream + shown("language.md", "sql", "CREATE QUERY mornings"))
+    assert all(task["state"] == "done" for site in status["sites"] for task in site["tasks"])
 
 
 def test_every_type_of_the_reference(tmp_path: Path, start: Start) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import SparkSession
 
 from anabranch.bench import chain
 
 
 @pytest.mark.slow
-def test_three_sites_in_a_row_equal_plain_spark_in_bounded_memory() -> None:
+def test_three_sites_in_a_row_equal_plain_spark_in_bounded_memory(spark: SparkSession) -> None:
     """Memory is bounded by queues, so five times the input needs about the same."""
-    result = chain.run([1_000_000, 5_000_000], lambda text: None)
+    result = chain.run([1_000_000, 5_000_000], lambda text: None, spark)
     assert [row["differences"] for row in result["rows"]] == [0, 0]
     assert result["memory_ratio"] < 1.6, result

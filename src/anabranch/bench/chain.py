@@ -18,9 +18,10 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from anabranch.errors import TaskError
-from anabranch.site.spark import scratch_folder, start_session
+from anabranch.site.spark import scratch_folder
 
 Progress = Callable[[str], None]
 
@@ -87,14 +88,11 @@ def _memory(pid: int) -> dict[str, float]:
     return sizes
 
 
-def differences(folder: Path, scratch: Path) -> int:
+def differences(folder: Path, spark: SparkSession) -> int:
     """Rows in which the output differs from what plain Spark gives on the file."""
-    spark = start_session("local[2]", {"spark.driver.memory": "4g"}, "plain", scratch)
-    try:
-        spark.read.parquet(str(folder / "in.parquet")).createOrReplaceTempView("readings")
-        expected = spark.sql(PLAIN).toArrow()
-    finally:
-        spark.stop()
+    spark.read.parquet(str(folder / "in.parquet")).createOrReplaceTempView("readings")
+    spark.sql(PLAIN).write.parquet(str(folder / "plain"))
+    expected = pq.read_table(folder / "plain")
     actual = pq.read_table(folder / "out")
     if len(actual) != len(expected):
         return abs(len(actual) - len(expected))
@@ -105,8 +103,9 @@ def differences(folder: Path, scratch: Path) -> int:
     return int(wrong.sum())
 
 
-def run(sizes: Sequence[int], progress: Progress) -> dict[str, Any]:
-    """One row per size; `memory_ratio` is the peak of the largest over that of the smallest."""
+def run(sizes: Sequence[int], progress: Progress, spark: SparkSession) -> dict[str, Any]:
+    """One row per size; `memory_ratio` is the peak of the largest over that of the smallest.
+    `spark` gives the results to compare with."""
     rows = []
     for size in sizes:
         folder = scratch_folder()
@@ -116,7 +115,7 @@ def run(sizes: Sequence[int], progress: Progress) -> dict[str, Any]:
             progress(f"{size:,} tuples through three sites …")
             measured = watched_run(folder)
             progress(f"{size:,} tuples: comparing with plain Spark …")
-            wrong = differences(folder, folder / "plain")
+            wrong = differences(folder, spark)
             rows.append({"tuples": size, "differences": wrong, **measured})
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -11,9 +11,10 @@ from anabranch.cli.show import err, out, plain_table
 from anabranch.errors import ConfigError
 
 Result = dict[str, Any]
+Progress = Callable[[str], None]
 
 
-def measured(run: Callable[[Callable[[str], None]], Result], json_file: Path | None) -> Result:
+def measured(run: Callable[[Progress], Result], json_file: Path | None) -> Result:
     """Run with a spinner that says what is being done; write the result before showing it."""
     if json_file and not json_file.parent.is_dir():
         raise ConfigError("there is no such folder", place=str(json_file.parent))
@@ -39,8 +40,17 @@ def bench_hop(json_file: Path | None, rounds: int) -> None:
 
 def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
     from anabranch.bench import chain
+    from anabranch.config.cluster import SiteConfig
+    from anabranch.coordinator.launch import OwnSpark
 
-    result = measured(lambda progress: chain.run(sizes, progress), json_file)
+    def run(progress: Progress) -> Result:
+        plain = OwnSpark(SiteConfig(name="plain"), progress)
+        try:
+            return chain.run(sizes, progress, plain.session)
+        finally:
+            plain.close()
+
+    result = measured(run, json_file)
     rows = [
         (f"{row['tuples']:,}", row["differences"], f"{row['seconds']:.1f} s",
          f"{row['python_mb']:,.0f} MB", f"{row['jvm_mb']:,.0f} MB", f"{row['peak_mb']:,.0f} MB")

@@ -24,7 +24,7 @@ from anabranch.plan.operators import Column
 from anabranch.site.jdk import use_java
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of <malloc.h>
-_HEAP_PER_INPUT = 5
+_HEAP_PER_INPUT = 8
 """Heap of a job per byte of its Arrow input: the input, its rows, the result, and slack."""
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _SETTINGS = {
