@@ -29,7 +29,7 @@ def test_defaults():
     assert cluster.heartbeat_interval_us == 500_000
     assert cluster.missed_heartbeats == 4
     assert cluster.listen == HostPort("127.0.0.1", 0)
-    assert cluster.queue_bytes == 32_000_000
+    assert cluster.queue_bytes == 40_000_000
     assert not cluster.security.tls
 
 

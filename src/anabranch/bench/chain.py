@@ -29,10 +29,9 @@ SCRIPT = """
 CREATE STREAM readings (id BIGINT, timestamp BIGINT, temperature DOUBLE, illuminance DOUBLE,
                         x DOUBLE, y DOUBLE, z DOUBLE)
   TIMESTAMP timestamp FROM file(path = '{folder}/in.parquet', speed = 'max') AT node1;
-CREATE QUERY lit AS SELECT * FROM readings WHERE illuminance > 0.1 AT node1;
-CREATE QUERY warm AS SELECT * FROM lit WHERE temperature > 0.1 AT node2;
+CREATE QUERY warm AS SELECT * FROM readings WHERE temperature > 0.1 AT node2;
 CREATE QUERY moved AS SELECT id, timestamp, temperature, illuminance, x + y AS xy, z FROM warm
-  INTO parquet(path = '{folder}/out') AT node3;
+  WHERE illuminance > 0.1 INTO parquet(path = '{folder}/out', rows_per_file = 200000) AT node3;
 """
 PLAIN = """
 SELECT id, timestamp, temperature, illuminance, x + y AS xy, z

@@ -7,7 +7,7 @@
     listen = "127.0.0.1:0"          # the coordinator
 
     [cluster.queue]
-    max_bytes = "32MB"              # most that a queue of one stream holds
+    max_bytes = "40MB"              # most that a queue of one stream holds
 
     [security]                      # needed as soon as an address is not loopback
     token_file = "token"

@@ -110,7 +110,7 @@ class Cluster(Frozen):
     """A site is gone after so many heartbeats in a row have not come."""
     listen: Address = ANY_FREE_PORT
     """Where the coordinator binds."""
-    queue_bytes: int = 32_000_000
+    queue_bytes: int = 40_000_000
     """Most that a queue of one stream holds."""
     security: Security = Security()
     sites: dict[str, SiteConfig] = {}

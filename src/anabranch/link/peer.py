@@ -24,6 +24,9 @@ _CONNECTION = [
     ("grpc.min_reconnect_backoff_ms", 2_000),
     # Clients of one address do not share a connection.
     ("grpc.use_local_subchannel_pool", 1),
+    # What is read ahead of an inlet that is full stays small: the inlet is the queue.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 4 << 20),
 ]
 
 

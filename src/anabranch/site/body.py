@@ -28,13 +28,21 @@ class Taken:
     """What one instance takes from one input: tuples behind each other, and the watermark that
     holds behind them. `last` is the position of the last one (or of the last one before)."""
 
-    batches: Sequence[Batch[pa.RecordBatch]]
+    batches: list[Batch[pa.RecordBatch]]
     last: int
     watermark: int
 
     @property
     def rows(self) -> int:
         return sum(batch.rows for batch in self.batches)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(batch.data.nbytes for batch in self.batches)
+
+    def forget(self) -> None:
+        """Let go of the tuples."""
+        self.batches.clear()
 
     def table(self, schema: pa.Schema) -> pa.Table:
         return pa.Table.from_batches([batch.data for batch in self.batches], schema)
@@ -79,21 +87,23 @@ class SelectionBody:
 
     def open(self) -> None:
         """Have Spark plan and compile this query once, so that its first tuples need not wait."""
-        nulls = pa.Table.from_pylist([{}], self._input)
+        nulls = pa.RecordBatch.from_pylist([{}], self._input)
         with suppress(PySparkException):  # one that cannot take NULLs; its tuples may have none
-            self._run(nulls)
+            self._run(Taken([Batch("", 1, 0, 0, nulls)], last=1, watermark=0))
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs
-        table = self._run(taken.table(self._input)) if taken.rows else self._output.empty_table()
+        table = self._run(taken) if taken.rows else self._output.empty_table()
         return Produced(table, taken.watermark, (taken.last,))
 
-    def _run(self, table: pa.Table) -> pa.Table:
-        with job_memory.job(table.nbytes):
-            return self._frame(table).toArrow().cast(self._output)
+    def _run(self, taken: Taken) -> pa.Table:
+        with job_memory.job(taken.nbytes):
+            frame = self._spark.createDataFrame(taken.table(self._input))
+            taken.forget()  # the JVM has the tuples now; ours need not wait for its result
+            return self._apply(frame).toArrow().cast(self._output)
 
-    def _frame(self, table: pa.Table) -> DataFrame:
-        frame = self._spark.createDataFrame(table).alias(self._alias)
+    def _apply(self, frame: DataFrame) -> DataFrame:
+        frame = frame.alias(self._alias)
         for operator in self._operators:
             if isinstance(operator, Selection):
                 frame = frame.where(operator.condition)

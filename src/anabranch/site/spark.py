@@ -38,7 +38,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.driver.memory": "768m",
+    "spark.driver.memory": "512m",
 }
 
 

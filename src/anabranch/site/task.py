@@ -101,7 +101,7 @@ class Task:
 
     def _take(self, inlet: LiveInlet) -> Taken:
         batches = inlet.take(MAX_ROWS)
-        return Taken(batches, inlet.taken, inlet.watermark)
+        return Taken(list(batches), inlet.taken, inlet.watermark)
 
     def _emit(self, produced: Produced) -> None:
         """Append first, then record where a restart would begin: never the other way round."""
