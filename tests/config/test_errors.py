@@ -240,7 +240,8 @@ def test_place_message_and_remedy_are_apart():
 
 
 def test_sites_in_different_processes_may_differ():
-    parse_cluster('[site.a]\n[site.b]\nisolation = "process"\nmaster = "local[4]"')
+    cluster = parse_cluster('[site.a]\n[site.b]\nisolation = "process"\nmaster = "local[4]"')
+    assert [site.master for site in cluster.sites.values()] == ["local[2]", "local[4]"]
 
 
 def test_a_missing_file(tmp_path):

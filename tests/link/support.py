@@ -100,7 +100,7 @@ class Connection:
                 end.close()
 
     def _forward(self, source: socket.socket, sink: socket.socket) -> None:
-        try:
+        with contextlib.suppress(OSError):  # the other direction was cut
             while data := source.recv(16_384):
                 if self.stalled.is_set():
                     return  # and leave everything open
@@ -109,8 +109,6 @@ class Connection:
                     if self._left < 0:
                         break
                 sink.sendall(data)
-        except OSError:
-            pass
         self.cut()
 
 

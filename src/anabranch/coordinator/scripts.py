@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from anabranch.coordinator.sites import Sites, nearest
-from anabranch.errors import ScriptError
 from anabranch.language.binder import TypeAnswer, bind_query, bind_stream
 from anabranch.language.parser import parse
 from anabranch.language.source import Script, Span
@@ -243,6 +242,3 @@ def sites_named(script: Script) -> list[str]:
         if isinstance(statement, (CreateStream, CreateQuery)) and statement.site
     ]
     return list(dict.fromkeys(named))
-
-
-__all__ = ["Answer", "Changes", "ScriptCheck", "ScriptError", "sites_named"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from anabranch.errors import ConfigError, ScriptError
 from anabranch.language.lexer import Kind, Token, collapsed, tokenize
@@ -120,12 +121,11 @@ class Cursor:
 
     def _not_a_duration(self, token: Token) -> ScriptError:
         try:
-            duration_us(token.text)
+            with suppress(OverflowError):
+                duration_us(token.text)
         except ConfigError as error:
             message = error.message.replace(repr(token.text), self.show(token))
             return self.error(token.span, message, error.remedy)
-        except OverflowError:
-            pass
         return self.error(token.span, f"the duration {self.show(token)} is too long")
 
 

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-EVENT_TIME = "_ts"
-"""Column (int64, µs since the epoch) a wrapper adds when it knows the event time of its tuples."""
+from anabranch.link.wire import EVENT_TIME
+
+__all__ = ["EVENT_TIME", "SourceContext", "Wrapper"]
 
 
 @dataclass(frozen=True)
