@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SERVERS := .servers
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -23,6 +24,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@PYTHON="$(PYTHON)" scripts/install-packages.sh $(VENV)
 	@touch $@
 
+.PHONY: servers
+servers: setup ## Find or install the servers that tests run against
+	@PYTHON=$(BIN)/python scripts/ensure-servers.sh $(CURDIR)/$(SERVERS)
+
 .PHONY: demo
 demo: setup ## Run the demonstration
 	@$(BIN)/anabranch demo
@@ -35,7 +40,7 @@ bench: setup ## Measure a hop between two sites
 test: check ## Set up, then check everything; what CI runs
 
 .PHONY: check
-check: format-check lint types imports unit ## Check format, lint, types, import rules and tests
+check: servers format-check lint types imports unit ## Check format, lint, types, import rules and tests
 
 .PHONY: format
 format: setup ## Rewrite the code in the one format
@@ -61,11 +66,11 @@ imports: setup ## Check that dependencies point downwards
 		{ cat $(VENV)/imports.log >&2; exit 1; }
 
 .PHONY: unit
-unit: setup ## Run the tests alone; ARGS="-k word" chooses
+unit: servers ## Run the tests alone; ARGS="-k word" chooses
 	@echo "Tests …" && $(BIN)/pytest --quiet $(ARGS)
 
 .PHONY: clean
 clean: ## Remove the virtual environment, caches, build output and run-time state
-	@rm -rf $(VENV) .anabranch .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
+	@rm -rf $(VENV) $(SERVERS) .anabranch .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
 		.ruff_cache build dist spark-warehouse
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,6 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.site.spark import start_session, warm_up
+from tests.servers.fixtures import kafka, postgres
+
+__all__ = ["kafka", "postgres", "spark"]
 
 
 @pytest.fixture(scope="session")

@@ -64,8 +64,12 @@ def test_no_tuple_passes_before_everyone_is_there() -> None:
         ("centre", "start"),
         ("room1", "start_sources"),
     ]
-    assert sites.of("centre", "start") == [{"tasks": {"hot": [7], "hot/sink": [7]}}]
-    assert sites.of("room1", "attach") == [{"stream": "Sensor1", "consumer": "hot"}]
+    assert sites.of("centre", "start") == [
+        {"tasks": {"hot": {"inputs": [7]}, "hot/sink": {"inputs": [7]}}}
+    ]
+    assert sites.of("room1", "attach") == [
+        {"stream": "Sensor1", "consumer": "hot", "site": "centre", "after": None}
+    ]
 
 
 @pytest.mark.parametrize("action", ["prepare", "peers", "attach", "start"])
@@ -74,15 +78,15 @@ def test_nothing_is_left_behind_when_a_step_fails(action: str) -> None:
     sites = FakeSites({("centre", action): SinkError("no permission")})
     with pytest.raises(SinkError, match="no permission"):
         Deployment(sites, [SENSOR, HOTS], KNOWN).run()  # type: ignore[arg-type]
-    assert sites.of("room1", "drop") == [{"streams": ["Sensor1"], "tasks": []}]
-    assert sites.of("centre", "drop") == [{"streams": [], "tasks": ["hot", "hot/sink"]}]
+    assert sites.of("room1", "drop") == [{"sources": ["Sensor1"], "tasks": []}]
+    assert sites.of("centre", "drop") == [{"sources": [], "tasks": ["hot", "hot/sink"]}]
     assert ("room1", "start_sources") not in sites.calls
 
 
 def test_a_query_is_dropped_from_its_end() -> None:
     sites = FakeSites()
     undeploy(sites, HOTS, KNOWN)  # type: ignore[arg-type]
-    assert sites.of("centre", "drop") == [{"streams": [], "tasks": ["hot/sink", "hot"]}]
+    assert sites.of("centre", "drop") == [{"sources": [], "tasks": ["hot/sink", "hot"]}]
 
 
 def test_nobody_keeps_tuples_for_a_query_on_a_site_that_died() -> None:

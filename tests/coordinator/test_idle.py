@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.idle import failures, idle, lost_sites, source_of
+from anabranch.coordinator.idle import failures, idle, lost_sites, sources_of
 from anabranch.errors import ConfigError, SinkError
 
-READS = {"hot": "Sensor1", "hotter": "hot"}
+ENDS = {"hot": ["Sensor1"], "hotter": ["hot"]}
 
 
 def source(stream: str, state: str, *, finite: bool = True, error: Any = None) -> dict[str, Any]:
@@ -29,8 +29,8 @@ def site(*parts: dict[str, Any], state: str = "up", problem: str = "") -> dict[s
     }
 
 
-def status(*sites: dict[str, Any], reads: dict[str, str] | None = None) -> dict[str, Any]:
-    return {"sites": list(sites), "reads": READS if reads is None else reads}
+def status(*sites: dict[str, Any], ends: dict[str, list[str]] | None = None) -> dict[str, Any]:
+    return {"sites": list(sites), "ends": ENDS if ends is None else ends}
 
 
 ENDED, RUNNING = source("Sensor1", "ended"), source("Sensor1", "running")
@@ -65,7 +65,7 @@ def test_a_site_that_is_away_may_still_have_work() -> None:
 def test_endless_sources_are_not_waited_for() -> None:
     endless = source("ticks", "running", finite=False)
     sites = [site(ENDED, endless), site(*DONE, task("count", "running"))]
-    assert idle(status(*sites, reads=READS | {"count": "ticks"}))
+    assert idle(status(*sites, ends=ENDS | {"count": ["ticks"]}))
 
 
 def test_a_finite_source_that_nobody_reads_is_not_waited_for() -> None:
@@ -75,9 +75,9 @@ def test_a_finite_source_that_nobody_reads_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("finite", [True, False])
 def test_nothing_to_wait_for_is_an_error(finite: bool) -> None:
-    reads = {} if finite else READS
+    ends = {} if finite else ENDS
     with pytest.raises(ConfigError, match="no query reads a source that ends"):
-        idle(status(site(source("Sensor1", "running", finite=finite)), reads=reads))
+        idle(status(site(source("Sensor1", "running", finite=finite)), ends=ends))
 
 
 def test_failures_are_as_they_were_raised() -> None:
@@ -97,5 +97,6 @@ def test_failed_sources_count_too() -> None:
 
 
 def test_the_source_of_a_chain() -> None:
-    assert source_of("hotter", READS) == "Sensor1"
-    assert source_of("Sensor1", READS) == "Sensor1"
+    assert sources_of("hotter", ENDS) == {"Sensor1"}
+    assert sources_of("Sensor1", ENDS) == {"Sensor1"}
+    assert sources_of("both", ENDS | {"both": ["hot", "Sensor2"]}) == {"Sensor1", "Sensor2"}

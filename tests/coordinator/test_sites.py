@@ -13,7 +13,7 @@ from anabranch.coordinator.catalog import Catalog
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.sites import Sites, nearest
 from anabranch.errors import SetupError, SiteError
-from anabranch.link.gate import Credentials
+from anabranch.link.gate import Credentials, Gate
 from anabranch.link.peer import Peer
 
 TOKEN = Credentials("secret")
@@ -135,9 +135,12 @@ def test_a_restart_keeps_the_port(tmp_path: Path) -> None:
 def test_a_site_of_the_same_name_may_not_join_twice(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path, Cluster(), TOKEN)
     peer = Peer("coordinator", coordinator.address, TOKEN)
+    gate = Gate("127.0.0.1:0", TOKEN, {"ping": lambda body: {}})
     peer.call("join", site="room1", pid=1)
-    peer.call("heartbeat", report=report("room1", "h:1", pid=1))
+    peer.call("heartbeat", report=report("room1", gate.address, pid=1))
     peer.call("join", site="room1", pid=1)
-    with pytest.raises(SiteError, match="site room1 is up already, at h:1"):
+    with pytest.raises(SiteError, match=f"site room1 is up already, at {gate.address}"):
         peer.call("join", site="room1", pid=2)
+    gate.shutdown()  # killed: another may take its place at once
+    peer.call("join", site="room1", pid=2)
     coordinator.close()

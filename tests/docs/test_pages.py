@@ -13,6 +13,7 @@ from anabranch.language.parser import parse
 from anabranch.language.source import Script
 from anabranch.site.registry import Registry
 from anabranch.site.sinks import SINKS
+from anabranch.site.tables import TABLES
 from anabranch.site.wrappers import WRAPPERS
 from tests.docs.pages import (
     EXAMPLES,
@@ -31,6 +32,7 @@ LANGUAGE = ROOT / "docs" / "language.md"
 CALLS = [
     *((WRAPPERS, name, f"Source {name}") for name in WRAPPERS),
     *((SINKS, name, f"Sink {name}") for name in SINKS),
+    *((TABLES, name, f"Table {name}") for name in TABLES),
 ]
 
 
@@ -72,7 +74,9 @@ def test_option_tables_are_what_the_code_declares(
 
 
 def test_every_source_and_sink_has_a_section() -> None:
-    titles = {anchor for anchor in anchors(LANGUAGE) if anchor.startswith(("source-", "sink-"))}
+    kinds = ("source-", "sink-", "table-")
+    titles = {anchor for anchor in anchors(LANGUAGE) if anchor.startswith(kinds)}
+    titles.remove("table-sources")
     assert titles == {title.lower().replace(" ", "-") for *_, title in CALLS}
 
 

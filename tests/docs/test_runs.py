@@ -86,6 +86,8 @@ def test_the_language_reference(tmp_path: Path, start: Start) -> None:
     """Its runnable blocks are one script, run from top to bottom."""
     (tmp_path / "readings.csv").write_text(shown("language.md", "csv", "id,room"))
     (tmp_path / "counter.py").write_text(shown("language.md", "python", "def events"))
+    (tmp_path / "rooms.csv").write_text(shown("language.md", "csv", "number,name"))
+    (tmp_path / "stats.py").write_text(shown("language.md", "python", "class Midrange"))
     system = start(["room1", "room2", "centre"], tmp_path)
     runnable = [block for block in blocks("sql") if "run" in block.words]
     answers = []

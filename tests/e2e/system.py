@@ -49,9 +49,11 @@ class System:
 
     def drop_all(self) -> None:
         known = self.coordinator.status()
-        queries = [f"DROP QUERY `{name}`;" for name in reversed(known["reads"])]
-        streams = [f"DROP STREAM `{name}`;" for name in known["streams"]]
-        self.execute("\n".join(queries + streams))
+        pockets = [f"DROP POCKET `{name}`;" for name in reversed(known["pockets"])]
+        queries = [f"DROP QUERY IF EXISTS `{name}`;" for name in reversed(known["reads"])]
+        streams = [f"DROP STREAM IF EXISTS `{name}`;" for name in known["streams"]]
+        tables = [f"DROP TABLE `{name}`;" for name in known["tables"]]
+        self.execute("\n".join(pockets + queries + streams + tables))
 
     def close(self) -> None:
         self.sites.close()

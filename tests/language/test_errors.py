@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import ScriptError
-from anabranch.language import CreateQuery, CreateStream, Script, bind_stream, parse
+from anabranch.language import (
+    CreateAggregate,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    Script,
+    bind_aggregate,
+    bind_stream,
+    bind_table,
+    parse,
+)
 from tests.language.fakes import bind
 
 FOLDER = Path(__file__).parent / "scenarios"
@@ -28,6 +38,10 @@ def run(text: str) -> None:
         match statement:
             case CreateStream():
                 bind_stream(statement, script, default_site="room1", base="")
+            case CreateTable():
+                bind_table(statement, script, default_site="room1", base="")
+            case CreateAggregate():
+                bind_aggregate(statement, script, base="")
             case CreateQuery():
                 bind(text)
 

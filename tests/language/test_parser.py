@@ -51,6 +51,7 @@ def test_a_stream_with_every_clause() -> None:
     assert stream.timestamp.text == "ts"
     assert stream.lateness
     assert stream.lateness.us == 500_000
+    assert stream.source
     assert (stream.source.name, stream.source.values) == ("kafka", {"topic": "room1"})
     assert stream.site == "room1"
 
@@ -110,6 +111,64 @@ def test_a_query_with_every_clause() -> None:
     assert (query.sink.name, query.sink.values, query.site) == ("file", {"path": "x"}, "r")
 
 
+def test_a_query_with_every_clause_of_a_join() -> None:
+    query = one(
+        "CREATE QUERY q AS MASTER a, `b c` SELECT x FROM s[1s] AS a, t[10 ROWS] `b c`, u"
+        " WHERE a.x > 1 INTO f() AT r"
+    )
+    assert [name.text for name in query.select.masters] == ["a", "b c"]
+    first, second, third = query.select.sources
+    assert first.window.width.us == 1_000_000
+    assert (second.window.width.rows, second.window.slide, second.alias.text) == (10, None, "b c")
+    assert (third.name.text, third.window, third.alias) == ("u", None, None)
+    assert (query.select.where.sql, query.site) == ("a.x > 1", "r")
+
+
+def test_a_query_with_every_clause_of_an_aggregate() -> None:
+    query = one(
+        "CREATE QUERY q AS SELECT room, avg(x) AS t FROM s[30m SLIDE 10 min] a WHERE x > 1"
+        " GROUP BY room, f(x, y) HAVING avg(x) > 1 AND count(*) > 2 AT r INTO f()"
+    )
+    select = query.select
+    [source] = select.sources
+    assert (source.window.width.us, source.window.slide.us) == (1_800_000_000, 600_000_000)
+    assert [expression.sql for expression in select.group] == ["room", "f(x, y)"]
+    assert select.having.sql == "avg(x) > 1 AND count(*) > 2"
+    assert (query.site, query.sink.name) == ("r", "f")
+
+
+@pytest.mark.parametrize("text", ["SELECT a FROM s", "MASTER s SELECT a FROM s[1s] INTO f()"])
+def test_a_query_alone_is_a_statement_without_a_name(text: str) -> None:
+    bare = one(text)
+    assert isinstance(bare, CreateQuery)
+    assert bare.name == ""
+    assert bare.select == one(f"CREATE QUERY q AS {text}").select
+    assert bare.text == text
+
+
+def test_a_stream_that_programs_fill() -> None:
+    stream = one("CREATE STREAM alarm (message STRING) LATENESS 1s AT room1")
+    assert (stream.source, stream.site) == (None, "room1")
+
+
+def test_a_table() -> None:
+    table = one("CREATE TABLE Rooms (id INT, name STRING) AT centre FROM f(path = 'x')")
+    assert (table.name, table.site, table.source.values) == ("Rooms", "centre", {"path": "x"})
+    assert [(column.name.text, column.type) for column in table.columns] == [
+        ("id", "INT"),
+        ("name", "STRING"),
+    ]
+
+
+def test_an_aggregate() -> None:
+    aggregate = one(
+        "CREATE AGGREGATE p90 (DOUBLE, ARRAY<INT>) FROM python(class = 'm:C') RETURNS DECIMAL(10,2)"
+    )
+    assert [type_.text for type_ in aggregate.arguments] == ["DOUBLE", "ARRAY<INT>"]
+    assert (aggregate.name, aggregate.returns.text) == ("p90", "DECIMAL(10,2)")
+    assert aggregate.source.values == {"class": "m:C"}
+
+
 def test_into_and_at_come_in_either_order() -> None:
     assert select("a", "INTO f() AT x") == select("a", "AT x INTO f()")
 
@@ -155,6 +214,8 @@ def test_stars() -> None:
     [
         "at > 3",
         "a > deadline",
+        "a > master",
+        "group > 1",
         "standby",
         "NOT approximate",
         "a AND at",
@@ -190,8 +251,9 @@ def test_a_stream_may_be_called_by_any_word() -> None:
 def test_small_statements() -> None:
     statements = parse(
         Script(
-            "DROP STREAM a; drop query b;; DROP QUERY IF EXISTS c; SHOW STREAMS;"
-            " SHOW QUERIES; show sites; DESCRIBE d; EXPLAIN e"
+            "DROP STREAM a; drop query b;; DROP QUERY IF EXISTS c; DROP TABLE t;"
+            " DROP AGGREGATE IF EXISTS g; SHOW STREAMS; SHOW TABLES; SHOW QUERIES;"
+            " SHOW AGGREGATES; show sites; DESCRIBE d; EXPLAIN e"
         )
     )
     shapes: list[Any] = [_shape(statement) for statement in statements]
@@ -199,8 +261,12 @@ def test_small_statements() -> None:
         ("stream", "a", False),
         ("query", "b", False),
         ("query", "c", True),
+        ("table", "t", False),
+        ("aggregate", "g", True),
         "streams",
+        "tables",
         "queries",
+        "aggregates",
         "sites",
         "d",
         "e",

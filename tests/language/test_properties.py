@@ -5,8 +5,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import ScriptError
-from anabranch.language import CreateQuery, CreateStream, Script, bind_stream, is_complete, parse
+from anabranch.language import (
+    CreateAggregate,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    Script,
+    bind_aggregate,
+    bind_stream,
+    bind_table,
+    is_complete,
+    parse,
+)
 from anabranch.language.lexer import tokenize
+from anabranch.plan.operators import Join
 from tests.language.fakes import bind
 
 SCRIPTS = [
@@ -17,10 +29,20 @@ SCRIPTS = [
     "CREATE QUERY q AS SELECT CASE WHEN Temp IS NULL THEN 1 ELSE -2 END , interval 1 day d"
     " , xs[ 0 ] FROM Sensor1 ; DROP QUERY IF EXISTS hot ; SHOW STREAMS ; DESCRIBE `a b` ;"
     " EXPLAIN hot ; EXPLAIN SELECT Temp FROM Sensor1",
+    "CREATE QUERY fire AS MASTER Sensor1 , b SELECT Sensor1.Temp , b.* , name FROM Sensor1[ 1 s ] ,"
+    " Sensor2[ 10 ROWS ] AS b , Rooms WHERE Sensor1.Temp > 50 AND b.n = id AND b.n BETWEEN 1 AND 2"
+    " INTO console( ) AT room1 ;",
+    "CREATE QUERY means AS SELECT Room , AVG( Temp ) * 2 AS t , count( * ) , window_start FROM"
+    " Sensor1[ 30m SLIDE 10 min ] WHERE Temp > 1 GROUP BY Room , upper( Room ) HAVING avg( Temp ) >"
+    " 3 AND count( DISTINCT Temp ) < 9 ;",
+    "SELECT middle( Temp ) FROM Sensor1[ 100 ROWS SLIDE 5 ] ; CREATE TABLE t ( a INT ) FROM f( ) ;"
+    " CREATE AGGREGATE g ( DOUBLE , INT ) RETURNS DOUBLE FROM python( class = 'a:B' ) ;"
+    " CREATE STREAM s ( a INT ) LATENESS 1s AT x ; SHOW AGGREGATES",
 ]
 WORDS = """
 CREATE STREAM QUERY AS SELECT FROM WHERE INTO AT TIMESTAMP LATENESS DROP SHOW EXPLAIN DESCRIBE
-GROUP BY MASTER IF EXISTS CASE WHEN THEN END NOT AND IS NULL DISTINCT CAST INTERVAL OVER
+HAVING MASTER TABLE AGGREGATE RETURNS ROWS SLIDE [1s] [5 avg( Sensor2 Rooms
+GROUP BY IF EXISTS CASE WHEN THEN END NOT AND IS NULL DISTINCT CAST INTERVAL OVER
 a Sensor1 Temp _ts f( count( struct( now() 1 1s 1.5e 0x1 5zz 'x' ' " ` `q` x' r' -- /* */ /*+
 \\ -> => :: >>> ( ) [ ] < > , . ; * + - / = ? : { } {{ {% {# $ @ # & | ~ ^ ! % \0 é 😀
 DOUBLE ARRAY< STRUCT< DECIMAL(
@@ -30,6 +52,12 @@ SOUP = st.builds(
     lambda pieces, gap: gap.join(pieces), st.lists(PIECES, max_size=25), st.sampled_from(["", " "])
 )
 QUERY_SOUP = SOUP.map(lambda soup: f"CREATE QUERY q AS SELECT {soup} FROM Sensor1")
+AGGREGATE_SOUP = st.builds(
+    lambda items, group: f"SELECT {items} FROM Sensor1[1s] GROUP BY {group}", SOUP, SOUP
+)
+JOIN_SOUP = st.builds(
+    lambda items, rest: f"SELECT {items} FROM Sensor1[1s], Sensor2[1s], {rest}", SOUP, SOUP
+)
 STREAM_SOUP = SOUP.map(lambda soup: f"CREATE STREAM s (a {soup}")
 
 
@@ -47,17 +75,22 @@ def outcome(text: str) -> ScriptError | None:
     script = Script(text)
     try:
         for statement in parse(script):
-            if isinstance(statement, CreateStream):
-                bind_stream(statement, script, default_site="x", base="")
-            elif isinstance(statement, CreateQuery):
-                bind(statement.text)
+            match statement:
+                case CreateStream():
+                    bind_stream(statement, script, default_site="x", base="")
+                case CreateTable():
+                    bind_table(statement, script, default_site="x", base="")
+                case CreateAggregate():
+                    bind_aggregate(statement, script, base="")
+                case CreateQuery():
+                    bind(statement.text)
     except ScriptError as error:
         return error
     return None
 
 
-@given(st.text() | SOUP | QUERY_SOUP | STREAM_SOUP | damaged())
-@settings(max_examples=600, deadline=None)
+@given(st.text() | SOUP | QUERY_SOUP | STREAM_SOUP | AGGREGATE_SOUP | JOIN_SOUP | damaged())
+@settings(max_examples=1000, deadline=None)
 def test_only_script_errors(text: str) -> None:
     is_complete(text)
     if error := outcome(text):
@@ -105,3 +138,24 @@ def test_space_and_comments_mean_nothing(text: str, data: st.DataObject) -> None
     spaced += data.draw(GAPS)
     assert parse(Script(spaced)) == parse(Script(text))
     assert is_complete(spaced) == text.endswith(";")
+
+
+OPERANDS = st.sampled_from(
+    ["a.Temp", "b.n", "xs[0]", "Rooms.id", "'AND'", "1", "(a.Temp + b.n)", "f(b.n, a.Temp)"]
+)
+CONDITIONS = st.one_of(
+    st.builds(lambda x, y: f"{x} > {y}", OPERANDS, OPERANDS),
+    st.builds(lambda x, y, z: f"{x} BETWEEN {y} AND {z}", OPERANDS, OPERANDS, OPERANDS),
+    st.builds(lambda x, y: f"({x} = 1 AND {y} = 2)", OPERANDS, OPERANDS),
+    st.builds(lambda x, y: f"CASE WHEN {x} = 1 AND {y} = 2 THEN 1 END = 1", OPERANDS, OPERANDS),
+)
+
+
+@given(st.lists(CONDITIONS, min_size=1, max_size=5), st.sampled_from([" AND ", "\nand "]))
+@settings(max_examples=100, deadline=None)
+def test_conjuncts_are_what_was_joined(parts: list[str], word: str) -> None:
+    """Rendered as people write it, a condition is its text again."""
+    query = bind(f"SELECT b.n FROM Sensor1[1s] a, Sensor2[1s] b, Rooms WHERE {word.join(parts)}")
+    join = query.written.operators[0]
+    assert isinstance(join, Join)
+    assert [str(one.expr).replace("a.xs", "xs") for one in join.conditions] == parts

@@ -79,6 +79,7 @@ class Taker:
             self.got += got
             if got:
                 self._took(got[-1])
+            self._inlet.done()
 
 
 class Connection:

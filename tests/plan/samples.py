@@ -5,8 +5,22 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from anabranch.plan.catalog import QueryDef, StreamDef
-from anabranch.plan.operators import Call, Column, Operator, Projection, Selection
+from anabranch.plan.expressions import Expr, Use
+from anabranch.plan.graph import Node, Port
+from anabranch.plan.operators import (
+    Aggregate,
+    AggregateCall,
+    Call,
+    Column,
+    Condition,
+    Item,
+    Join,
+    Operator,
+    Projection,
+    Selection,
+)
 from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.plan.windows import Range, Relation, RowPanes, Rows, TimePanes, Until
 
 TEMP = (Column(name="Temp", type="double"),)
 
@@ -23,14 +37,28 @@ def a_query(
     site: str = "centre",
     sink: Call | None = None,
 ) -> QueryDef:
+    node = Node(
+        name=name, site=site, inputs=(Port(stream=input, alias="s"),), operators=operators,
+        columns=TEMP,
+    )  # fmt: skip
     return QueryDef(
-        name=name, columns=TEMP, site=site, input=input, alias="s", operators=operators, sink=sink,
-        base="/data",
+        name=name, columns=TEMP, site=site, written=node, nodes=(node,), sink=sink, base="/data",
     )  # fmt: skip
 
 
-HOT = Selection(condition="s.Temp > 50")
-FAHRENHEIT = Projection(items=(("s.Temp * 1.8 + 32", "Temp"), ("Temp", "Temp")))
+def expr(text: str, *columns: str, input: str = "s") -> Expr:
+    """`text` with {} where a column is, as in `expr("{} > 50", "Temp")`."""
+    uses = tuple(Use(input=input, column=column) for column in columns)
+    return Expr(pieces=tuple(text.split("{}")), uses=uses)
+
+
+HOT = Selection(condition=Condition(expr=expr("{} > 50", "Temp")))
+FAHRENHEIT = Projection(
+    items=(
+        Item(expr=expr("{} * 1.8 + 32", "Temp"), name="Temp", type="double"),
+        Item(expr=expr("{}", "Temp"), name="Temp", type="double"),
+    )
+)
 
 # A lone surrogate is no text: no file and no socket brings one.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -40,17 +68,52 @@ values = st.one_of(
 )  # fmt: skip
 columns = st.lists(st.builds(Column, name=texts, type=texts), max_size=3).map(tuple)
 calls = st.builds(Call, name=texts, options=st.dictionaries(texts, values, max_size=3))
-pairs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
+uses = st.builds(Use, input=texts, column=texts)
+exprs = st.builds(
+    Expr, pieces=st.lists(texts, min_size=1, max_size=3).map(tuple),
+    uses=st.lists(uses, max_size=2).map(tuple),
+)  # fmt: skip
+conditions = st.builds(
+    Condition, expr=exprs, equal=st.none() | st.tuples(uses, uses), safe=st.booleans()
+)
+items = st.lists(st.builds(Item, expr=exprs, name=texts, type=texts), max_size=3).map(tuple)
+numbers = st.integers(1, 2**62)
+windows = st.one_of(
+    st.builds(Range, width_us=numbers), st.builds(Rows, count=numbers), st.builds(Relation),
+    st.builds(Until),
+)  # fmt: skip
+joins = st.builds(
+    Join, windows=st.lists(windows, max_size=2).map(tuple),
+    masters=st.lists(st.integers(0, 2), max_size=2).map(tuple),
+    conditions=st.lists(conditions, max_size=2).map(tuple),
+    order=st.lists(uses, max_size=2).map(tuple), partial=st.booleans(),
+)  # fmt: skip
+aggregate_calls = st.builds(
+    AggregateCall, function=texts, arguments=st.lists(exprs, max_size=2).map(tuple),
+    distinct=st.booleans(), name=texts, type=texts, source=st.none() | calls,
+)  # fmt: skip
+aggregates = st.builds(
+    Aggregate, keys=items, calls=st.lists(aggregate_calls, max_size=2).map(tuple),
+    panes=st.one_of(
+        st.builds(TimePanes, width_us=numbers, slide_us=numbers),
+        st.builds(RowPanes, width=numbers, slide=numbers),
+    ),
+)  # fmt: skip
 operators = st.lists(
-    st.one_of(st.builds(Selection, condition=texts), st.builds(Projection, items=pairs)), max_size=3
-).map(tuple)
+    st.one_of(
+        st.builds(Selection, condition=conditions), st.builds(Projection, items=items), joins,
+        aggregates,
+    ), max_size=3,
+).map(tuple)  # fmt: skip
+ports = st.lists(st.builds(Port, stream=texts, alias=texts), max_size=2).map(tuple)
+nodes = st.builds(Node, name=texts, site=texts, inputs=ports, operators=operators, columns=columns)
 streams = st.builds(
     StreamDef, name=texts, columns=columns, site=texts, source=calls, timestamp=st.none() | texts,
     lateness_us=st.integers(0, 2**62), text=texts, base=texts,
 )  # fmt: skip
 queries = st.builds(
-    QueryDef, name=texts, columns=columns, site=texts, input=texts, alias=texts,
-    operators=operators, sink=st.none() | calls, text=texts, base=texts,
+    QueryDef, name=texts, columns=columns, site=texts, written=nodes,
+    nodes=st.lists(nodes, max_size=2).map(tuple), sink=st.none() | calls, text=texts, base=texts,
 )  # fmt: skip
 inputs = st.builds(Input, stream=texts, site=texts, alias=texts, columns=columns)
 tasks = st.builds(

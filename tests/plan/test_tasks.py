@@ -10,7 +10,7 @@ JSONL = Call(name="jsonl", options={"path": "out.jsonl"})
 
 
 def test_a_query_without_a_sink_is_one_task() -> None:
-    (task,) = tasks_of(a_query("hot", "Sensor1", HOT, FAHRENHEIT), a_stream())
+    (task,) = tasks_of(a_query("hot", "Sensor1", HOT, FAHRENHEIT), lambda name: a_stream())
     (source,) = task.inputs
     assert (task.name, task.query, task.site, task.output) == ("hot", "hot", "centre", "hot")
     assert (source.stream, source.site, source.alias) == ("Sensor1", "room1", "s")
@@ -19,7 +19,7 @@ def test_a_query_without_a_sink_is_one_task() -> None:
 
 
 def test_a_sink_reads_the_querys_stream_like_any_consumer() -> None:
-    main, sink = tasks_of(a_query("hot", "Sensor1", HOT, sink=JSONL), a_stream())
+    main, sink = tasks_of(a_query("hot", "Sensor1", HOT, sink=JSONL), lambda name: a_stream())
     (source,) = sink.inputs
     assert sink.name == sink_task("hot") != main.name
     assert (sink.query, sink.site, sink.output, sink.sink) == ("hot", "centre", None, JSONL)
@@ -29,5 +29,7 @@ def test_a_sink_reads_the_querys_stream_like_any_consumer() -> None:
 
 
 def test_a_query_over_a_query_reads_it_where_it_runs() -> None:
-    (task,) = tasks_of(a_query("hotter", "hot", site="room2"), a_query("hot", site="centre"))
+    (task,) = tasks_of(
+        a_query("hotter", "hot", site="room2"), lambda name: a_query(name, site="centre")
+    )
     assert [(one.stream, one.site) for one in task.inputs] == [("hot", "centre")]

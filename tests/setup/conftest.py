@@ -39,11 +39,11 @@ class Machine:
         file = self.root / "log"
         return file.read_text().splitlines() if file.exists() else []
 
-    def run(self, script: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(self, script: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         defaults = {"PATH": str(self.path), "JVM_ROOT": str(self.jvm_root)}
         bash = self.path / "bash"
         return subprocess.run(
-            [bash, SCRIPTS / script], env=defaults | env, capture_output=True, text=True
+            [bash, SCRIPTS / script, *arguments], env=defaults | env, capture_output=True, text=True
         )
 
     def can_install(self, package: str, effect: str) -> None:

@@ -41,9 +41,10 @@ def test_make_alone_lists_every_target():
     assert re.findall(r"^  make (\S+) ", listed, re.MULTILINE) == targets
 
 
-@pytest.mark.parametrize("script", [".ci/run", "scripts/ensure-jdk.sh", "scripts/ensure-python.sh"])
-def test_scripts_can_be_run(script):
-    assert os.access(ROOT / script, os.X_OK)
+@pytest.mark.parametrize("name", ["jdk", "python", "servers"])
+def test_scripts_can_be_run(name):
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert os.access(ROOT / "scripts" / f"ensure-{name}.sh", os.X_OK)
 
 
 def test_hooks_come_from_here_alone():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -60,11 +61,46 @@ class Console:
         return rows
 
 
-KINDS = [Jsonl(), Csv(), Parquet(), Spark(), Console()]
+class Postgres:
+    name = "postgres"
+
+    def __init__(self):
+        self.options = {}
+
+    def start(self, request):
+        self._server = request.getfixturevalue("postgres")
+        self._table = f"t_{uuid4().hex}"
+        self.options = {"url": self._server.url, "table": self._table}
+
+    def read(self, base, capsys):
+        found = self._server.execute(f"SELECT a, s, _pos, _ts FROM {self._table} ORDER BY _pos")
+        return [dict(zip(("a", "s", "_pos", "_ts"), row, strict=True)) for row in found]
+
+
+class Kafka:
+    name = "kafka"
+    keeps = True
+    """What an earlier run has written."""
+
+    def __init__(self):
+        self.options = {}
+
+    def start(self, request):
+        self._broker = request.getfixturevalue("kafka")
+        self._topic = self._broker.topic()
+        self.options = {"servers": self._broker.servers, "topic": self._topic}
+
+    def read(self, base, capsys):
+        return [json.loads(record.value()) for record in self._broker.records(self._topic)]
+
+
+KINDS = [Jsonl(), Csv(), Parquet(), Spark(), Console(), Postgres(), Kafka()]
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 def kind(request):
+    if hasattr(request.param, "start"):
+        request.param.start(request)
     return request.param
 
 
@@ -119,7 +155,8 @@ def test_open_begins_anew(kind, made, tmp_path, spark, capsys):
     again.open()
     again.write(numbered(1, 2))
     again.close()
-    assert kind.read(tmp_path, capsys) == rows(1, 2)
+    before = rows(1, 12) if hasattr(kind, "keeps") else []
+    assert kind.read(tmp_path, capsys) == before + rows(1, 2)
 
 
 def test_a_table_of_its_schema_only(made):

@@ -103,7 +103,7 @@ class FakeBody:
         self.during = during
         self.opened = self.closed = 0
 
-    def open(self) -> None:
+    def open(self, instant: int = START_WATERMARK) -> None:
         self.opened += 1
 
     def step(self, inputs: Sequence[Taken]) -> Produced:

@@ -10,16 +10,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.link.wire import wire_schema
-from anabranch.plan.operators import Operator, Projection, Selection
+from anabranch.plan.operators import Condition, Item, Operator, Projection, Selection
 from anabranch.site.body import SelectionBody, Taken
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch
+from tests.plan.samples import expr
 
 INPUT = pa.schema([("n", pa.int64()), ("Temp", pa.float64()), ("a room", pa.string())])
 OUTPUT = pa.schema([("room", pa.string()), ("f", pa.float64()), ("k", pa.int32())])
 OPERATORS: list[Operator] = [
-    Selection(condition="s.Temp > 20 OR s.`a room` IS NULL"),
-    Projection(items=(("upper(s.`a room`)", "room"), ("s.Temp * 1.8 + 32", "f"),
-                      ("CAST(s.n % 7 AS INT)", "k"))),
+    Selection(condition=Condition(expr=expr("{} > 20 OR {} IS NULL", "Temp", "a room"))),
+    Projection(items=(
+        Item(expr=expr("upper({})", "a room"), name="room", type="string"),
+        Item(expr=expr("{} * 1.8 + 32", "Temp"), name="f", type="double"),
+        Item(expr=expr("CAST({} % 7 AS INT)", "n"), name="k", type="int"),
+    )),
 ]  # fmt: skip
 ROWS = 400
 
@@ -47,7 +51,7 @@ def taken(data: pa.RecordBatch, bounds: list[int], watermark: int = START_WATERM
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_cuts_do_not_show_in_the_results(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
-    body = SelectionBody(spark, "s", OPERATORS, INPUT, OUTPUT)
+    body = SelectionBody(spark, OPERATORS, INPUT, OUTPUT)
     data = readings(rng)
     whole = body.step([taken(data, [0, ROWS])]).table
     assert whole.schema == wire_schema(OUTPUT)
@@ -67,7 +71,7 @@ def test_cuts_do_not_show_in_the_results(spark: SparkSession, seed: int) -> None
 
 def test_a_watermark_alone_needs_no_job() -> None:
     no_spark: SparkSession = None  # type: ignore[assignment]
-    body = SelectionBody(no_spark, "s", OPERATORS, INPUT, OUTPUT)
+    body = SelectionBody(no_spark, OPERATORS, INPUT, OUTPUT)
     produced = body.step([Taken([], 9, END_WATERMARK)])
     assert (len(produced.table), produced.watermark, produced.needless) == (0, END_WATERMARK, (9,))
     assert produced.table.schema == wire_schema(OUTPUT)

@@ -26,7 +26,7 @@ def test_a_task_can_be_dropped_while_an_instance_runs() -> None:
     task, _ = a_task(FakeBody(during=slowly), outlet=an_outlet("hot"))
     site._install(task)
     source.attach("hot")
-    site._start({"tasks": {"hot": [0]}})
+    site._start({"tasks": {"hot": {"inputs": [0]}}})
     source.append([tuples(1, 5)], 1)
     assert stepping.wait(5)
     drop = threading.Thread(target=site._drop, args=({"tasks": ["hot"]},), daemon=True)

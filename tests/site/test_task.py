@@ -36,7 +36,7 @@ def test_results_in_order_and_the_end_passed_on() -> None:
     outlet = an_outlet()
     outlet.attach("c")
     task, inlet = a_task(FakeBody(lambda n: n % 2 == 0), outlet=outlet)
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     inlet.offer(batch(1, 5, 3))
     run(task)
     inlet.offer(batch(6, 5, END_WATERMARK))
@@ -51,7 +51,7 @@ def test_an_end_that_comes_during_an_instance_is_not_lost() -> None:
     outlet = an_outlet()
     body = FakeBody()
     task, inlet = a_task(body, outlet=outlet)
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     inlet.offer(batch(1, 3))
     body.during = lambda: inlet.offer(batch(4, 0, END_WATERMARK))
     task.run_instance()
@@ -65,7 +65,7 @@ def test_a_full_outlet_holds_the_task() -> None:
     outlet = an_outlet(limit=50)
     outlet.attach("c")
     task, inlet = a_task(FakeBody(), outlet=outlet)
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     inlet.offer(batch(1, 3))
     run(task)
     inlet.offer(batch(4, 3))
@@ -78,7 +78,7 @@ def test_it_begins_where_it_is_told() -> None:
     outlet = an_outlet()
     outlet.attach("c")
     task, inlet = a_task(FakeBody(), outlet=outlet)
-    task.start([7])
+    task.start(RestartPoint((7,), 0))
     assert task.restart_point() == RestartPoint((7,), 0)
     inlet.offer(batch(5, 5))
     run(task)
@@ -101,7 +101,7 @@ def test_restart_points_are_right_and_never_go_back(
     task, inlet = a_task(FakeBody(kept.__contains__), outlet=outlet)
     if consumed:
         outlet.attach("c")
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     points = [task.restart_point()]
     acked = 0
     for size, lag in script:
@@ -125,7 +125,7 @@ def test_downstream_acks_are_passed_on_once() -> None:
     task, inlet = a_task(FakeBody(), outlet=outlet)
     released: list[RestartPoint] = []
     task.on_release = lambda: released.append(task.restart_point())
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     inlet.offer(batch(1, 4))
     run(task)
     assert released == []
@@ -140,7 +140,7 @@ def test_a_consumer_that_leaves_holds_nothing_up() -> None:
     outlet = an_outlet()
     outlet.attach("c")
     task, inlet = a_task(FakeBody(), outlet=outlet)
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     inlet.offer(batch(1, 4))
     run(task)
     outlet.detach("c")
@@ -161,7 +161,7 @@ def test_a_failure_is_a_state_and_never_raised() -> None:
     task, inlet = a_task(failing(ZeroDivisionError("by zero\nand more")), outlet=an_outlet())
     left: list[Task] = []
     task.on_failure = left.append
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     inlet.offer(batch(1, 3))
     task.run_instance()
     assert task.state == "failed"
@@ -177,7 +177,7 @@ def test_a_failure_behind_the_body_is_a_state_too() -> None:
     outlet = an_outlet()
     outlet.end()
     task, inlet = a_task(FakeBody(), outlet=outlet)
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     inlet.offer(batch(1, 3))
     task.run_instance()
     assert task.state == "failed"
@@ -190,7 +190,7 @@ def test_the_first_failure_is_the_one_that_counts() -> None:
     task, inlet = a_task(body, outlet=an_outlet())
     left: list[Task] = []
     task.on_failure = left.append
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     inlet.offer(batch(1, 3, END_WATERMARK))
     body.during = lambda: task.fail(Gap("tuples are missing"))
     task.run_instance()
@@ -201,7 +201,7 @@ def test_the_first_failure_is_the_one_that_counts() -> None:
 
 def test_stopping_a_task_that_is_over_changes_nothing() -> None:
     task, inlet = a_task(FakeBody(), outlet=an_outlet())
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     inlet.offer(batch(1, 3, END_WATERMARK))
     run(task)
     task.stop()
@@ -236,7 +236,7 @@ class FakeSink:
 def test_a_sink_gets_every_tuple_with_its_position() -> None:
     sink = FakeSink()
     task, inlet = a_task(SinkBody(sink, COLUMNS))
-    task.start([10])
+    task.start(RestartPoint((10,), 0))
     for first, count in ((11, 3), (12, 5)):
         inlet.offer(batch(first, count))
         run(task)
@@ -250,7 +250,7 @@ def test_a_sink_gets_every_tuple_with_its_position() -> None:
 def test_a_sink_that_fails_keeps_what_it_had() -> None:
     sink = FakeSink(fails_at=2)
     task, inlet = a_task(SinkBody(sink, COLUMNS))
-    task.start([0])
+    task.start(RestartPoint((0,), 0))
     for first in (1, 4, 7):
         inlet.offer(batch(first, 3))
         run(task)
@@ -267,5 +267,5 @@ def test_a_sink_that_cannot_be_opened_is_an_error_of_the_start() -> None:
     sink.open = lambda: (_ for _ in ()).throw(SinkError("no permission"))  # type: ignore[method-assign]
     task, _ = a_task(SinkBody(sink, COLUMNS))
     with pytest.raises(SinkError, match="no permission"):
-        task.start([0])
+        task.start(RestartPoint((0,), 0))
     assert task.state == "waiting"

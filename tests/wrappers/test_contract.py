@@ -52,7 +52,24 @@ def python(tmp_path):
     return "python", {"function": "feed:rows"}
 
 
-MADE = [csv, json, parquet, rate, spark_source, python]
+BROKERS = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _broker(kafka):
+    BROKERS.append(kafka)
+    yield
+    BROKERS.clear()
+
+
+def topic(tmp_path):
+    (broker,) = BROKERS
+    name = broker.topic()
+    broker.send(name, [f'{{"a": {i}, "s": "r{i}", "ts": {i * 1000}}}' for i in range(ROWS)])
+    return "kafka", {"servers": broker.servers, "topic": name, "once": True}
+
+
+MADE = [csv, json, parquet, rate, spark_source, python, topic]
 pytestmark = pytest.mark.spark
 
 

@@ -6,6 +6,7 @@ from anabranch.errors import ConfigError, SetupError
 from anabranch.site.options import BOOLEAN, COUNT, DURATION, NUMBER, TEXT, Option, split, take
 from anabranch.site.registry import Registry
 from anabranch.site.sinks import SINKS, make_sink
+from anabranch.site.tables import TABLES
 from anabranch.site.wrappers import WRAPPERS, make_wrapper
 from tests.wrappers.support import context, message
 
@@ -77,12 +78,12 @@ def test_unknown_wrapper_and_sink(tmp_path):
     assert message(lambda: make_wrapper("flie", made)) == (
         "there is no source 'flie'. Did you mean 'file'?"
     )
-    assert message(lambda: make_sink("kafka", made)) == (
-        "there is no sink 'kafka'. There is console, csv, jsonl, parquet, spark."
+    assert message(lambda: make_sink("mongo", made)) == (
+        "there is no sink 'mongo'. There is console, csv, jsonl, kafka, parquet, postgres, spark."
     )
 
 
-@pytest.mark.parametrize("registry", [WRAPPERS, SINKS])
+@pytest.mark.parametrize("registry", [WRAPPERS, SINKS, TABLES])
 def test_everything_registered_can_be_listed(registry):
     for name in registry:
         options = registry.options(name)

@@ -21,9 +21,9 @@ from anabranch.link.gate import Credentials, Gate
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peer
 from anabranch.link.wire import BORN, EVENT_TIME, record_batches, wire_schema
-from anabranch.plan.operators import Column, Projection, Selection
+from anabranch.plan.expressions import Expr, quoted
+from anabranch.plan.operators import Column, Condition, Item, Projection, Selection
 from anabranch.plan.tasks import Input, TaskSpec
-from anabranch.site.body import quoted
 from anabranch.site.site import Site
 from anabranch.site.spark import arrow_schema, scratch_folder, start_session, warm_up
 from anabranch.site.task import WIRE_ROWS
@@ -62,9 +62,9 @@ class Hop:
         self._site = Site("hop", cluster, credentials, spark)
         self._peer = Peer("hop", self._site.address, credentials)
         self._peer.call("peers", peers={"edge": self._edge.address})
-        self._peer.call("prepare", streams=[], tasks=[self._task().model_dump()])
+        self._peer.call("prepare", sources=[], tasks=[self._task().model_dump()])
         self._peer.call("attach", stream="warm", consumer="bench")
-        self._peer.call("start", tasks={"hop": [0]})
+        self._peer.call("start", tasks={"hop": {"inputs": [0]}})
         self._results = self._peer.follow("warm", "bench", after=0, epoch=0)
         self._batches = iter(self._results)
 
@@ -74,8 +74,11 @@ class Hop:
             name="hop", query="hop", site="hop", output="warm", columns=COLUMNS,
             inputs=(Input(stream="readings", site="edge", alias="readings", columns=COLUMNS),),
             operators=(
-                Selection(condition=CONDITION),
-                Projection(items=tuple((name, name) for name in NAMES)),
+                Selection(condition=Condition(expr=Expr(pieces=(CONDITION,)))),
+                Projection(items=tuple(
+                    Item(expr=Expr.of("readings", one.name), name=one.name, type=one.type)
+                    for one in COLUMNS
+                )),
             ),
         )  # fmt: skip
 

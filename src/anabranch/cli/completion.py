@@ -9,14 +9,19 @@ from anabranch.errors import ScriptError
 from anabranch.language.lexer import Kind, Token, tokenize
 from anabranch.language.source import Script
 
-STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN")
+STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "MASTER")
 COMMANDS = ("help", "exit")
 _IN_STREAM = ("TIMESTAMP", "LATENESS", "FROM", "AT")
-_IN_QUERY = ("FROM", "WHERE", "INTO", "AT", "AS", "AND", "OR", "NOT")
+_IN_TABLE = ("FROM", "AT")
+_IN_AGGREGATE = ("RETURNS", "FROM")
+_IN_QUERY = (
+    "FROM", "WHERE", "GROUP BY", "HAVING", "INTO", "AT", "AS", "AND", "OR", "NOT", "SLIDE", "ROWS",
+)  # fmt: skip
+_IN_CREATE = {"STREAM": _IN_STREAM, "TABLE": _IN_TABLE, "AGGREGATE": _IN_AGGREGATE}
 _AFTER = {
-    "CREATE": ("STREAM", "QUERY"),
-    "DROP": ("STREAM", "QUERY"),
-    "SHOW": ("STREAMS", "QUERIES", "SITES"),
+    "CREATE": ("STREAM", "TABLE", "QUERY", "AGGREGATE"),
+    "DROP": ("STREAM", "TABLE", "QUERY", "AGGREGATE", "POCKET"),
+    "SHOW": ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES"),
 }
 
 
@@ -30,17 +35,21 @@ class Call:
 
 @dataclass(frozen=True)
 class Names:
-    """All that has a name. Streams and queries map to the names of their columns."""
+    """All that has a name. What can be read maps to the names of its columns."""
 
     streams: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    aggregates: Sequence[str] = ()
     queries: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    pockets: Sequence[str] = ()
     sites: Sequence[str] = ()
     wrappers: Mapping[str, Call] = field(default_factory=dict)
+    table_sources: Mapping[str, Call] = field(default_factory=dict)
     sinks: Mapping[str, Call] = field(default_factory=dict)
 
     @property
     def readable(self) -> dict[str, Sequence[str]]:
-        return {**self.streams, **self.queries}
+        return {**self.streams, **self.tables, **self.queries}
 
 
 @dataclass(frozen=True)
@@ -94,33 +103,51 @@ def _expected(tokens: list[Token], after: str, names: Names) -> dict[str, str]:
     named = _after_keyword(keys, names)
     if named is not None:
         return named
-    if keys[:2] == ["CREATE", "STREAM"]:
-        return _plain(_IN_STREAM) if ")" in keys else {}
+    if keys[0] == "CREATE" and keys[1] in _IN_CREATE:
+        return _plain(_IN_CREATE[keys[1]]) if ")" in keys else {}
     if "SELECT" in keys:
-        return _columns([*tokens, *_readable_tokens(after)], names) | _plain(_IN_QUERY)
-    return _plain(("AS", "SELECT")) if len(keys) > 2 else {}
+        own = _plain((f"{name}(" for name in names.aggregates), "aggregate")
+        columns = _columns([*tokens, *_readable_tokens(after)], names)
+        return columns | own | _plain(_IN_QUERY)
+    return _plain(("AS", "MASTER", "SELECT")) if len(keys) > 2 or "MASTER" in keys else {}
 
 
 def _after_keyword(keys: list[str], names: Names) -> dict[str, str] | None:
     """What the last word asks for by itself; None if it does not."""
-    in_stream = keys[:2] == ["CREATE", "STREAM"]
     match keys:
         case ["DROP", "STREAM"]:
             return _plain(names.streams, "stream")
+        case ["DROP", "TABLE"]:
+            return _plain(names.tables, "table")
         case ["DROP", "QUERY"]:
             return _plain(names.queries, "query")
+        case ["DROP", "AGGREGATE"]:
+            return _plain(names.aggregates, "aggregate")
+        case ["DROP", "POCKET"]:
+            return _plain(names.pockets, "pocket")
         case ["DESCRIBE"]:
-            return _streams_and_queries(names)
+            others = _plain(names.aggregates, "aggregate") | _plain(names.pockets, "pocket")
+            return _readable(names) | others
         case ["EXPLAIN"]:
-            return _plain(names.queries, "query") | _plain(("SELECT", "CREATE QUERY"))
+            words = _plain(("SELECT", "MASTER", "CREATE QUERY"))
+            return _plain(names.queries, "query") | words
+        case ["CREATE", "AGGREGATE", *_, "FROM"]:
+            return {"python(": ""}
+        case ["CREATE", "STREAM" | "TABLE", *_, "FROM"]:
+            return {f"{name}(": "wrapper" for name in _sources(keys, names)}
         case [*_, "FROM"]:
-            wrappers = {f"{name}(": "wrapper" for name in names.wrappers}
-            return wrappers if in_stream else _streams_and_queries(names)
+            return _readable(names)
+        case [*_, "MASTER"]:
+            return _plain(names.streams, "stream") | _plain(names.queries, "query")
         case [*_, "INTO"]:
             return {f"{name}(": "sink" for name in names.sinks}
         case [*_, "AT"]:
             return _plain(names.sites, "site")
     return None
+
+
+def _sources(keys: list[str], names: Names) -> Mapping[str, Call]:
+    return names.table_sources if keys[1:2] == ["TABLE"] else names.wrappers
 
 
 def _open_call(tokens: list[Token], names: Names) -> Call | None:
@@ -130,7 +157,7 @@ def _open_call(tokens: list[Token], names: Names) -> Call | None:
     if opened < 2 or ")" in keys[opened:]:
         return None
     before, name = keys[opened - 2], tokens[opened - 1].text.lower()
-    known = {"FROM": names.wrappers, "INTO": names.sinks}.get(before, {})
+    known = {"FROM": _sources(keys, names), "INTO": names.sinks}.get(before, {})
     return known.get(name)
 
 
@@ -160,8 +187,9 @@ def _readable_tokens(text: str) -> list[Token]:
         return []
 
 
-def _streams_and_queries(names: Names) -> dict[str, str]:
-    return _plain(names.streams, "stream") | _plain(names.queries, "query")
+def _readable(names: Names) -> dict[str, str]:
+    tables = _plain(names.tables, "table")
+    return _plain(names.streams, "stream") | tables | _plain(names.queries, "query")
 
 
 def _plain(texts: Iterable[str], meaning: str = "") -> dict[str, str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
 from anabranch.cli.show import err, show_error
 from anabranch.cli.signals import stop_cleanly_on_signals
-from anabranch.cli.state import DEFAULT_STATE
+from anabranch.coordinator.state import DEFAULT_STATE
 from anabranch.errors import AnabranchError
 from anabranch.units import duration_us
 
@@ -141,13 +142,25 @@ def site(
     tls_cert: Annotated[str | None, typer.Option()] = None,
     tls_key: Annotated[str | None, typer.Option()] = None,
     tls_ca: Annotated[str | None, typer.Option()] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder from which it goes on after a crash; default: .anabranch/sites."),
+    ] = None,
     parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run one site here that joins a coordinator elsewhere."""
     from anabranch.cli.site import credentials_from, run_site
 
     credentials = credentials_from(token_file, tls_cert, tls_key, tls_ca)
-    run_site(name, coordinator, credentials, listen=listen, address=address, parent=parent)
+    run_site(
+        name,
+        coordinator,
+        credentials,
+        listen=listen,
+        address=address,
+        parent=parent,
+        state=state or DEFAULT_STATE / "sites" / quote(name, safe=""),
+    )
 
 
 @bench.command("hop")

@@ -11,7 +11,7 @@ from anabranch.cli.completion import Call, Names
 from anabranch.errors import AnabranchError
 
 Execute = Callable[[str], list[dict[str, Any]]]
-_QUESTION = "SHOW STREAMS; SHOW QUERIES; SHOW SITES;"
+_QUESTION = "SHOW STREAMS; SHOW TABLES; SHOW QUERIES; SHOW AGGREGATES; SHOW POCKETS; SHOW SITES;"
 
 
 class KnownNames:
@@ -29,8 +29,7 @@ class KnownNames:
         self._wanted.set()
 
     def _run(self) -> None:
-        wrappers, sinks = _calls()
-        self.current = replace(self.current, wrappers=wrappers, sinks=sinks)
+        self.current = replace(self.current, **_calls())
         while self._wanted.wait():
             self._wanted.clear()
             try:
@@ -40,10 +39,13 @@ class KnownNames:
 
 
 def _shown(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    streams, queries, sites = (answer["rows"] for answer in answers)
+    streams, tables, queries, aggregates, pockets, sites = (answer["rows"] for answer in answers)
     return {
         "streams": {row[0]: column_names(row[-1]) for row in streams},
+        "tables": {row[0]: column_names(row[-1]) for row in tables},
         "queries": {row[0]: column_names(row[-1]) for row in queries},
+        "aggregates": [row[0] for row in aggregates],
+        "pockets": [row[0] for row in pockets],
         "sites": [row[0] for row in sites],
     }
 
@@ -59,13 +61,16 @@ def column_names(columns: str) -> list[str]:
     return [name for words in found for name in words]
 
 
-def _calls() -> tuple[dict[str, Call], dict[str, Call]]:
+def _calls() -> dict[str, Any]:
     """Wrappers and sinks with their options. Imports Spark, which takes a moment."""
     from anabranch.site.sinks import SINKS
+    from anabranch.site.tables import TABLES
     from anabranch.site.wrappers import WRAPPERS
 
-    wrappers = {name: _call(WRAPPERS, name) for name in WRAPPERS}
-    return wrappers, {name: _call(SINKS, name) for name in SINKS}
+    kinds: dict[str, Any] = {"wrappers": WRAPPERS, "table_sources": TABLES, "sinks": SINKS}
+    return {
+        kind: {name: _call(registry, name) for name in registry} for kind, registry in kinds.items()
+    }
 
 
 def _call(registry: Any, name: str) -> Call:

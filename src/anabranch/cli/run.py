@@ -13,7 +13,7 @@ from typing import Any
 from rich.live import Live
 
 from anabranch.cli.show import err, out, queries_table, show_answer
-from anabranch.cli.state import credentials_for
+from anabranch.coordinator.state import credentials_for
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.idle import failures, idle, lost_sites

@@ -56,10 +56,10 @@ def queries_table(status: dict[str, Any]) -> RenderableType:
         if not task["sink"]:
             table.add_row(*_task_row(task, sinks.get(task["query"])))
     shown = {task["query"] for task in tasks}
-    for query in status["reads"]:
+    for query in (*status["reads"], *status["pockets"]):
         if query not in shown:
             table.add_row(escape(query), "", _state("lost"))
-    lines = [*_source_lines(status), *_problem_lines(status)]
+    lines = [*_source_lines(status), *_problem_lines(status), *_pocket_lines(status)]
     return Group(table, *(Text(line, style="dim") for line in lines))
 
 
@@ -106,6 +106,18 @@ def _problem_lines(status: dict[str, Any]) -> list[str]:
                 lines.append(from_dict(part["error"]).line())
             elif part.get("problem"):
                 lines.append(f"{part['name']}: {part['problem']}; trying again")
+    return lines
+
+
+def _pocket_lines(status: dict[str, Any]) -> list[str]:
+    """What pockets have run into, and where in the user's code the newest of it was."""
+    lines = []
+    for task in (task for site in status["sites"] for task in site["tasks"]):
+        pocket = task.get("pocket") or {"traceback": ""}
+        if pocket["traceback"]:
+            skipped, restarts = f"{pocket['skipped']:,} skipped", f"{pocket['restarts']:,} restarts"
+            lines.append(f"pocket {task['name']}: {skipped}, {restarts}, the last time for")
+            lines += [f"  {line}" for line in pocket["traceback"].splitlines()]
     return lines
 
 

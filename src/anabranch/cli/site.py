@@ -39,6 +39,7 @@ def run_site(
     listen: str | None = None,
     address: str | None = None,
     parent: int | None = None,
+    state: Path | None = None,
 ) -> None:
     """Until the process is told to stop, or `parent` is gone."""
     coordinator = Peer("the coordinator", coordinator_address, credentials)
@@ -48,7 +49,7 @@ def run_site(
     try:
         spark = start_session(config.master, config.conf, name, scratch)
         warm_up(spark)
-        site = Site(name, cluster, credentials, spark)
+        site = Site(name, cluster, credentials, spark, state)
         beat = Heartbeat(site, coordinator, report_interval_s(cluster))
         try:
             beat.start()
@@ -72,7 +73,7 @@ def _wait(parent: int | None) -> None:
 def credentials_from(
     token_file: Path | None, tls_cert: str | None, tls_key: str | None, tls_ca: str | None
 ) -> Credentials:
-    from anabranch.cli.state import read_token
+    from anabranch.coordinator.state import read_token
 
     token = read_token(token_file) if token_file else os.environ.get("ANABRANCH_TOKEN", "")
     return Credentials(token, tls_cert, tls_key, tls_ca)

@@ -11,19 +11,28 @@ HELP = frozenset({"help", "\\?"})
 STATEMENTS = (
     (
         "CREATE STREAM name (column type, …) [TIMESTAMP field] [LATENESS time]\n"
-        "  FROM wrapper(option = value, …) [AT site];",
+        "  [FROM wrapper(option = value, …)] [AT site];",
         "CREATE STREAM ticks (value BIGINT) FROM rate(tps = 10);",
     ),
     (
-        "CREATE QUERY name AS SELECT … FROM stream [WHERE …]\n"
-        "  [INTO sink(option = value, …)] [AT site];",
+        "CREATE TABLE name (column type, …) FROM wrapper(option = value, …) [AT site];",
+        "CREATE TABLE rooms (id INT, name STRING) FROM file(path = 'rooms.csv');",
+    ),
+    (
+        "[CREATE QUERY name AS] [MASTER stream, …] SELECT … FROM stream[window], … [WHERE …]\n"
+        "  [GROUP BY … [HAVING …]] [INTO sink(option = value, …)] [AT site];",
         "CREATE QUERY even AS SELECT value FROM ticks WHERE value % 2 = 0\n"
-        "  INTO jsonl(path = 'even.jsonl');",
+        "  INTO jsonl(path = 'even.jsonl');\n"
+        "SELECT count(*) AS n, window_end FROM ticks[10s SLIDE 5s];",
+    ),
+    (
+        "CREATE AGGREGATE name (type, …) RETURNS type FROM python(class = 'module:Class');",
+        "CREATE AGGREGATE p90 (DOUBLE) RETURNS DOUBLE FROM python(class = 'stats:P90');",
     ),
     ("EXPLAIN query;  EXPLAIN SELECT …;", "EXPLAIN even;"),
-    ("DESCRIBE stream or query;", "DESCRIBE ticks;"),
-    ("SHOW STREAMS;  SHOW QUERIES;  SHOW SITES;", "SHOW QUERIES;"),
-    ("DROP QUERY [IF EXISTS] name;  DROP STREAM [IF EXISTS] name;", "DROP QUERY even;"),
+    ("DESCRIBE name;", "DESCRIBE ticks;"),
+    ("SHOW STREAMS | TABLES | QUERIES | AGGREGATES | POCKETS | SITES;", "SHOW QUERIES;"),
+    ("DROP STREAM | TABLE | QUERY | AGGREGATE | POCKET [IF EXISTS] name;", "DROP QUERY even;"),
 )
 """What may be written, and one example of it."""
 

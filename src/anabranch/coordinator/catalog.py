@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from anabranch.plan.catalog import Definition, QueryDef, StreamDef
+from anabranch.plan.catalog import AnyDef, Definition
 
-_DEFINITION: TypeAdapter[StreamDef | QueryDef] = TypeAdapter(Definition)
+_DEFINITION: TypeAdapter[AnyDef] = TypeAdapter(Definition)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS definition (
     position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE COLLATE NOCASE, body TEXT);
@@ -30,13 +30,13 @@ class Catalog:
         self._db = sqlite3.connect(path, check_same_thread=False)
         self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;" + _TABLES)
 
-    def definitions(self) -> dict[str, StreamDef | QueryDef]:
+    def definitions(self) -> dict[str, AnyDef]:
         with self._lock:
             rows = self._db.execute("SELECT body FROM definition ORDER BY position").fetchall()
         found = (_DEFINITION.validate_json(body) for (body,) in rows)
         return {definition.name: definition for definition in found}
 
-    def change(self, add: Iterable[StreamDef | QueryDef], drop: Iterable[str]) -> None:
+    def change(self, add: Iterable[AnyDef], drop: Iterable[str]) -> None:
         with self._lock, self._db:
             self._db.executemany(
                 "DELETE FROM definition WHERE name = ?", [(name,) for name in drop]

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
 
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.catalog import Catalog
 from anabranch.coordinator.deploy import Deployment, undeploy
-from anabranch.coordinator.scripts import Answer, ScriptCheck
+from anabranch.coordinator.pockets import Submission, changes_for
+from anabranch.coordinator.restore import Restoration, lost_sites
+from anabranch.coordinator.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials, Gate
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef
 
 HEARTBEATS_PER_REPORT = 2
 """Sites report to the coordinator every so many heartbeat intervals."""
@@ -29,10 +34,12 @@ class Coordinator:
     def __init__(self, state: Path, cluster: Cluster, credentials: Credentials) -> None:
         self.cluster = cluster
         self.credentials = credentials
+        self._state = state
         self._catalog = Catalog(state / "catalog.db")
         report_s = HEARTBEATS_PER_REPORT * cluster.heartbeat_interval_us / 1e6
         self.sites = Sites(self._catalog, credentials, report_s * cluster.missed_heartbeats)
         self._changing = threading.Lock()
+        self._problems: dict[str, str] = {}
         self.stop_asked = threading.Event()
         self._gate = Gate(self._listen(), credentials, self._actions())
         self._catalog.remember("address", self._gate.address)
@@ -42,6 +49,10 @@ class Coordinator:
         before = self._catalog.setting("address")
         return before if before and self.cluster.listen.port == 0 else str(self.cluster.listen)
 
+    def site_state(self, name: str) -> Path:
+        """Where a site of this machine keeps what it needs to go on after it was killed."""
+        return self._state / "sites" / quote(name, safe="")
+
     @property
     def address(self) -> str:
         return self._gate.address
@@ -50,8 +61,9 @@ class Coordinator:
         return {
             "ping": lambda body: {"coordinator": True, "pid": os.getpid()},
             "join": self._join,
-            "heartbeat": lambda body: self.sites.heartbeat(body["report"]),
+            "heartbeat": self._heartbeat,
             "execute": self._execute,
+            "submit": self._submit,
             "status": lambda body: self.status(),
             "stop": lambda body: self.stop_asked.set(),
         }
@@ -59,37 +71,102 @@ class Coordinator:
     def _join(self, body: dict[str, Any]) -> dict[str, Any]:
         """What a site needs to know before it starts."""
         taken = self.sites.record(body["site"])
-        if taken and taken.pid != body["pid"] and body["site"] in self.sites.alive():
+        if taken and taken.pid != body["pid"] and self._answers(body["site"]):
             raise SiteError(
                 f"site {body['site']} is up already, at {taken.address}",
                 remedy="Stop that one first, or choose another name.",
             )
         return {"cluster": self.cluster.model_dump(mode="json")}
 
+    def _answers(self, site: str) -> bool:
+        """Heard of lately and still there: one that was killed a moment ago may come back."""
+        if site not in self.sites.alive():
+            return False
+        try:
+            self.sites.peer(site).call("ping", timeout_s=1.0)
+        except SiteError:
+            return False
+        return True
+
+    def _heartbeat(self, body: dict[str, Any]) -> dict[str, str]:
+        report = body["report"]
+        before = self.sites.record(report["site"])
+        addresses = self.sites.heartbeat(report)
+        if before and before.pid != report["pid"]:  # it was killed and has come back empty
+            threading.Thread(target=self.restore, name="restore", daemon=True).start()
+        return addresses
+
+    def restore(self) -> list[str]:
+        """Put back what sites ran before they were killed; the names of those that were."""
+        with self._changing:
+            known = self._catalog.definitions()
+            lost = lost_sites(self.sites, known)
+            self._problems = {}
+            try:
+                if lost:
+                    Restoration(self.sites, lost, known).run()
+            except AnabranchError as error:
+                self._problems = dict.fromkeys(lost, f"cannot go on: {error.line()}")
+            return lost
+
+    def _submit(self, body: dict[str, Any]) -> dict[str, Any]:
+        submitted = Submission.read(body["pocket"])
+        pocket = self.submit(submitted, body["base"], body.get("reader", ""))
+        return pocket.model_dump(exclude={"program"})
+
     def _execute(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         script = Script(body["text"], body["name"])
-        return [answer.to_dict() for answer in self.execute(script, body["base"])]
+        readers = body.get("readers", {})
+        return [answer.to_dict() for answer in self.execute(script, body["base"], readers)]
 
-    def execute(self, script: Script, base: str) -> list[Answer]:
+    def execute(
+        self, script: Script, base: str, readers: Mapping[str, str] | None = None
+    ) -> list[Answer]:
         """Check the whole script, then change the system.
 
         Nothing has changed if the check raises; if a site refuses what it is asked to run, only
-        what the script drops has gone.
+        what the script drops has gone. `readers`: new query → the name under which someone is
+        going to follow its output, from its first tuple on.
         """
         with self._changing:
-            before = self._catalog.definitions()
-            changes = ScriptCheck(script, before, self.sites, base, self._site_rows).run()
-            for name in changes.drop:
-                undeploy(self.sites, before[name], before)
-            kept = {name: one for name, one in before.items() if name not in changes.drop}
-            known = kept | {one.name: one for one in changes.add}
-            try:
-                Deployment(self.sites, changes.add, known).run()
-            except AnabranchError:
-                self._catalog.change(add=(), drop=changes.drop)
-                raise
-            self._catalog.change(add=changes.add, drop=changes.drop)
+            changes = self._check(script, base, self._catalog.definitions())
+            self._apply(changes, readers or {})
             return changes.answers
+
+    def check(self, script: Script, base: str) -> list[Answer]:
+        """The answers, without changing anything."""
+        with self._changing:
+            return self._check(script, base, self._catalog.definitions()).answers
+
+    def submit(self, submitted: Submission, base: str, reader: str = "") -> PocketDef:
+        """Start a pocket, with the query and the stream that it brings along. `reader` is going to
+        follow its output from the first tuple on."""
+        with self._changing:
+
+            def check(script: Script, known: dict[str, AnyDef]) -> Changes:
+                return self._check(script, base, known)
+
+            known = self._catalog.definitions()
+            changes, pocket = changes_for(submitted, known, self.sites.names(), check)
+            self._apply(changes, {pocket.output: reader} if reader else {})
+            return pocket
+
+    def _check(self, script: Script, base: str, known: dict[str, AnyDef]) -> Changes:
+        return ScriptCheck(script, known, self.sites, base, self._site_rows).run()
+
+    def _apply(self, changes: Changes, readers: Mapping[str, str]) -> None:
+        kept = dict(self._catalog.definitions())
+        for name in changes.drop:
+            undeploy(self.sites, kept[name], kept)
+            del kept[name]
+        add = [_marked(one) for one in changes.add]
+        known = kept | {one.name: one for one in add}
+        try:
+            Deployment(self.sites, add, known, readers).run()
+        except AnabranchError:
+            self._catalog.change(add=(), drop=changes.drop)
+            raise
+        self._catalog.change(add=add, drop=changes.drop)
 
     def redeploy_if_all_is_lost(self) -> bool:
         """After a restart: if no site runs anything of the catalog, deploy all of it anew."""
@@ -100,7 +177,12 @@ class Coordinator:
             running = any(report.get("tasks") or report.get("sources") for report in reports)
             if not known or running:
                 return False
-            Deployment(self.sites, list(known.values()), known).run()
+            try:
+                Restoration(self.sites, lost_sites(self.sites, known), known).run()
+            except AnabranchError:  # a source that cannot be read again: then from now on
+                for definition in reversed(known.values()):
+                    undeploy(self.sites, definition, known)
+                Deployment(self.sites, list(known.values()), known).run()
             return True
 
     def status(self) -> dict[str, Any]:
@@ -108,12 +190,19 @@ class Coordinator:
         names = self.sites.names()
         with ThreadPoolExecutor(max_workers=max(1, min(16, len(names)))) as pool:
             reports = list(pool.map(self._site_status, names))
-        definitions = self._catalog.definitions()
+        definitions = self._catalog.definitions().values()
+        queries = [one for one in definitions if one.kind == "query"]
+        pockets = [one for one in definitions if one.kind == "pocket"]
         return {
             "address": self.address,
             "sites": reports,
-            "streams": [one.name for one in definitions.values() if one.kind == "stream"],
-            "reads": {one.name: one.input for one in definitions.values() if one.kind == "query"},
+            "streams": [one.name for one in definitions if one.kind == "stream"],
+            "tables": [one.name for one in definitions if one.kind == "table"],
+            "pockets": [one.name for one in pockets],
+            "reads": {query.name: query.reads for query in queries},
+            "ends": {query.name: query.ends_with for query in queries}
+            | {one.output: one.reads for one in pockets}
+            | {one.name: one.reads for one in pockets},
         }
 
     def _site_status(self, name: str) -> dict[str, Any]:
@@ -124,7 +213,8 @@ class Coordinator:
             address = record.address if record else ""
             missing = {"tasks": [], "sources": [], "state": "unreachable", "problem": error.line()}
             return {"site": name, "address": address} | missing
-        return report | {"state": "up"}
+        problem = self._problems.get(name, "")
+        return report | {"state": "stuck" if problem else "up", "problem": problem}
 
     def _site_rows(self) -> list[tuple[str, ...]]:
         alive = self.sites.alive()
@@ -141,3 +231,10 @@ class Coordinator:
         self._gate.shutdown()
         self.sites.close()
         self._catalog.close()
+
+
+def _marked(definition: AnyDef) -> AnyDef:
+    """Each creation of a query bears a mark of its own."""
+    if isinstance(definition, QueryDef):
+        return definition.model_copy(update={"run": uuid4().hex})
+    return definition

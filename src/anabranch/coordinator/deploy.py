@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import AnabranchError
-from anabranch.plan.catalog import QueryDef, StreamDef
-from anabranch.plan.tasks import Input, TaskSpec, tasks_of
+from anabranch.plan.catalog import (
+    AggregateDef,
+    AnyDef,
+    PocketDef,
+    QueryDef,
+    Relation,
+    StreamDef,
+    TableDef,
+)
+from anabranch.plan.tasks import Input, TaskSpec, pocket_task, tasks_of
 
-Definitions = Mapping[str, StreamDef | QueryDef]
+Definitions = Mapping[str, AnyDef]
+Source = StreamDef | TableDef
 PREPARE_S = 120.0
 
 
@@ -19,13 +29,20 @@ class Deployment:
     """Deploys `new` definitions; `known` holds these and all earlier ones by name."""
 
     def __init__(
-        self, sites: Sites, new: Sequence[StreamDef | QueryDef], known: Definitions
+        self,
+        sites: Sites,
+        new: Sequence[AnyDef],
+        known: Definitions,
+        readers: Mapping[str, str] | None = None,
     ) -> None:
+        """`readers`: query → the consumer that will follow it from its first tuple on."""
         self._sites = sites
+        self._readers = readers or {}
         self._known = known
-        self._streams = [one for one in new if isinstance(one, StreamDef)]
-        queries = [one for one in new if isinstance(one, QueryDef)]
-        self._tasks = [task for query in queries for task in tasks_of(query, known[query.input])]
+        self._sources = [one for one in new if isinstance(one, StreamDef | TableDef)]
+        fresh = {one.name for one in new}
+        there = [one for one in known.values() if one.name not in fresh]
+        self._tasks = without(tasks(new, known), tasks(there, known))
 
     def run(self) -> None:
         """Nothing is left behind on any site if this raises."""
@@ -34,41 +51,47 @@ class Deployment:
             for site in self._sites_needed():
                 prepared.append(site)  # first: it may have prepared and not been able to say so
                 self._prepare(site)
-            self._start_tasks(self._attach())
+            points = {task.name: self._attach(task) for task in self._tasks}
+            for query, consumer in self._readers.items():
+                peer = self._sites.peer(relation(self._known, query).site)
+                peer.call("attach", stream=query, consumer=consumer, lease=True)
+            self._start_tasks(points)
             self._start_sources()
         except AnabranchError:
             for site in prepared:
-                drop(self._sites, site, self._names(site, self._streams), self._task_names(site))
+                sources = [one.name for one in self._sources if one.site == site]
+                drop(self._sites, site, sources, _names_at(site, self._tasks))
             _let_go(self._sites, self._tasks)
             raise
 
     def _sites_needed(self) -> list[str]:
-        streams = [stream.site for stream in self._streams]
-        return list(dict.fromkeys([*streams, *(task.site for task in self._tasks)]))
+        sources = [source.site for source in self._sources]
+        return list(dict.fromkeys([*sources, *(task.site for task in self._tasks)]))
 
     def _prepare(self, site: str) -> None:
         self._sites.peer(site).call(
             "prepare",
             timeout_s=PREPARE_S,
-            streams=[one.model_dump() for one in self._streams if one.site == site],
+            sources=[one.model_dump() for one in self._sources if one.site == site],
             tasks=[one.model_dump() for one in self._tasks if one.site == site],
         )
         self._sites.peer(site).call("peers", peers=self._sites.addresses())
 
-    def _attach(self) -> dict[str, list[int]]:
-        """Task name → the position behind which each of its inputs begins."""
-        return {task.name: [self._attach_input(task, i) for i in range(len(task.inputs))]
-                for task in self._tasks}  # fmt: skip
+    def _attach(self, task: TaskSpec) -> dict[str, Any]:
+        """Where the task begins: behind what each of its inputs has given so far."""
+        return {"inputs": [self._attach_input(task, index) for index in range(len(task.inputs))]}
 
     def _attach_input(self, task: TaskSpec, index: int) -> int:
         source = task.inputs[index]
         peer = self._sites.peer(source.site)
-        return int(peer.call("attach", stream=source.stream, consumer=task.name))
+        request: dict[str, Any] = {"stream": source.stream, "consumer": task.consumer(index)}
+        after = 0 if source.table else None
+        return int(peer.call("attach", **request, site=task.site, after=after))
 
-    def _start_tasks(self, positions: dict[str, list[int]]) -> None:
-        by_site: dict[str, dict[str, list[int]]] = defaultdict(dict)
+    def _start_tasks(self, points: dict[str, dict[str, Any]]) -> None:
+        by_site: dict[str, dict[str, Any]] = defaultdict(dict)
         for task in self._tasks:
-            by_site[task.site][task.name] = positions[task.name]
+            by_site[task.site][task.name] = points[task.name]
         for site, tasks in by_site.items():
             self._sites.peer(site).call("start", timeout_s=PREPARE_S, tasks=tasks)
 
@@ -76,40 +99,64 @@ class Deployment:
         """A stream begins when it has a consumer, so that its first tuples are not lost on none."""
         by_site: dict[str, list[str]] = defaultdict(list)
         for name in dict.fromkeys(source.stream for task in self._tasks for source in task.inputs):
-            definition = self._known[name]
-            if isinstance(definition, StreamDef):
+            definition = self._known.get(name)
+            if isinstance(definition, StreamDef | TableDef):
                 by_site[definition.site].append(name)
-        for site, streams in by_site.items():
-            self._sites.peer(site).call("start_sources", streams=streams)
-
-    @staticmethod
-    def _names(site: str, streams: Iterable[StreamDef]) -> list[str]:
-        return [stream.name for stream in streams if stream.site == site]
-
-    def _task_names(self, site: str) -> list[str]:
-        return [task.name for task in self._tasks if task.site == site]
+        for site, sources in by_site.items():
+            self._sites.peer(site).call("start_sources", sources=sources)
 
 
-def undeploy(sites: Sites, definition: StreamDef | QueryDef, known: Definitions) -> None:
-    """Take a definition off its site. A site that cannot be reached runs nothing of ours any more
-    once it is gone; but those it read from would keep tuples for it for ever."""
-    if isinstance(definition, StreamDef):
+def tasks(definitions: Iterable[AnyDef], known: Definitions) -> list[TaskSpec]:
+    """The tasks of the queries and pockets among `definitions`; a shared one comes once."""
+    found: dict[str, TaskSpec] = {}
+    for one in definitions:
+        look = partial(relation, known)
+        if isinstance(one, QueryDef):
+            for task in tasks_of(one, look):
+                found.setdefault(task.name, task)
+        elif isinstance(one, PocketDef):
+            found[one.name] = pocket_task(one, look)
+    return list(found.values())
+
+
+def relation(known: Definitions, name: str) -> Relation:
+    found = known[name]
+    assert not isinstance(found, AggregateDef | PocketDef)
+    return found
+
+
+def without(some: Iterable[TaskSpec], others: Iterable[TaskSpec]) -> list[TaskSpec]:
+    names = {task.name for task in others}
+    return [task for task in some if task.name not in names]
+
+
+def undeploy(sites: Sites, definition: AnyDef, known: Definitions) -> None:
+    """Take a definition off its sites, but for what others in `known` use. A site that cannot be
+    reached runs nothing of ours any more once it is gone; but those it read from would keep tuples
+    for it for ever."""
+    if isinstance(definition, StreamDef | TableDef):
         drop(sites, definition.site, [definition.name], [])
-    else:
-        tasks = tasks_of(definition, known[definition.input])
-        drop(sites, definition.site, [], [task.name for task in reversed(tasks)])
-        _let_go(sites, tasks)
+    elif isinstance(definition, QueryDef | PocketDef):
+        others = [one for one in known.values() if one.name != definition.name]
+        gone = without(tasks([definition], known), tasks(others, known))
+        for site in dict.fromkeys(task.site for task in gone):
+            drop(sites, site, [], list(reversed(_names_at(site, gone))))
+        _let_go(sites, gone)
 
 
-def drop(sites: Sites, site: str, streams: list[str], tasks: list[str]) -> None:
-    _quietly(lambda: sites.peer(site).call("drop", timeout_s=30.0, streams=streams, tasks=tasks))
+def _names_at(site: str, some: Iterable[TaskSpec]) -> list[str]:
+    return [task.name for task in some if task.site == site]
+
+
+def drop(sites: Sites, site: str, sources: list[str], tasks: list[str]) -> None:
+    _quietly(lambda: sites.peer(site).call("drop", timeout_s=30.0, sources=sources, tasks=tasks))
 
 
 def _let_go(sites: Sites, tasks: Iterable[TaskSpec]) -> None:
     """Nobody keeps tuples for these tasks any more, whether or not they could say so themselves."""
     for task in tasks:
-        for source in task.inputs:
-            _quietly(partial(_detach, sites, source, task.name))
+        for index, source in enumerate(task.inputs):
+            _quietly(partial(_detach, sites, source, task.consumer(index)))
 
 
 def _detach(sites: Sites, source: Input, consumer: str) -> None:

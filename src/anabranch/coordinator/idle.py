@@ -26,24 +26,21 @@ def idle(status: Status) -> bool:
         return False
     sources = {one["stream"]: one for site in status["sites"] for one in site["sources"]}
     finite = {name for name, source in sources.items() if source["finite"]}
-    read = {source_of(name, status["reads"]) for name in status["reads"]}
-    if not finite & read:
+    ending = [query for query in status["ends"] if sources_of(query, status["ends"]) <= finite]
+    if not ending:
         raise ConfigError(
             "no query reads a source that ends, so the run would never be idle",
             remedy="Use --for 30s instead of --until-idle.",
         )
-    if any(sources[name]["state"] != "ended" for name in finite & read):
+    awaited = frozenset[str]().union(*(sources_of(query, status["ends"]) for query in ending))
+    if any(sources[name]["state"] != "ended" for name in awaited):
         return False
     tasks = [task for site in status["sites"] for task in site["tasks"]]
-    return all(
-        task["state"] == "done"
-        for task in tasks
-        if source_of(task["query"], status["reads"]) in finite
-    )
+    return all(task["state"] == "done" for task in tasks if task["query"] in ending)
 
 
-def source_of(name: str, reads: dict[str, str]) -> str:
-    """The stream from outside that a query ultimately reads."""
-    while name in reads:
-        name = reads[name]
-    return name
+def sources_of(name: str, ends: dict[str, list[str]]) -> frozenset[str]:
+    """The streams from outside that a query ends with."""
+    if name not in ends:
+        return frozenset({name})
+    return frozenset[str]().union(*(sources_of(one, ends) for one in ends[name]))

@@ -46,7 +46,7 @@ class LocalSites:
 
     def _start(self, coordinator: Coordinator, name: str, spark: SparkSession) -> None:
         cluster, credentials = coordinator.cluster, coordinator.credentials
-        site = Site(name, cluster, credentials, spark)
+        site = Site(name, cluster, credentials, spark, coordinator.site_state(name))
         self._sites.append(site)
         peer = Peer("the coordinator", coordinator.address, credentials)
         beat = Heartbeat(site, peer, report_interval_s(cluster))
@@ -108,6 +108,7 @@ class SiteProcesses:
         security = self._coordinator.credentials
         command = [sys.executable, "-m", "anabranch", "site", name]
         command += ["--coordinator", self._coordinator.address]
+        command += ["--state", str(self._coordinator.site_state(name))]
         for option in ("tls_cert", "tls_key", "tls_ca"):
             if path := getattr(security, option):
                 command += [f"--{option.replace('_', '-')}", path]
@@ -160,8 +161,15 @@ class RunningCluster:
     """A coordinator and all sites of a cluster that belong to this machine."""
 
     def __init__(
-        self, coordinator: Coordinator, logs: Path, progress: Progress, *, tied: bool
+        self,
+        coordinator: Coordinator,
+        logs: Path,
+        progress: Progress,
+        *,
+        tied: bool,
+        spark: SparkSession | None = None,
     ) -> None:
+        """Sites that share this process share `spark`, which stays its owner's, or one of ours."""
         self.coordinator = coordinator
         self._spark: OwnSpark | None = None
         self._local: LocalSites | None = None
@@ -173,9 +181,10 @@ class RunningCluster:
             if own:
                 self._processes = SiteProcesses(coordinator, own, logs, tied=tied)
             if shared:
-                self._spark = OwnSpark(shared[0], progress)
-                names = [one.name for one in shared]
-                self._local = LocalSites(coordinator, names, self._spark.session)
+                if spark is None:
+                    self._spark = OwnSpark(shared[0], progress)
+                    spark = self._spark.session
+                self._local = LocalSites(coordinator, [one.name for one in shared], spark)
             if self._processes:
                 self._processes.wait(progress, logs)
         except BaseException:

@@ -6,77 +6,32 @@ site exists is not asked here; statements keep the spans to point at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable
 
-from sqlglot import exp
-
-from anabranch.language.lexer import collapsed
+from anabranch.language.aggregates import IsOwn, find_calls, refused, supported
+from anabranch.language.bind_aggregates import bind_aggregates
+from anabranch.language.bind_from import Lookup, bind_from, masters, windows
+from anabranch.language.conjuncts import bind_conditions
+from anabranch.language.functions import check_functions
+from anabranch.language.outputs import outputs
 from anabranch.language.scope import Scope
 from anabranch.language.source import Script, Span
-from anabranch.language.statements import (
-    CallNode,
-    CreateQuery,
-    CreateStream,
-    Expression,
-    FromItem,
-    Name,
-    SelectItem,
-    StarItem,
+from anabranch.language.statements import CallNode, CreateQuery, Expression, Select, SelectItem
+from anabranch.language.types import Asked, Typer, ask
+from anabranch.plan.catalog import AggregateDef, QueryDef
+from anabranch.plan.expressions import Expr, Use
+from anabranch.plan.graph import Node, Port
+from anabranch.plan.operators import (
+    Call,
+    Column,
+    Condition,
+    Item,
+    Join,
+    Operator,
+    Projection,
+    Selection,
 )
-from anabranch.language.wording import did_you_mean_name
-from anabranch.plan.catalog import QueryDef, StreamDef
-from anabranch.plan.operators import Call, Column, Operator, Projection, Selection
-
-Lookup = Callable[[str], StreamDef | QueryDef | None]
-
-
-@dataclass(frozen=True)
-class TypeAnswer:
-    """The Spark type of an expression, or why it has none."""
-
-    type: str | None
-    error: str = ""
-
-
-class Typer(Protocol):
-    """Answers for each expression over `columns`, in order, when the input is called `alias`."""
-
-    def __call__(
-        self, columns: tuple[Column, ...], alias: str, expressions: tuple[str, ...]
-    ) -> tuple[TypeAnswer, ...]: ...
-
-
-@dataclass(frozen=True)
-class _Output:
-    """One column of a query's output."""
-
-    sql: str
-    name: Name
-    span: Span
-
-
-def bind_stream(
-    stmt: CreateStream, script: Script, *, default_site: str | None, base: str
-) -> StreamDef:
-    """The stream that `stmt` declares. Without AT it is at `default_site`."""
-    _check_names(script, [column.name for column in stmt.columns], "Choose another name.")
-    site = stmt.site or default_site
-    if site is None:
-        raise script.error(
-            stmt.name_span, f"stream {stmt.name} needs AT site", "Add AT and the name of a site."
-        )
-    return StreamDef(
-        name=stmt.name,
-        columns=tuple(Column(name=decl.name.text, type=decl.type) for decl in stmt.columns),
-        site=site,
-        source=_call(stmt.source),
-        timestamp=stmt.timestamp.text if stmt.timestamp else None,
-        lateness_us=stmt.lateness.us if stmt.lateness else 0,
-        text=stmt.text,
-        base=base,
-    )
+from anabranch.stream.names import POSITION
 
 
 def bind_query(
@@ -88,124 +43,99 @@ def bind_query(
     *,
     base: str,
 ) -> QueryDef:
-    """The query that `stmt` declares. Without AT it is where its input is.
+    """The query that `stmt` declares. Without AT it is where its first stream is.
 
-    `names` are those that `lookup` knows, for suggestions. `typer` is called once, with the input's
-    columns and `_ts`, for the items and last the condition, if there is one.
+    `names` are those that `lookup` knows, for suggestions. `typer` is called once, with the inputs'
+    columns and `_ts`, for the items and last the conditions; for aggregates twice.
     """
-    select = stmt.select
-    source = _source(script, select.sources[0], lookup, names)
-    alias = select.sources[0].alias
-    scope = Scope(script, source, alias.text if alias else source.name)
-    outputs = _outputs(scope, select.items)
-    if select.where:
-        scope.check(select.where)
-    types = _types(scope, outputs, select.where, typer)
+    scope = bind_from(script, stmt.select.sources, lookup, names)
+    first = next(source for source in scope.sources if not source.is_table)
+    site = stmt.site or first.definition.site
+    operators = _operators(scope, stmt.select, lookup, typer)
+    projection = operators[-1]
+    assert isinstance(projection, Projection)
+    columns = tuple(Column(name=item.name, type=item.type) for item in projection.items)
+    node = Node(
+        name=stmt.name,
+        site=site,
+        inputs=tuple(Port(stream=one.definition.name, alias=one.alias) for one in scope.sources),
+        operators=operators,
+        columns=columns,
+    )
     return QueryDef(
         name=stmt.name,
-        columns=tuple(
-            Column(name=output.name.text, type=type_)
-            for output, type_ in zip(outputs, types, strict=True)
-        ),
-        site=stmt.site or source.site,
-        input=source.name,
-        alias=scope.alias,
-        operators=_operators(outputs, select.where),
-        sink=_call(stmt.sink) if stmt.sink else None,
+        columns=columns,
+        site=site,
+        written=node,
+        nodes=(node,),
+        sink=bind_call(stmt.sink) if stmt.sink else None,
         text=stmt.text,
         base=base,
     )
 
 
-def _call(node: CallNode) -> Call:
+def bind_call(node: CallNode) -> Call:
     return Call(name=node.name, options=node.values)
 
 
-def _source(
-    script: Script, item: FromItem, lookup: Lookup, names: Iterable[str]
-) -> StreamDef | QueryDef:
-    found = lookup(item.name.text)
-    if found is None:
-        remedy = did_you_mean_name(item.name.text, names) or "SHOW STREAMS lists those there are."
-        raise script.error(item.name.span, f"unknown stream '{item.name.text}'", remedy)
-    return found
+def _operators(scope: Scope, select: Select, lookup: Lookup, typer: Typer) -> tuple[Operator, ...]:
+    def is_own(name: str) -> bool:
+        return isinstance(lookup(name), AggregateDef)
+
+    evidence = _aggregated(select, is_own)
+    if evidence:
+        return bind_aggregates(scope, select, lookup, typer, evidence)
+    if select.having:
+        raise scope.script.error(select.having.span, "HAVING needs an aggregate", "Use WHERE.")
+    return _plain_operators(scope, select, typer, is_own)
 
 
-def _outputs(scope: Scope, items: Iterable[SelectItem | StarItem]) -> list[_Output]:
-    outputs = [
-        output
-        for item in items
-        for output in (_star(scope, item) if isinstance(item, StarItem) else [_item(scope, item)])
-    ]
-    _check_names(
-        scope.script,
-        [output.name for output in outputs],
-        "Give it another name with AS.",
+def _aggregated(select: Select, is_own: IsOwn) -> Span | None:
+    """The first place that makes the query an aggregate."""
+    items = [item.expression for item in select.items if isinstance(item, SelectItem)]
+    for expression in [*items, *([select.having] if select.having else [])]:
+        if calls := find_calls(expression.tokens, is_own):
+            return calls[0].name.span
+    return select.group[0].span if select.group else None
+
+
+def _plain_operators(
+    scope: Scope, select: Select, typer: Typer, is_own: IsOwn
+) -> tuple[Operator, ...]:
+    """One selection after the other, or one Join, and a Projection."""
+    script = scope.script
+
+    def bind(expression: Expression) -> Expr:
+        check_functions(script, expression, scope.columns_in(expression), supported(script, is_own))
+        return scope.expr(expression)
+
+    # First what is wrong with FROM: names would be looked for in vain.
+    head = _join(scope, select)
+    found = outputs(scope, select.items, bind)
+    conditions: list[tuple[Condition, Span]] = []
+    if select.where:
+        message = "aggregates cannot stand in WHERE"
+        remedy = "Make the aggregate a query of its own, over a window, and read that."
+        check = refused(script, is_own, message, remedy)
+        check_functions(script, select.where, scope.columns_in(select.where), check)
+        conditions = bind_conditions(scope, select.where)
+    questions = [Asked(one.expr, one.span) for one in found]
+    questions += [Asked(condition.expr, span, "WHERE") for condition, span in conditions]
+    types = ask(script, typer, scope.columns, scope.naming, questions)
+    items = tuple(
+        Item(expr=one.expr, name=one.name.text, type=type_)
+        for one, type_ in zip(found, types, strict=False)
     )
-    return outputs
+    bound = tuple(condition for condition, _ in conditions)
+    if head:
+        return head.model_copy(update={"conditions": bound}), Projection(items=items)
+    return *(Selection(condition=one) for one in bound), Projection(items=items)
 
 
-def _star(scope: Scope, item: StarItem) -> list[_Output]:
-    if item.qualifier:
-        scope.check_qualifier(item.qualifier)
-    return [
-        _Output(_quoted(column.name), Name(column.name, item.span), item.span)
-        for column in scope.source.columns
-    ]
-
-
-def _item(scope: Scope, item: SelectItem) -> _Output:
-    expression = item.expression
-    scope.check(expression)
-    name = item.alias or Name(_default_name(scope, expression), item.span)
-    return _Output(expression.sql, name, expression.span)
-
-
-def _default_name(scope: Scope, expression: Expression) -> str:
-    """A column's own name, a field's as written, else the text of the expression."""
-    if isinstance(expression.tree, exp.Column):
-        ref = expression.columns[0]
-        column, parts = scope.resolve(ref)
-        return column.name if parts == len(ref.parts) else ref.parts[-1].text
-    return collapsed(scope.script, expression.tokens)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _check_names(script: Script, names: list[Name], remedy: str) -> None:
-    """Raise if a column's name is reserved or, whatever the case, another's."""
-    seen: set[str] = set()
-    for name in names:
-        if name.text.startswith("_"):
-            message = f"'{name.text}' is reserved, as all names that start with _"
-            raise script.error(name.span, message, remedy)
-        if name.text.lower() in seen:
-            message = f"two columns are called '{name.text}'"
-            raise script.error(name.span, message, remedy)
-        seen.add(name.text.lower())
-
-
-def _types(
-    scope: Scope, outputs: list[_Output], where: Expression | None, typer: Typer
-) -> list[str]:
-    """The types of `outputs`. Raises if one has none or `where` is not boolean."""
-    asked = [(output.sql, output.span) for output in outputs]
-    if where:
-        asked.append((where.sql, where.span))
-    answers = typer(scope.columns, scope.alias, tuple(sql for sql, _ in asked))
-    types = []
-    for answer, (_, span) in zip(answers, asked, strict=True):
-        if answer.type is None:
-            raise scope.script.error(span, " ".join(answer.error.split()))
-        types.append(answer.type)
-    if where and types.pop().lower() != "boolean":
-        type_ = (answers[-1].type or "").upper()
-        raise scope.script.error(where.span, f"WHERE needs a condition (boolean), this is {type_}")
-    return types
-
-
-def _operators(outputs: list[_Output], where: Expression | None) -> tuple[Operator, ...]:
-    projection = Projection(items=tuple((output.sql, output.name.text) for output in outputs))
-    return (Selection(condition=where.sql), projection) if where else (projection,)
+def _join(scope: Scope, select: Select) -> Join | None:
+    """The Join over all inputs, without conditions; none if a plain selection does."""
+    instants = masters(scope, select)
+    if len(scope.sources) == 1 and not scope.sources[0].item.window:
+        return None
+    order = tuple(Use(input=source.alias, column=POSITION) for source in scope.sources)
+    return Join(windows=windows(scope), masters=instants, order=order)

@@ -12,9 +12,8 @@ JOINS = frozenset({
     "SEMI", "USING",
 })  # fmt: skip
 LATER = {
-    "GROUP": "GROUP BY", "HAVING": "HAVING", "DEADLINE": "DEADLINE", "STANDBY": "STANDBY",
-    "APPROXIMATE": "APPROXIMATE", "MASTER": "MASTER",
-} | dict.fromkeys(JOINS, "JOIN")  # fmt: skip
+    "DEADLINE": "DEADLINE", "STANDBY": "STANDBY", "APPROXIMATE": "APPROXIMATE",
+}  # fmt: skip
 """Words that start what the language has no meaning for yet, and what to call it."""
 ENDLESS = {
     "ORDER": "ORDER BY", "SORT": "SORT BY", "CLUSTER": "CLUSTER BY", "DISTRIBUTE": "DISTRIBUTE BY",
@@ -27,18 +26,36 @@ Clauses = Mapping[str, Callable[[Cursor], Any]]
 _NEED_BY = frozenset({"GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE"})
 
 
+def at_clause(cursor: Cursor, *words: str) -> str | None:
+    """The one of `words` that a clause starts with here; some start one only with BY behind."""
+    first, *others = cursor.peek().key.split() or [""]
+    if first not in words:
+        return None
+    by = others == ["BY"] or cursor.peek(1).key == "BY"
+    return first if by or first not in _NEED_BY else None
+
+
 def at_unsupported(cursor: Cursor) -> str | None:
     """The first word of the unsupported clause that starts here, if one does."""
-    words = cursor.peek().key.split()
-    if not words or words[0] not in LATER | ENDLESS:
-        return None
-    by = words[1:] == ["BY"] or cursor.peek(1).key == "BY"
-    return words[0] if by or words[0] not in _NEED_BY else None
+    return at_clause(cursor, *LATER, *ENDLESS)
+
+
+def accept_clause(cursor: Cursor, word: str) -> bool:
+    """Pass `word`, with the BY that belongs to it."""
+    if not at_clause(cursor, word):
+        return False
+    token = cursor.advance()
+    if word in _NEED_BY and token.key == word:
+        cursor.advance()
+    return True
 
 
 def reject_unsupported(cursor: Cursor) -> None:
     """Raise if what comes next is part of SQL, or of the language to come, but not supported."""
     word, span = at_unsupported(cursor), cursor.peek().span
+    if cursor.at(*JOINS):
+        remedy = "List the streams with commas and put the condition in WHERE."
+        raise cursor.error(span, "JOIN is not supported", remedy)
     if word in LATER:
         raise cursor.error(span, f"{LATER[word]} is not supported yet")
     if word in ENDLESS:
@@ -58,8 +75,8 @@ def gather(
     while not cursor.at_end():
         if not cursor.at(*table):
             reject_unsupported(cursor)
-            if where := (misplaced or {}).get(cursor.peek().key):
-                raise cursor.error(cursor.peek().span, where)
+            if found_word := at_clause(cursor, *(misplaced or ())):
+                raise cursor.error(cursor.peek().span, (misplaced or {})[found_word])
             raise cursor.unexpected((*(word for word in table if word not in found), ";"))
         keyword = cursor.advance()
         if keyword.key in found:

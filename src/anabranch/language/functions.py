@@ -6,7 +6,7 @@ a standby computes it at the same time elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 
 from sqlglot import exp
 
@@ -49,34 +49,32 @@ _GENERATORS = frozenset({
     "EXPLODE", "EXPLODE_OUTER", "INLINE", "INLINE_OUTER", "JSON_TUPLE", "POSEXPLODE",
     "POSEXPLODE_OUTER", "STACK", "VARIANT_EXPLODE", "VARIANT_EXPLODE_OUTER",
 })  # fmt: skip
-_AGGREGATES = frozenset({
-    "ANY", "ANY_VALUE", "APPROX_COUNT_DISTINCT", "APPROX_PERCENTILE", "APPROX_TOP_K", "ARRAY_AGG",
-    "AVG", "BITMAP_CONSTRUCT_AGG", "BITMAP_OR_AGG", "BIT_AND", "BIT_OR", "BIT_XOR", "BOOL_AND",
-    "BOOL_OR", "COLLECT_LIST", "COLLECT_SET", "CORR", "COUNT", "COUNT_IF", "COUNT_MIN_SKETCH",
-    "COVAR_POP", "COVAR_SAMP", "CUME_DIST", "DENSE_RANK", "EVERY", "FIRST", "FIRST_VALUE",
-    "GROUPING", "GROUPING_ID", "HISTOGRAM_NUMERIC", "HLL_SKETCH_AGG", "HLL_UNION_AGG", "KURTOSIS",
-    "LAG", "LAST", "LAST_VALUE", "LEAD", "LISTAGG", "MAX", "MAX_BY", "MEAN", "MEDIAN", "MIN",
-    "MIN_BY", "MODE", "NTH_VALUE", "NTILE", "PERCENTILE", "PERCENTILE_APPROX", "PERCENTILE_CONT",
-    "PERCENTILE_DISC", "PERCENT_RANK", "RANK", "REGR_AVGX", "REGR_AVGY", "REGR_COUNT",
-    "REGR_INTERCEPT", "REGR_R2", "REGR_SLOPE", "REGR_SXX", "REGR_SXY", "REGR_SYY", "ROW_NUMBER",
-    "SKEWNESS", "SOME", "STD", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "STRING_AGG", "SUM",
-    "TRY_AVG", "TRY_SUM", "VARIANCE", "VAR_POP", "VAR_SAMP",
+_RANKINGS = frozenset({
+    "CUME_DIST", "DENSE_RANK", "LAG", "LEAD", "NTH_VALUE", "NTILE", "PERCENT_RANK", "RANK",
+    "ROW_NUMBER",
 })  # fmt: skip
 _QUANTIFIED = frozenset({"LIKE", "ILIKE", "="})
 """What `ANY (…)` and `SOME (…)` are not aggregates after."""
-_WINDOW = "aggregates need a window, which is not supported yet"
+_RANKED = "A window stands behind a stream in FROM, as in FROM S[10s], and has no order."
 
 
-def check_functions(script: Script, expression: Expression, columns: Set[str]) -> None:
+CheckAggregate = Callable[[Token], ScriptError | None]
+"""What is wrong with an aggregate that is called here, by the token of its name."""
+
+
+def check_functions(
+    script: Script, expression: Expression, columns: Set[str], aggregate: CheckAggregate
+) -> None:
     """Raise if `expression` calls what it may not, or holds a subquery or a `*`.
 
-    `columns` are the lower-case names that, standing alone, mean a column.
+    `columns` are the lower-case names that, standing alone, mean a column. `aggregate` is asked of
+    each function that is called.
     """
     names = columns | expression.parameters
     for before, token, after, last in _windows(expression.tokens):
         error = (
             _misplaced(script, before, token)
-            or _call(script, before, token, after, last)
+            or _call(script, before, token, after, last, aggregate)
             or _bare(script, before, token, after, names)
         )
         if error:
@@ -92,9 +90,11 @@ def _windows(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, Token, Token, T
 
 
 def _misplaced(script: Script, before: Token, token: Token) -> ScriptError | None:
-    """A subquery, or a date such as `DATE 'today'`."""
+    """A subquery, OVER, or a date such as `DATE 'today'`."""
     if token.key == "SELECT":
         return _subquery(script, token.span)
+    if token.key == "OVER" and before.key == ")":
+        return script.error(token.span, "OVER is not supported", _RANKED)
     if token.kind is not Kind.STRING or before.key not in _DATE_TYPES:
         return None
     if token.text.strip().lower() not in _MOVING_DATES:
@@ -103,7 +103,12 @@ def _misplaced(script: Script, before: Token, token: Token) -> ScriptError | Non
 
 
 def _call(
-    script: Script, before: Token, token: Token, after: Token, last: Token
+    script: Script,
+    before: Token,
+    token: Token,
+    after: Token,
+    last: Token,
+    aggregate: CheckAggregate,
 ) -> ScriptError | None:
     if after.key != "(" or not token.is_name:
         return None
@@ -114,9 +119,11 @@ def _call(
     if name in _GENERATORS:
         message = f"{token.text}() makes several rows of one tuple, which is not supported yet"
         return script.error(token.span, message)
-    if name in _AGGREGATES and not (name in ("ANY", "SOME") and before.key in _QUANTIFIED):
-        return script.error(token.span, _WINDOW)
-    return None
+    if name in _RANKINGS:
+        return script.error(token.span, f"{token.text}() is not supported", _RANKED)
+    if name in ("ANY", "SOME") and before.key in _QUANTIFIED:
+        return None
+    return aggregate(token)
 
 
 def _bare(
@@ -134,9 +141,10 @@ def _check_tree(script: Script, expression: Expression) -> None:
     """Catch what has no telling word of its own, at the cost of underlining all of it."""
     if expression.tree.find(exp.Query):
         raise _subquery(script, expression.span)
-    if expression.tree.find(exp.AggFunc, exp.Window):
-        raise script.error(expression.span, _WINDOW)
-    if expression.tree.find(exp.Star):
+    if expression.tree.find(exp.Window):
+        raise script.error(expression.span, "OVER is not supported", _RANKED)
+    stars = expression.tree.find_all(exp.Star)
+    if any(not isinstance(star.parent, exp.Count) for star in stars):
         raise script.error(expression.span, "'*' must stand alone", "Name the columns.")
 
 

@@ -7,7 +7,7 @@ Tables lead from keywords to productions, so one more statement or clause is one
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, cast
+from typing import cast
 
 from anabranch.language.calls import call
 from anabranch.language.clauses import Clauses, gather
@@ -17,14 +17,19 @@ from anabranch.language.queries import create_query, query
 from anabranch.language.source import Script
 from anabranch.language.statements import (
     ColumnDecl,
+    CreateAggregate,
     CreateQuery,
     CreateStream,
+    CreateTable,
     Describe,
     Drop,
+    DropKind,
     Explain,
     Name,
     Show,
+    ShowKind,
     Statement,
+    TypeNode,
 )
 from anabranch.language.tokens import Cursor
 
@@ -44,27 +49,20 @@ def parse(script: Script) -> list[Statement]:
 
 
 def _statement(cursor: Cursor) -> Statement:
-    """statement := CREATE … | DROP … | SHOW … | DESCRIBE … | EXPLAIN …"""
-    if cursor.at("SELECT", "MASTER"):
-        raise cursor.error(
-            cursor.peek().span,
-            "a SELECT runs as a query with a name",
-            "Write CREATE QUERY name AS SELECT …",
-        )
-    start = cursor.expect(*_STATEMENTS)
+    """statement := CREATE … | DROP … | SHOW … | DESCRIBE … | EXPLAIN … | query"""
+    start = cursor.peek()
     try:
+        if cursor.at("SELECT", "MASTER"):
+            return query(cursor, start, Name("", start.span))
+        cursor.expect(*_STATEMENTS, "SELECT", "MASTER")
         return _STATEMENTS[start.key](cursor, start)
     except RecursionError:
         raise cursor.error(start.span, "this statement is nested too deeply") from None
 
 
 def _create(cursor: Cursor, start: Token) -> Statement:
-    """create := CREATE STREAM … | CREATE QUERY …"""
-    if cursor.at("TABLE"):
-        raise cursor.error(cursor.peek().span, "CREATE TABLE is not supported yet")
-    if cursor.expect("STREAM", "QUERY").key == "QUERY":
-        return create_query(cursor, start)
-    return _create_stream(cursor, start)
+    """create := CREATE STREAM … | CREATE TABLE … | CREATE QUERY … | CREATE AGGREGATE …"""
+    return _CREATIONS[cursor.expect(*_CREATIONS).key](cursor, start)
 
 
 _STREAM_CLAUSES: Clauses = {
@@ -80,12 +78,6 @@ def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
     name = cursor.name("the name of the stream")
     columns = _columns(cursor)
     found = gather(cursor, _STREAM_CLAUSES)
-    if "FROM" not in found:
-        raise cursor.error(
-            name.span,
-            "a stream needs FROM wrapper(...)",
-            "Say where its tuples come from, as in FROM file(path = 'readings.csv').",
-        )
     site: Name | None = found.get("AT")
     span = cursor.since(start)
     return CreateStream(
@@ -93,6 +85,34 @@ def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
         columns=columns,
         timestamp=found.get("TIMESTAMP"),
         lateness=found.get("LATENESS"),
+        source=found.get("FROM"),
+        site=site.text if site else None,
+        name_span=name.span,
+        site_span=site.span if site else None,
+        span=span,
+        text=cursor.script.slice(span),
+    )
+
+
+_TABLE_CLAUSES: Clauses = {word: _STREAM_CLAUSES[word] for word in ("FROM", "AT")}
+_OF_STREAMS = {
+    word: f"{word} is for streams; a table has no event times" for word in ("TIMESTAMP", "LATENESS")
+}
+
+
+def _create_table(cursor: Cursor, start: Token) -> CreateTable:
+    """create table := CREATE TABLE name (column {, column}) FROM wrapper [AT site]"""
+    name = cursor.name("the name of the table")
+    columns = _columns(cursor)
+    found = gather(cursor, _TABLE_CLAUSES, _OF_STREAMS)
+    if "FROM" not in found:
+        remedy = "Say where its rows come from, as in FROM file(path = 'rooms.csv')."
+        raise cursor.error(name.span, "a table needs FROM wrapper(...)", remedy)
+    site: Name | None = found.get("AT")
+    span = cursor.since(start)
+    return CreateTable(
+        name=name.text,
+        columns=columns,
         source=found["FROM"],
         site=site.text if site else None,
         name_span=name.span,
@@ -100,6 +120,50 @@ def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
         span=span,
         text=cursor.script.slice(span),
     )
+
+
+_AGGREGATE_CLAUSES: Clauses = {
+    "RETURNS": lambda cursor: _type(cursor),
+    "FROM": lambda cursor: call(cursor, "python"),
+}
+
+
+def _create_aggregate(cursor: Cursor, start: Token) -> CreateAggregate:
+    """create aggregate := CREATE AGGREGATE name (type {, type}) RETURNS type FROM python(…)"""
+    name = cursor.name("the name of the aggregate")
+    cursor.expect("(")
+    arguments = [_type(cursor)]
+    while cursor.expect(",", ")").key == ",":
+        arguments.append(_type(cursor))
+    found = gather(cursor, _AGGREGATE_CLAUSES)
+    for word, example in (("RETURNS", "DOUBLE"), ("FROM", "python(class = 'module:Class')")):
+        if word not in found:
+            message = f"an aggregate needs {word}"
+            raise cursor.error(name.span, message, f"As in {word} {example}.")
+    span = cursor.since(start)
+    return CreateAggregate(
+        name=name.text,
+        arguments=tuple(arguments),
+        returns=found["RETURNS"],
+        source=found["FROM"],
+        name_span=name.span,
+        span=span,
+        text=cursor.script.slice(span),
+    )
+
+
+_CREATIONS: dict[str, Callable[[Cursor, Token], Statement]] = {
+    "STREAM": _create_stream,
+    "TABLE": _create_table,
+    "QUERY": create_query,
+    "AGGREGATE": _create_aggregate,
+}
+
+
+def _type(cursor: Cursor) -> TypeNode:
+    mark = cursor.mark()
+    span = column_type(cursor)
+    return TypeNode(cursor.collapsed_since(mark), span)
 
 
 def _columns(cursor: Cursor) -> tuple[ColumnDecl, ...]:
@@ -114,28 +178,30 @@ def _column(cursor: Cursor) -> ColumnDecl:
     """column := name type"""
     start = cursor.peek()
     name = cursor.name("the name of a column")
-    mark = cursor.mark()
-    type_span = column_type(cursor)
-    return ColumnDecl(name, cursor.collapsed_since(mark), cursor.since(start), type_span)
+    type_ = _type(cursor)
+    return ColumnDecl(name, type_.text, cursor.since(start), type_.span)
 
 
 def _drop(cursor: Cursor, start: Token) -> Drop:
-    """drop := DROP (STREAM | QUERY) [IF EXISTS] name"""
-    kind = cast(Literal["stream", "query"], cursor.expect("STREAM", "QUERY").key.lower())
+    """drop := DROP (STREAM | TABLE | QUERY | AGGREGATE | POCKET) [IF EXISTS] name"""
+    kind = cast(DropKind, cursor.expect(*_CREATIONS, "POCKET").key.lower())
     if_exists = cursor.at("IF") and cursor.peek(1).key == "EXISTS"
     if if_exists:
         cursor.advance()
         cursor.advance()
-    name = cursor.name(f"the name of a {kind}")
+    name = cursor.name(f"the name of {'an' if kind == 'aggregate' else 'a'} {kind}")
     span = cursor.since(start)
     return Drop(kind, name.text, if_exists, name.span, span, cursor.script.slice(span))
 
 
+_SHOWN = ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES")
+
+
 def _show(cursor: Cursor, start: Token) -> Show:
-    """show := SHOW (STREAMS | QUERIES | SITES)"""
-    what = cursor.expect("STREAMS", "QUERIES", "SITES").key.lower()
+    """show := SHOW (STREAMS | TABLES | QUERIES | AGGREGATES | POCKETS | SITES)"""
+    what = cursor.expect(*_SHOWN).key.lower()
     span = cursor.since(start)
-    return Show(cast(Literal["streams", "queries", "sites"], what), span, cursor.script.slice(span))
+    return Show(cast(ShowKind, what), span, cursor.script.slice(span))
 
 
 def _describe(cursor: Cursor, start: Token) -> Describe:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NoReturn
 
 from anabranch.language.calls import call
-from anabranch.language.clauses import JOINS, Clauses, at_unsupported, gather, reject_unsupported
+from anabranch.language.clauses import Clauses, accept_clause, at_clause, at_unsupported, gather
 from anabranch.language.expressions import (
     ends_operand,
     is_expression,
@@ -15,11 +14,11 @@ from anabranch.language.expressions import (
     parse_expression,
     take_expression,
 )
+from anabranch.language.from_items import from_items
 from anabranch.language.lexer import Kind, Token
 from anabranch.language.statements import (
     CreateQuery,
     Expression,
-    FromItem,
     Name,
     Select,
     SelectItem,
@@ -33,7 +32,9 @@ _CLAUSES: Clauses = {
     "AT": lambda cursor: cursor.name("the name of a site"),
 }
 """What may follow a SELECT, whose own clauses come in a fixed order."""
-_AFTER_FROM = ("WHERE", *_CLAUSES)
+_ORDERED = ("WHERE", "GROUP", "HAVING")
+_ORDER = "WHERE, GROUP BY and HAVING come once, in this order, right after FROM"
+_MISPLACED = dict.fromkeys(_ORDERED, _ORDER) | {"MASTER": "MASTER comes before SELECT"}
 
 
 def create_query(cursor: Cursor, start: Token) -> CreateQuery:
@@ -46,7 +47,7 @@ def create_query(cursor: Cursor, start: Token) -> CreateQuery:
 def query(cursor: Cursor, start: Token, name: Name) -> CreateQuery:
     """query := select {INTO call | AT site}"""
     select = _select(cursor)
-    found = gather(cursor, _CLAUSES, {"WHERE": "WHERE comes once, right after FROM"})
+    found = gather(cursor, _CLAUSES, _MISPLACED)
     site: Name | None = found.get("AT")
     span = cursor.since(start)
     return CreateQuery(
@@ -62,10 +63,11 @@ def query(cursor: Cursor, start: Token, name: Name) -> CreateQuery:
 
 
 def _select(cursor: Cursor) -> Select:
-    """select := SELECT item {, item} FROM source [WHERE expression]"""
-    if cursor.at("MASTER"):
-        reject_unsupported(cursor)
-    start = cursor.expect("SELECT")
+    """select := [MASTER name {, name}] SELECT item {, item} FROM … [WHERE expression]
+    [GROUP BY expression {, expression}] [HAVING expression]"""
+    start = cursor.peek()
+    masters = _masters(cursor)
+    cursor.expect(*(("SELECT",) if masters else ("MASTER", "SELECT")))
     if cursor.at("DISTINCT"):
         raise cursor.error(cursor.peek().span, "SELECT DISTINCT is not supported")
     items = [_item(cursor)]
@@ -73,9 +75,36 @@ def _select(cursor: Cursor) -> Select:
         items.append(_item(cursor))
     if not cursor.accept("FROM"):
         raise cursor.unexpected((",", "FROM"))
-    source = _source(cursor)
-    where = _condition(cursor) if cursor.accept("WHERE") else None
-    return Select(tuple(items), (source,), where, cursor.since(start))
+    sources = from_items(cursor)
+    where = _condition(cursor, ("GROUP BY", "HAVING")) if cursor.accept("WHERE") else None
+    group = _group(cursor) if accept_clause(cursor, "GROUP") else ()
+    having = _condition(cursor) if cursor.accept("HAVING") else None
+    return Select(masters, tuple(items), sources, where, group, having, cursor.since(start))
+
+
+def _masters(cursor: Cursor) -> tuple[Name, ...]:
+    """MASTER name {, name}"""
+    if not cursor.accept("MASTER"):
+        return ()
+    masters = [cursor.name("the name of a stream")]
+    while cursor.accept(","):
+        masters.append(cursor.name("the name of a stream"))
+    if not cursor.at("SELECT"):
+        raise cursor.unexpected((",", "SELECT"))
+    return tuple(masters)
+
+
+def _group(cursor: Cursor) -> tuple[Expression, ...]:
+    """GROUP BY expression {, expression}"""
+
+    def stops(cursor: Cursor, before: Token | None) -> bool:
+        return cursor.at(",") or _condition_stops(cursor, before)
+
+    found: list[Expression] = []
+    while not found or cursor.accept(","):
+        tokens = take_expression(cursor, stops)
+        found.append(parse_expression(cursor, tokens, ("HAVING", *_CLAUSES)))
+    return tuple(found)
 
 
 def _item(cursor: Cursor) -> SelectItem | StarItem:
@@ -101,7 +130,7 @@ def _item_stops(cursor: Cursor, before: Token | None) -> bool:
     if cursor.at("FROM"):
         # a IS DISTINCT FROM b
         return not before or before.key != "DISTINCT"
-    return cursor.at("WHERE") or _condition_stops(cursor, before)
+    return _condition_stops(cursor, before)
 
 
 def _reject_misspelt_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
@@ -139,56 +168,12 @@ def _aliased_with_as(cursor: Cursor, tokens: list[Token], as_: int) -> tuple[Exp
     return parse_expression(cursor, before), alias
 
 
-def _source(cursor: Cursor) -> FromItem:
-    """source := name [[AS] alias]"""
-    start = cursor.peek()
-    if cursor.at("("):
-        raise cursor.error(
-            start.span, "subqueries are not supported", "Make it a query of its own."
-        )
-    name = cursor.name("the name of a stream")
-    alias = None
-    if cursor.accept("AS"):
-        alias = cursor.name("an alias")
-    elif cursor.peek().is_name and not _starts_clause(cursor):
-        _reject_misspelt_clause(cursor)
-        alias = cursor.name("an alias")
-    if not cursor.at_end() and not cursor.at(*_AFTER_FROM):
-        _reject_after_source(cursor)
-    return FromItem(name, alias, cursor.since(start))
-
-
-def _reject_after_source(cursor: Cursor) -> NoReturn:
-    span = cursor.peek().span
-    if cursor.at(","):
-        message = "several streams in FROM are not supported yet"
-        raise cursor.error(span, message, "Name one stream.")
-    if cursor.at("["):
-        raise cursor.error(span, "windows are not supported yet", "Name the stream alone.")
-    reject_unsupported(cursor)
-    raise cursor.unexpected((*_AFTER_FROM, ";"))
-
-
-def _starts_clause(cursor: Cursor) -> bool:
-    return cursor.at(*_AFTER_FROM, *JOINS) or at_unsupported(cursor) is not None
-
-
-def _reject_misspelt_clause(cursor: Cursor) -> None:
-    """A word that looks like a keyword and has more after it than an alias can is a misspelling."""
-    after = cursor.peek(1)
-    follows = (*_AFTER_FROM, ",", "[", ";", "")
-    word = cursor.peek()
-    if word.kind is Kind.WORD and after.key not in follows and closest(word.text, _AFTER_FROM):
-        raise cursor.unexpected((*_AFTER_FROM, ";"))
-
-
-def _condition(cursor: Cursor) -> Expression:
-    return parse_expression(cursor, take_expression(cursor, _condition_stops), tuple(_CLAUSES))
+def _condition(cursor: Cursor, follow: Sequence[str] = ()) -> Expression:
+    tokens = take_expression(cursor, _condition_stops)
+    return parse_expression(cursor, tokens, (*follow, *_CLAUSES))
 
 
 def _condition_stops(cursor: Cursor, before: Token | None) -> bool:
     if before is None or not ends_operand(before):
-        return cursor.at("INTO", "WHERE")
-    return cursor.at("WHERE", *_CLAUSES) or (
-        at_unsupported(cursor) is not None and not cursor.at(*JOINS)
-    )
+        return cursor.at("INTO", "WHERE") or bool(at_clause(cursor, "GROUP"))
+    return bool(at_clause(cursor, *_ORDERED, *_CLAUSES) or at_unsupported(cursor))

@@ -19,6 +19,9 @@ class Span:
         """The span from the start of this one to the end of `other`."""
         return Span(self.start, max(self.end, other.end))
 
+    def holds(self, other: Span) -> bool:
+        return self.start <= other.start and other.end <= self.end
+
 
 @dataclass(frozen=True)
 class Script:

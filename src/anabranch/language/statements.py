@@ -15,6 +15,8 @@ from anabranch.language.lexer import Token
 from anabranch.language.source import Span
 
 OptionValue = str | int | float | bool
+DropKind = Literal["stream", "table", "query", "aggregate", "pocket"]
+ShowKind = Literal["streams", "tables", "queries", "aggregates", "pockets", "sites"]
 
 
 @dataclass(frozen=True)
@@ -106,28 +108,65 @@ class StarItem:
 
 
 @dataclass(frozen=True)
+class Count:
+    """`10 ROWS`."""
+
+    rows: int
+    span: Span = field(compare=False)
+
+
+Extent = Duration | Count
+
+
+@dataclass(frozen=True)
+class WindowNode:
+    """What stands in the brackets of `S[10s]` or `S[100 ROWS SLIDE 10]`; both are of one kind."""
+
+    width: Extent
+    slide: Extent | None
+    span: Span = field(compare=False)
+    """Brackets included."""
+
+
+@dataclass(frozen=True)
 class FromItem:
     name: Name
+    window: WindowNode | None
     alias: Name | None
     span: Span = field(compare=False)
 
 
 @dataclass(frozen=True)
 class Select:
-    """There is exactly one source."""
-
+    masters: tuple[Name, ...]
     items: tuple[SelectItem | StarItem, ...]
     sources: tuple[FromItem, ...]
     where: Expression | None
+    group: tuple[Expression, ...]
+    having: Expression | None
     span: Span = field(compare=False)
 
 
 @dataclass(frozen=True)
 class CreateStream:
+    """Without `source`, programs fill the stream."""
+
     name: str
     columns: tuple[ColumnDecl, ...]
     timestamp: Name | None
     lateness: Duration | None
+    source: CallNode | None
+    site: str | None
+    name_span: Span = field(compare=False)
+    site_span: Span | None = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    name: str
+    columns: tuple[ColumnDecl, ...]
     source: CallNode
     site: str | None
     name_span: Span = field(compare=False)
@@ -137,8 +176,27 @@ class CreateStream:
 
 
 @dataclass(frozen=True)
+class TypeNode:
+    """A type as the script writes it, on one line."""
+
+    text: str
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class CreateAggregate:
+    name: str
+    arguments: tuple[TypeNode, ...]
+    returns: TypeNode
+    source: CallNode
+    name_span: Span = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
 class CreateQuery:
-    """A query without a name, as in `EXPLAIN SELECT …`, has the empty name."""
+    """A query without a name, `SELECT …` alone or behind EXPLAIN, has the empty name."""
 
     name: str
     select: Select
@@ -152,7 +210,7 @@ class CreateQuery:
 
 @dataclass(frozen=True)
 class Drop:
-    kind: Literal["stream", "query"]
+    kind: DropKind
     name: str
     if_exists: bool
     name_span: Span = field(compare=False)
@@ -162,7 +220,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Show:
-    what: Literal["streams", "queries", "sites"]
+    what: ShowKind
     span: Span = field(compare=False)
     text: str = field(compare=False)
 
@@ -184,4 +242,5 @@ class Explain:
     text: str = field(compare=False)
 
 
-Statement = CreateStream | CreateQuery | Drop | Show | Describe | Explain
+Create = CreateStream | CreateTable | CreateQuery | CreateAggregate
+Statement = Create | Drop | Show | Describe | Explain

@@ -16,8 +16,12 @@ def clip(text: str) -> str:
 
 def either(expected: Sequence[str]) -> str:
     """`A, B or C`; symbols get quotes, words in capitals and descriptions stay as they are."""
-    shown = [text if text[:1].isalpha() else f"'{text}'" for text in expected]
-    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return listed([text if text[:1].isalpha() else f"'{text}'" for text in expected], "or")
+
+
+def listed(texts: Sequence[str], word: str) -> str:
+    """`A, B or C`, where `word` is "or"."""
+    return f" {word} ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
 def closest(word: str, candidates: Iterable[str]) -> str | None:

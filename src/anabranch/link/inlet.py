@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from anabranch.link.budget import Budget
 from anabranch.stream.batch import Batch
 from anabranch.stream.inlet import Inlet
 
 
 class LiveInlet:
     """Bounded: `offer` blocks while `limit` bytes wait, which stops the link and so the producer.
+    With an eighth of that waiting it blocks already while the `budget` shared with other inlets is
+    used up. What an instance took counts there until the task is `done` with it.
 
-    `on_data` is called after each offer that changed something, without the lock held.
+    `on_data` is called after each offer that changed something, and when one begins to block;
+    without the lock held.
     """
 
-    def __init__(self, stream: str, *, limit: int) -> None:
+    def __init__(self, stream: str, *, limit: int, budget: Budget | None = None) -> None:
         self.stream = stream
         self.on_data: Callable[[], None] = lambda: None
         self._inlet: Inlet[pa.RecordBatch] = Inlet(stream)
         self._limit = limit
-        self._changed = threading.Condition()
+        self._least = max(1, limit // 8)
+        self._budget = budget or Budget(2 * limit)
+        self._changed = self._budget.changed
         self._closed = False
+        self._full = False
+        self._running_bytes = 0
         self._unacked_bytes = 0
 
     def start_at(self, position: int) -> None:
@@ -60,20 +67,36 @@ class LiveInlet:
         """There is something to take, and no more is on its way that would fit in with it."""
         with self._changed:
             inlet = self._inlet
-            return inlet.progress and (not inlet.more or inlet.waiting_bytes >= self._limit)
+            full = self._full or inlet.waiting_bytes >= self._limit
+            return inlet.progress and (full or not inlet.more)
 
     def offer(self, batch: Batch[pa.RecordBatch]) -> None:
         """Add what is new in `batch`, waiting for space first. Raises Gap and StaleEpoch."""
+        while not self._offered(batch):
+            self.on_data()  # though more would follow, what waits is all there is space for
+            with self._changed:
+                while self._full and not (self._closed or self._space()):
+                    self._changed.wait()
         with self._changed:
-            while self._inlet.waiting_bytes >= self._limit and not self._closed:
-                self._changed.wait()
-            if self._closed:
-                return
-            if self._inlet.offer(batch):
-                self._unacked_bytes += batch.data.nbytes
-            progress = self._inlet.progress
+            progress = self._inlet.progress and not self._closed
         if progress:
             self.on_data()
+
+    def _offered(self, batch: Batch[pa.RecordBatch]) -> bool:
+        """Add what is new in `batch`, if there is space; True also if nobody wants it any more."""
+        with self._changed:
+            self._full = not (self._closed or self._space())
+            if self._closed or self._full:
+                return self._closed
+            before = self._inlet.waiting_bytes
+            if self._inlet.offer(batch):
+                self._unacked_bytes += batch.data.nbytes
+            self._budget.use(self._inlet.waiting_bytes - before)
+            return True
+
+    def _space(self) -> bool:
+        waiting = self._inlet.waiting_bytes
+        return waiting < self._least or (waiting < self._limit and self._budget.left)
 
     def expect_no_more(self) -> None:
         """The link broke: what waits need not wait for the rest."""
@@ -84,10 +107,22 @@ class LiveInlet:
             self.on_data()
 
     def take(self, max_rows: int) -> Sequence[Batch[pa.RecordBatch]]:
+        """The oldest waiting tuples, for an instance; after it comes `done`."""
         with self._changed:
+            before = self._inlet.waiting_bytes
             batches = self._inlet.take(max_rows)
+            if not self._closed:  # else it was given back with all that waited
+                self._running_bytes += before - self._inlet.waiting_bytes
+            self._full = False
             self._changed.notify_all()
             return batches
+
+    def done(self) -> None:
+        """The instance that took has ended, whether or not its task still needs the tuples."""
+        with self._changed:
+            self._full = False  # there may be space now; if not, the link says so again
+            self._budget.give_back(self._running_bytes)
+            self._running_bytes = 0
 
     @property
     def ack_overdue(self) -> bool:
@@ -102,5 +137,7 @@ class LiveInlet:
 
     def close(self) -> None:
         with self._changed:
+            if not self._closed:
+                self._budget.give_back(self._inlet.waiting_bytes)
             self._closed = True
             self._changed.notify_all()

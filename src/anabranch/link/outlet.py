@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -20,17 +22,23 @@ class LiveOutlet:
     """Bounded: `room` is False while the slowest consumer has `limit` bytes still to be sent.
 
     `on_room` is called when room appears, `on_ack` with the position that every consumer has
-    received; both without the lock held, from the thread that caused them.
+    safely has; both without the lock held, from the thread that caused them.
     """
 
     def __init__(
-        self, stream: str, schema: pa.Schema, *, limit: int, heartbeat_s: float, epoch: int = 0
+        self,
+        stream: str,
+        schema: pa.Schema,
+        *,
+        limit: int,
+        heartbeat_s: float,
+        epoch: int = 0,
+        whole: bool = False,
     ) -> None:
         self.stream = stream
         self.schema = schema
-        self.on_room: Callable[[], None] = lambda: None
-        self.on_ack: Callable[[int], None] = lambda position: None
-        self._outlet: Outlet[pa.RecordBatch] = Outlet(stream, epoch=epoch)
+        self.forget_producer()
+        self._outlet: Outlet[pa.RecordBatch] = Outlet(stream, epoch=epoch, whole=whole)
         self._limit = limit
         self._nothing = empty_batch(schema)
         self._heartbeat_s = heartbeat_s
@@ -38,10 +46,21 @@ class LiveOutlet:
         self._closed = False
         self._had_room = True
         self._followers: dict[str, object] = {}
+        self._absent: dict[str, float] = {}
+        """Since when consumers with a lease do not follow."""
+
+    def forget_producer(self) -> None:
+        """Nobody needs to hear of room and acks."""
+        self.on_room: Callable[[], None] = lambda: None
+        self.on_ack: Callable[[int], None] = lambda position: None
 
     @property
     def last(self) -> int:
         return self._outlet.last
+
+    @property
+    def released(self) -> int:
+        return self._outlet.released
 
     @property
     def ended(self) -> bool:
@@ -78,21 +97,50 @@ class LiveOutlet:
         with self._changed:
             return self._outlet.unsent_bytes() < self._limit
 
-    def wait_for_room(self, stopped: threading.Event) -> bool:
-        """Block until there is room; False if `stopped` is set or the outlet closed first."""
+    def wait_for_room(self, stopped: threading.Event, timeout_s: float = math.inf) -> bool:
+        """Block until there is room; False if `stopped` is set, the outlet closed or the time is
+        over first."""
+        deadline = time.monotonic() + timeout_s
         with self._changed:
             while not (self._closed or stopped.is_set()):
                 if self._outlet.unsent_bytes() < self._limit:
                     return True
+                if time.monotonic() >= deadline:
+                    return False
                 self._changed.wait(0.1)
         return False
 
-    def attach(self, consumer: str) -> int:
+    def start_at(self, position: int) -> None:
+        """The next tuple is the one behind `position`. Before anything is appended."""
         with self._changed:
-            return self._outlet.attach(consumer)
+            before = self._outlet
+            self._outlet = Outlet(self.stream, position, before.epoch, whole=before.whole)
+
+    def attach(
+        self,
+        consumer: str,
+        *,
+        after: int | None = None,
+        local: bool = False,
+        lease: bool = False,
+    ) -> int:
+        """With a `lease` it is detached when it does not follow for long; see `expire`."""
+        with self._changed:
+            if lease:
+                self._absent[consumer] = time.monotonic()
+            return self._outlet.attach(consumer, after=after, local=local)
+
+    def expire(self, lease_s: float) -> None:
+        """Detach programs that have gone without saying so: nobody else would ever."""
+        with self._changed:
+            gone = [one for one, since in self._absent.items()
+                    if time.monotonic() - since > lease_s]  # fmt: skip
+        for consumer in gone:
+            self.detach(consumer)
 
     def detach(self, consumer: str) -> None:
         with self._changed:
+            self._absent.pop(consumer, None)
             self._outlet.detach(consumer)
             acknowledged = self._outlet.acknowledged()
             self._changed.notify_all()
@@ -107,7 +155,9 @@ class LiveOutlet:
     def level1(self, consumer: str, input_position: int, point: RestartPoint) -> None:
         with self._changed:
             self._outlet.level1(consumer, input_position, point)
+            acknowledged = self._outlet.acknowledged()
         self._tell_room()
+        self.on_ack(acknowledged)
 
     def close(self) -> None:
         with self._changed:
@@ -124,15 +174,20 @@ class LiveOutlet:
         """
         watermark = None
         me = self._followers[consumer] = object()
-        while not gone():
-            batch = self._next(consumer, after, watermark, me)
-            if batch is None:
-                return
-            self._tell_room()
-            yield batch
-            after, watermark = batch.last, batch.watermark
-            if watermark == END_WATERMARK:
-                return
+        leased = self._absent.pop(consumer, None) is not None
+        try:
+            while not gone():
+                batch = self._next(consumer, after, watermark, me)
+                if batch is None:
+                    return
+                self._tell_room()
+                yield batch
+                after, watermark = batch.last, batch.watermark
+                if watermark == END_WATERMARK:
+                    return
+        finally:
+            if leased and self._followers[consumer] is me:
+                self._absent[consumer] = time.monotonic()
 
     def _next(
         self, consumer: str, after: int, told: int | None, me: object

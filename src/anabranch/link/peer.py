@@ -129,6 +129,10 @@ class RemoteStream:
                 raise ProtocolError(f"stream {self._stream}: a batch came without its header")
             yield read_batch(self._stream, chunk.data, chunk.app_metadata)
 
+    @property
+    def schema(self) -> pa.Schema:
+        return self._reader.schema
+
     def cancel(self) -> None:
         self._reader.cancel()
 

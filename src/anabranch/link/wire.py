@@ -8,10 +8,13 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from anabranch.stream.batch import Batch
+from anabranch.stream.names import BORN, EVENT_TIME, POSITION
 
-EVENT_TIME = "_ts"
-BORN = "_born"
-POSITION = "_pos"
+__all__ = [
+    "BORN", "EVENT_TIME", "POSITION", "empty_batch", "header", "read_batch", "record_batches",
+    "wire_schema",
+]  # fmt: skip
+
 _HEADER = struct.Struct("<qqq?")
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from anabranch.plan.catalog import Definition, QueryDef
-from anabranch.plan.operators import Call, Column, Operator, Spec
+from collections.abc import Callable
+
+from anabranch.plan.catalog import PocketDef, QueryDef, Relation
+from anabranch.plan.graph import Node, Port
+from anabranch.plan.operators import Operator
+from anabranch.plan.program import Program
+from anabranch.plan.spec import Call, Column, Spec
+
+Lookup = Callable[[str], Relation]
 
 
 class Input(Spec):
@@ -13,6 +20,8 @@ class Input(Spec):
     site: str
     alias: str
     columns: tuple[Column, ...]
+    table: bool = False
+    """Its history is needed whole, whoever comes late: it is read from its beginning."""
 
 
 class TaskSpec(Spec):
@@ -29,7 +38,16 @@ class TaskSpec(Spec):
     columns: tuple[Column, ...]
     output: str | None = None
     sink: Call | None = None
+    pocket: Program | None = None
+    run: str = ""
+    """Which creation of the query this is; sinks tell by it what is theirs."""
     base: str = ""
+
+    def consumer(self, index: int) -> str:
+        """What the producer of an input knows us as: a self-join is two consumers of it."""
+        stream = self.inputs[index].stream
+        earlier = sum(one.stream == stream for one in self.inputs[:index])
+        return f"{self.name}#{earlier + 1}" if earlier else self.name
 
 
 def sink_task(query: str) -> str:
@@ -37,31 +55,61 @@ def sink_task(query: str) -> str:
     return f"{query}/sink"
 
 
-def tasks_of(query: QueryDef, source: Definition) -> tuple[TaskSpec, ...]:
-    """The tasks that run `query` over `source`, the definition of its input."""
-    main = TaskSpec(
-        name=query.name,
+def tasks_of(query: QueryDef, lookup: Lookup) -> tuple[TaskSpec, ...]:
+    """The tasks that run `query`, each behind those it reads. `lookup` knows its FROM."""
+    nodes = {node.name: node for node in query.nodes}
+    tasks = tuple(_node_task(query, node, nodes, lookup) for node in query.nodes)
+    return tasks if query.sink is None else (*tasks, _sink_task(query))
+
+
+def pocket_task(pocket: PocketDef, lookup: Lookup) -> TaskSpec:
+    """The task that runs a pocket, at the site of its output stream."""
+    return TaskSpec(
+        name=pocket.name,
+        query=pocket.name,
+        site=pocket.site,
+        inputs=(_input(Port(stream=pocket.input, alias=pocket.input), None, lookup),),
+        columns=lookup(pocket.output).columns,
+        output=pocket.output,
+        pocket=pocket.program,
+    )
+
+
+def _node_task(query: QueryDef, node: Node, nodes: dict[str, Node], lookup: Lookup) -> TaskSpec:
+    return TaskSpec(
+        name=node.name,
         query=query.name,
-        site=query.site,
-        inputs=(
-            Input(stream=source.name, site=source.site, alias=query.alias, columns=source.columns),
-        ),
-        operators=query.operators,
-        columns=query.columns,
-        output=query.name,
+        site=node.site,
+        inputs=tuple(_input(port, nodes.get(port.stream), lookup) for port in node.inputs),
+        operators=node.operators,
+        columns=node.columns,
+        output=node.name,
         base=query.base,
     )
-    if query.sink is None:
-        return (main,)
-    sink = TaskSpec(
+
+
+def _input(port: Port, node: Node | None, lookup: Lookup) -> Input:
+    if node:
+        return Input(stream=node.name, site=node.site, alias=port.alias, columns=node.columns)
+    source = lookup(port.stream)
+    return Input(
+        stream=source.name,
+        site=source.site,
+        alias=port.alias,
+        columns=source.wire_columns,
+        table=source.kind == "table",
+    )
+
+
+def _sink_task(query: QueryDef) -> TaskSpec:
+    source = Input(stream=query.name, site=query.site, alias=query.name, columns=query.columns)
+    return TaskSpec(
         name=sink_task(query.name),
         query=query.name,
         site=query.site,
-        inputs=(
-            Input(stream=query.name, site=query.site, alias=query.name, columns=query.columns),
-        ),
+        inputs=(source,),
         columns=query.columns,
         sink=query.sink,
+        run=query.run,
         base=query.base,
     )
-    return (main, sink)

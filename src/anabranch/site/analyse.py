@@ -11,18 +11,24 @@ from anabranch.plan.operators import Column
 from anabranch.site.spark import spark_schema
 
 Answer = dict[str, str | None]
+_PER_TUPLE = ("Project", "Generate")
 
 
 def analyse(
-    spark: SparkSession, columns: Sequence[Column], alias: str, expressions: Sequence[str]
+    spark: SparkSession,
+    columns: Sequence[Column],
+    expressions: Sequence[str],
+    *,
+    aggregate: bool = False,
 ) -> list[Answer]:
     """For each expression over `columns` its Spark type, or Spark's complaint about it. `columns`
-    are all that the expressions may use, `_ts` included."""
-    frame = spark.createDataFrame([], spark_schema(columns)).alias(alias)
-    return [_analyse_one(frame, expression) for expression in expressions]
+    are all that the expressions may use, `_ts` included, called as they are in the expressions.
+    Only with `aggregate` may these be aggregates, such as `avg(Temp)`."""
+    frame = spark.createDataFrame([], spark_schema(columns))
+    return [_analyse_one(frame, expression, aggregate) for expression in expressions]
 
 
-def _analyse_one(frame: DataFrame, expression: str) -> Answer:
+def _analyse_one(frame: DataFrame, expression: str, aggregate: bool) -> Answer:
     try:
         result = frame.selectExpr(expression)
     except PySparkException as error:
@@ -32,7 +38,7 @@ def _analyse_one(frame: DataFrame, expression: str) -> Answer:
     plan = result._jdf.queryExecution().analyzed()
     if not plan.deterministic():
         return {"type": None, "error": "gives another value each time it is evaluated"}
-    if plan.nodeName() not in ("Project", "Generate"):
+    if plan.nodeName() not in (*_PER_TUPLE, "Aggregate" if aggregate else "Project"):
         return {"type": None, "error": "is not a per-tuple expression"}
     return {"type": result.schema[0].dataType.simpleString(), "error": ""}
 

@@ -17,10 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.link.wire import BORN, EVENT_TIME, POSITION, wire_schema
-from anabranch.plan.operators import Operator, Selection
-from anabranch.site.sinks.base import Sink
+from anabranch.plan.expressions import Naming, plain, quoted
+from anabranch.plan.operators import Operator, Projection, Selection
+from anabranch.site.sinks.base import Sink, written
 from anabranch.site.spark import job_memory
-from anabranch.stream.batch import END_WATERMARK, Batch
+from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,21 @@ class Taken:
 
 @dataclass(frozen=True)
 class Produced:
-    """Output tuples, the watermark behind them, and per input the position up to which nothing is
-    needed any more to reproduce what follows."""
+    """Output tuples in order, the watermark behind them, and per input the position up to which
+    nothing is needed any more to reproduce what follows.
+
+    `instant`: when that is replayed, results with an event time up to here are old ones."""
 
     table: pa.Table
     watermark: int
     needless: tuple[int, ...]
+    instant: int = START_WATERMARK
 
 
 class Body(Protocol):
-    def open(self) -> None:
-        """Called once before the first step."""
+    def open(self, instant: int = START_WATERMARK) -> None:
+        """Called once before the first step. Results with an event time up to `instant` have been
+        given before: what leads to them only rebuilds the state."""
 
     def step(self, inputs: Sequence[Taken]) -> Produced: ...
 
@@ -74,18 +79,17 @@ class SelectionBody:
     def __init__(
         self,
         spark: SparkSession,
-        alias: str,
         operators: Sequence[Operator],
         input_columns: pa.Schema,
         output_columns: pa.Schema,
     ) -> None:
         self._spark = spark
-        self._alias = alias
         self._operators = operators
         self._input = wire_schema(input_columns)
         self._output = wire_schema(output_columns)
+        self._picked = _picked(operators)
 
-    def open(self) -> None:
+    def open(self, instant: int = START_WATERMARK) -> None:
         """Have Spark plan and compile this query once, so that its first tuples need not wait."""
         nulls = pa.RecordBatch.from_pylist([{}], self._input)
         with suppress(PySparkException):  # one that cannot take NULLs; its tuples may have none
@@ -97,20 +101,13 @@ class SelectionBody:
         return Produced(table, taken.watermark, (taken.last,))
 
     def _run(self, taken: Taken) -> pa.Table:
+        if self._picked is not None:
+            table = taken.table(self._input).select([*self._picked, EVENT_TIME, BORN])
+            return table.rename_columns(self._output.names).cast(self._output)
         with job_memory.job(taken.nbytes):
             frame = self._spark.createDataFrame(taken.table(self._input))
             taken.forget()  # the JVM has the tuples now; ours need not wait for its result
-            return self._apply(frame).toArrow().cast(self._output)
-
-    def _apply(self, frame: DataFrame) -> DataFrame:
-        frame = frame.alias(self._alias)
-        for operator in self._operators:
-            if isinstance(operator, Selection):
-                frame = frame.where(operator.condition)
-            else:
-                items = [f"{sql} AS {quoted(name)}" for sql, name in operator.items]
-                frame = frame.selectExpr(*items, EVENT_TIME, BORN)
-        return frame
+            return apply(frame, self._operators, plain).toArrow().cast(self._output)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -121,17 +118,22 @@ class SinkBody:
 
     def __init__(self, sink: Sink, columns: pa.Schema) -> None:
         self._sink = sink
+        self._written = 0
         self._input = wire_schema(columns)
         self._columns = columns.names
 
-    def open(self) -> None:
+    def open(self, instant: int = START_WATERMARK) -> None:
         self._sink.open()
+        self._written = written(self._sink) or 0
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs
         table = taken.table(self._input)
         if len(table):
             first = taken.batches[0].first
+            known = min(len(table), max(0, self._written + 1 - first))
+            table, first = table.slice(known), first + known
+        if len(table):
             positions = pa.array(np.arange(first, first + len(table), dtype=np.int64))
             table_out = table.select([*self._columns, EVENT_TIME])
             at = len(self._columns)
@@ -144,8 +146,32 @@ class SinkBody:
         self._sink.close()
 
 
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _picked(operators: Sequence[Operator]) -> list[str] | None:
+    """The columns, if picking some is all there is to do: no work for Spark then."""
+    if len(operators) != 1 or not isinstance(operators[0], Projection):
+        return None
+    uses = [item.expr.column for item in operators[0].items]
+    return None if None in uses else [use.column for use in uses if use]
+
+
+def apply(
+    frame: DataFrame,
+    operators: Sequence[Operator],
+    naming: Naming,
+    carried: Sequence[str] = (EVENT_TIME, BORN),
+) -> DataFrame:
+    """Selections and projections; the first projection's output goes by plain names. The columns
+    `carried` pass as they are."""
+    for operator in operators:
+        if isinstance(operator, Selection):
+            frame = frame.where(operator.condition.expr.sql(naming))
+        elif isinstance(operator, Projection):
+            items = [f"{one.expr.sql(naming)} AS {quoted(one.name)}" for one in operator.items]
+            frame = frame.selectExpr(*items, *carried)
+            naming = plain
+        else:
+            raise TypeError(f"{operator.kind} stands first or not at all")
+    return frame
 
 
 def ages_s(table: pa.Table, now_us: int, most: int = 32) -> np.ndarray:

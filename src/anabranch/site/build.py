@@ -2,39 +2,82 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
+from anabranch.errors import SourceError
+from anabranch.link.budget import Budget
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import EVENT_TIME, POSITION, wire_schema
-from anabranch.plan.catalog import StreamDef
-from anabranch.plan.operators import Column
+from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.operators import Aggregate, Call, Column, Join
 from anabranch.plan.tasks import TaskSpec
+from anabranch.site.aggregate import AggregateBody
 from anabranch.site.body import Body, SelectionBody, SinkBody
 from anabranch.site.ingest import Ingest
+from anabranch.site.join import JoinBody
+from anabranch.site.journal import Journal
+from anabranch.site.open_stream import OpenStream
+from anabranch.site.pocket import PocketBody
 from anabranch.site.sinks import make_sink
 from anabranch.site.sinks.base import SinkContext
+from anabranch.site.source import Source
 from anabranch.site.spark import arrow_schema
+from anabranch.site.table import TableIngest
+from anabranch.site.tables import make_table
+from anabranch.site.tables.base import TableContext, TableReader
 from anabranch.site.task import Task
 from anabranch.site.wrappers import make_wrapper
 from anabranch.site.wrappers.base import SourceContext, Wrapper
 
 
+@functools.cache
+def queue_budget(total: int) -> Budget:
+    """The one of this process: sites that share it share their queues' memory."""
+    return Budget(total)
+
+
 class Builder:
     """Builds what a site runs. Everything is checked here and nothing is started."""
 
-    def __init__(self, cluster: Cluster, spark: SparkSession) -> None:
+    def __init__(self, cluster: Cluster, spark: SparkSession, state: Path | None) -> None:
         self._spark = spark
+        self._state = state
         self._limit = cluster.queue_bytes
+        self._budget = queue_budget(cluster.queue_bytes)
         self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
 
-    def ingest(self, stream: StreamDef) -> Ingest:
+    def source(self, definition: StreamDef | TableDef, *, resume: bool) -> Source:
+        """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
+        table = isinstance(definition, TableDef)
+        outlet = self._outlet(definition.name, definition.wire_columns, whole=table)
+        if isinstance(definition, TableDef):
+            log = self._kept(definition.name, ".table", resume=resume)
+            return TableIngest(definition, outlet, self._reader(definition), log)
+        if definition.source is None:
+            return OpenStream(definition, outlet, self._heartbeat_s)
+        return self._ingest(definition, definition.source, outlet, resume=resume)
+
+    def _reader(self, table: TableDef) -> TableReader:
+        context = TableContext(
+            table=table.name,
+            schema=arrow_schema(table.columns),
+            options=table.source.options,
+            base=Path(table.base or "."),
+        )
+        return make_table(table.source.name, context)
+
+    def _ingest(
+        self, stream: StreamDef, source: Call, outlet: LiveOutlet, *, resume: bool
+    ) -> Ingest:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
 
         def make(stopped: threading.Event, skipped: Callable[[int], None]) -> Wrapper:
@@ -42,43 +85,76 @@ class Builder:
                 stream=stream.name,
                 schema=arrow_schema(stream.columns),
                 timestamp=stream.timestamp,
-                options=stream.source.options,
+                options=source.options,
                 base=Path(stream.base or "."),
                 spark=lambda: self._spark,
                 stopped=stopped,
                 skipped=skipped,
             )
-            return make_wrapper(stream.source.name, context)
+            return make_wrapper(source.name, context)
 
-        return Ingest(stream, self._outlet(stream.name, stream.columns), make, self._heartbeat_s)
+        kept = self._kept(stream.name, ".journal", resume=resume)
+        return Ingest(stream, outlet, make, self._heartbeat_s, Journal(kept) if kept else None)
 
-    def task(self, spec: TaskSpec) -> Task:
-        """Raises ConfigError or SinkError if its sink cannot be written to."""
-        inlets = [LiveInlet(one.stream, limit=self._limit) for one in spec.inputs]
-        outlet = self._outlet(spec.output, spec.columns) if spec.output else None
-        return Task(spec, self._body(spec), inlets, outlet, self._name_job)
+    def _kept(self, stream: str, suffix: str, *, resume: bool) -> Path | None:
+        """The file that survives us; empty unless we are to go on where we were."""
+        if self._state is None:
+            return None
+        path = self._state / f"{quote(stream, safe='')}{suffix}"
+        if not resume:
+            path.unlink(missing_ok=True)
+        return path
 
-    def _body(self, spec: TaskSpec) -> Body:
-        (source,) = spec.inputs
-        if spec.sink is None:
-            columns = arrow_schema(source.columns), arrow_schema(spec.columns)
-            return SelectionBody(self._spark, source.alias, spec.operators, *columns)
-        columns_in = arrow_schema(source.columns)
+    def task(self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet], *, resume: bool) -> Task:
+        """Raises ConfigError or SinkError if its sink cannot be written to. A pocket's output goes
+        to one of the `outlets` that are there already."""
+        limit, budget = self._limit, self._budget
+        inlets = [LiveInlet(one.stream, limit=limit, budget=budget) for one in spec.inputs]
+        outlet = outlets[spec.output] if spec.pocket and spec.output else None
+        if outlet and outlet.ended:
+            raise SourceError(
+                f"its output stream {spec.output} has ended", remedy="Drop and create the stream."
+            )
+        if outlet is None and spec.output:
+            outlet = self._outlet(spec.output, spec.columns)
+        return Task(spec, self._body(spec, resume=resume), inlets, outlet, self._name_job)
+
+    def _body(self, spec: TaskSpec, *, resume: bool) -> Body:
+        if spec.sink:
+            return self._sink_body(spec, spec.sink, resume=resume)
+        if spec.pocket:
+            columns = arrow_schema(spec.inputs[0].columns), arrow_schema(spec.columns)
+            return PocketBody(self._spark, spec.name, spec.pocket, *columns)
+        inputs = [(one.alias, arrow_schema(one.columns)) for one in spec.inputs]
+        output = arrow_schema(spec.columns)
+        if isinstance(spec.operators[0], Join):
+            return JoinBody(self._spark, inputs, spec.operators, output)
+        ((alias, columns),) = inputs
+        if any(isinstance(one, Aggregate) for one in spec.operators):
+            return AggregateBody(self._spark, alias, columns, spec.operators, output)
+        return SelectionBody(self._spark, spec.operators, columns, output)
+
+    def _sink_body(self, spec: TaskSpec, sink: Call, *, resume: bool) -> SinkBody:
+        columns_in = arrow_schema(spec.inputs[0].columns)
         extra = [pa.field(POSITION, pa.int64()), pa.field(EVENT_TIME, pa.int64())]
         context = SinkContext(
             query=spec.query,
             schema=pa.schema([*columns_in, *extra]),
-            options=spec.sink.options,
+            options=sink.options,
             base=Path(spec.base or "."),
             spark=lambda: self._spark,
+            run=spec.run,
+            resume=resume,
         )
-        return SinkBody(make_sink(spec.sink.name, context), columns_in)
+        return SinkBody(make_sink(sink.name, context), columns_in)
 
-    def _outlet(self, stream: str, columns: tuple[Column, ...]) -> LiveOutlet:
+    def _outlet(
+        self, stream: str, columns: tuple[Column, ...], *, whole: bool = False
+    ) -> LiveOutlet:
         schema = wire_schema(arrow_schema(columns))
         # What waits is better off at the consumer: an outlet needs enough to keep its link busy.
         limit = max(1, self._limit // 4)
-        return LiveOutlet(stream, schema, limit=limit, heartbeat_s=self._heartbeat_s)
+        return LiveOutlet(stream, schema, limit=limit, heartbeat_s=self._heartbeat_s, whole=whole)
 
     def _name_job(self, group: str, description: str) -> None:
         self._spark.sparkContext.setJobGroup(group, description)

@@ -19,8 +19,9 @@ from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import EVENT_TIME, record_batches
 from anabranch.plan.catalog import StreamDef
+from anabranch.site.journal import Entry, Journal
 from anabranch.site.measures import Rate
-from anabranch.site.wrappers.base import Wrapper
+from anabranch.site.wrappers.base import Replayable, Wrapper
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 
 PACE_S = 0.01
@@ -43,6 +44,7 @@ class Ingest:
         outlet: LiveOutlet,
         make: Callable[[threading.Event, Callable[[int], None]], Wrapper],
         heartbeat_s: float,
+        journal: Journal | None = None,
     ) -> None:
         self.stream = stream
         self.outlet = outlet
@@ -60,12 +62,29 @@ class Ingest:
         self._holding = False
         self._lock = threading.Lock()
         self._wrapper = make(self._stopped, self._skip)
+        replayable = isinstance(self._wrapper, Replayable) and self._speed is None
+        self._journal = journal if replayable else None
         self._thread = threading.Thread(target=self._run, name=f"in-{stream.name}", daemon=True)
         self._idle = threading.Thread(target=self._beat, name=f"idle-{stream.name}", daemon=True)
 
     @property
     def finite(self) -> bool:
         return self._wrapper.finite
+
+    @property
+    def _speed(self) -> float | None:
+        speed: float | None = getattr(self._wrapper, "speed", None)
+        return speed
+
+    def resume(self, position: int) -> None:
+        """Before the start: the first tuple given will be the one behind `position`, which must
+        have been given before, with all that follow it. Raises SourceError if that cannot be."""
+        if position and self._journal is None:
+            raise SourceError(
+                f"stream {self.stream.name} cannot be resumed: its source cannot be read again",
+                remedy="Drop and create the queries that read it.",
+            )
+        self.outlet.start_at(position)
 
     def start(self) -> None:
         """Idempotent: a stream is read once, from when it first has a consumer."""
@@ -79,6 +98,8 @@ class Ingest:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
+        if self._journal:
+            self._journal.close()
 
     def report(self) -> dict[str, Any]:
         return {
@@ -98,9 +119,7 @@ class Ingest:
 
     def _run(self) -> None:
         try:
-            for table in self._paced(self._wrapper.read()):
-                if not self._append(table):
-                    break
+            self._read(self._journal) if self._journal else self._read_once()
         except AnabranchError as error:
             self._fail(error)
         except Exception as error:
@@ -111,29 +130,64 @@ class Ingest:
             if self.state == "ended":
                 self.outlet.end()
 
+    def _read_once(self) -> None:
+        for table in self._paced(self._wrapper.read()):
+            if not self._append(table, time.time_ns() // 1000):
+                return
+
+    def _read(self, journal: Journal) -> None:
+        """What was read before as it was then, and on from there."""
+        assert isinstance(self._wrapper, Replayable)
+        if not self._replay(journal, self._wrapper):
+            return
+        entries = journal.entries
+        cursor = entries[-1].end if entries else self._wrapper.start_cursor()
+        for table, behind in self._wrapper.read_from(cursor):
+            self._holding = True
+            with self._lock:
+                times = self._newest, self._clock_floor, time.time_ns() // 1000
+                entry = Entry(self.outlet.last + 1, cursor, behind, *times)
+                journal.add(entry)
+            if not self._append(table, entry.now_us):
+                return
+            cursor = behind
+            journal.trim(self.outlet.released)
+
+    def _replay(self, journal: Journal, wrapper: Replayable) -> bool:
+        start = self.outlet.last
+        for entry in journal.entries[journal.index(start) :]:
+            with self._lock:
+                self._newest, self._clock_floor = entry.newest, entry.floor
+            table = wrapper.reread(entry.begin, entry.end)
+            if not self._append(table, entry.now_us, given=max(0, start + 1 - entry.first)):
+                return False
+        return True
+
     def _fail(self, error: AnabranchError) -> None:
         error.message = f"stream {self.stream.name}: {error.message}"
         self.state, self.error = "failed", error
         self.on_failure()
 
-    def _append(self, table: pa.Table) -> bool:
-        """Give the tuples that are not late positions; False when we are to stop."""
+    def _append(self, table: pa.Table, now_us: int, given: int = 0) -> bool:
+        """Give the tuples that are not late positions, but for the first `given` of them, which
+        have theirs; False when we are to stop."""
         self._holding = True
         for piece in record_batches(table, PIECE_ROWS):
             if not self.outlet.wait_for_room(self._stopped):
                 return False
             with self._lock:
-                timely, watermark = self._judge(self._timed(piece))
-                if timely.num_rows:
-                    self.outlet.append([timely], watermark)
+                timely, watermark = self._judge(self._timed(piece, now_us))
+                fresh = timely.slice(given)
+                given -= timely.num_rows - fresh.num_rows
+                if fresh.num_rows:
+                    self.outlet.append([fresh], watermark)
                 self._heard = time.monotonic()
-            self._rate.add(self._heard, timely.num_rows)
+            self._rate.add(self._heard, fresh.num_rows)
         self._holding = False
         return True
 
-    def _timed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+    def _timed(self, piece: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
         """With `_ts` (the source's, else now) and `_born`, in the outlet's schema."""
-        now_us = time.time_ns() // 1000
         added = [pa.array(np.full(piece.num_rows, now_us, dtype=np.int64))]
         if EVENT_TIME not in piece.schema.names:
             # A clock that is set back makes no tuple late.
@@ -183,8 +237,7 @@ class Ingest:
 
     def _paced(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """At `speed` × event time, if the wrapper has a speed; else as fast as they come."""
-        speed = getattr(self._wrapper, "speed", None)
-        return tables if speed is None else self._at_speed(tables, speed)
+        return tables if self._speed is None else self._at_speed(tables, self._speed)
 
     def _at_speed(self, tables: Iterator[pa.Table], speed: float) -> Iterator[pa.Table]:
         start, origin = time.monotonic(), None

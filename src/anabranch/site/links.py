@@ -15,8 +15,14 @@ from anabranch.link.peer import Peers
 from anabranch.link.subscription import Batches, Subscription
 from anabranch.plan.tasks import Input
 from anabranch.site.acks import Ack, AckSender
+from anabranch.site.points import PointsFile
 from anabranch.site.task import Task
+from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.restart import RestartPoint
+
+
+LEASE_S = 30.0
+"""How long a stream keeps its tuples for a program that does not follow it."""
 
 
 class Links:
@@ -33,12 +39,14 @@ class Links:
         peers: Peers,
         outlets: Mapping[str, LiveOutlet],
         tasks: Mapping[str, Task],
+        points: PointsFile,
     ) -> None:
         self._name = name
         self._cluster = cluster
         self._peers = peers
         self._outlets = outlets
         self._tasks = tasks
+        self._points = points
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._senders: dict[str, AckSender] = {}
         self._lock = threading.Lock()
@@ -62,8 +70,8 @@ class Links:
     def follow_inputs(self, task: Task) -> None:
         """Feed the inlets of a task that has been started."""
         links = []
-        for source, inlet in zip(task.spec.inputs, task.inlets, strict=True):
-            follow = partial(self._follow, task.spec.name, source)
+        for index, (source, inlet) in enumerate(zip(task.spec.inputs, task.inlets, strict=True)):
+            follow = partial(self._follow, task.spec.consumer(index), source)
             emulation = self._emulation(source.site, self._name)
             links.append(Subscription(inlet, follow, emulation, task.fail))
             self._sender(source.site)
@@ -77,9 +85,9 @@ class Links:
 
     def leave(self, task: Task) -> None:
         """Let go of the inputs, so that other consumers of them are not held up."""
-        for source in task.spec.inputs:
+        for index, source in enumerate(task.spec.inputs):
             try:
-                self._detach_at(source, task.spec.name)
+                self._detach_at(source, task.spec.consumer(index))
             except AnabranchError:
                 continue  # a site that is gone keeps nothing for us either
 
@@ -112,6 +120,8 @@ class Links:
         interval_s = self._cluster.heartbeat_interval_us / 1e6
         limit_s = max(1.0, interval_s * self._cluster.missed_heartbeats)
         while not self._closed.wait(interval_s):
+            for outlet in list(self._outlets.values()):
+                outlet.expire(LEASE_S)
             for links in list(self._subscriptions.values()):
                 for link in links:
                     link.check_silence(limit_s)
@@ -147,7 +157,8 @@ class Links:
             return
         if ack["received"] is not None:
             outlet.level0(ack["consumer"], ack["received"], ack["epoch"])
-        point = RestartPoint(tuple(ack["inputs"]), ack["output"])
+        instant = ack.get("instant", START_WATERMARK)
+        point = RestartPoint(tuple(ack["inputs"]), ack["output"], instant)
         outlet.level1(ack["consumer"], point.inputs[ack["index"]], point)
 
     def _sender(self, site: str) -> AckSender:
@@ -163,13 +174,15 @@ class Links:
             return self._senders[site]
 
     def _collect(self, site: str, level0: bool) -> list[Ack]:
-        return [
+        tasks = [task for task in list(self._tasks.values()) if task.state in ("running", "done")]
+        acks = [
             _ack(task, index, level0)
-            for task in list(self._tasks.values())
-            if task.state in ("running", "done")
+            for task in tasks
             for index, source in enumerate(task.spec.inputs)
             if source.site == site
         ]
+        self._points.save((task.spec.name, task) for task in tasks)
+        return acks
 
     def _send(self, site: str, acks: list[Ack]) -> None:
         if site == self._name:
@@ -182,10 +195,11 @@ def _ack(task: Task, index: int, level0: bool) -> Ack:
     point, inlet = task.restart_point(), task.inlets[index]
     return {
         "stream": task.spec.inputs[index].stream,
-        "consumer": task.spec.name,
+        "consumer": task.spec.consumer(index),
         "epoch": inlet.epoch,
         "received": inlet.acked() if level0 else None,
         "inputs": list(point.inputs),
         "index": index,
         "output": point.output,
+        "instant": point.instant,
     }

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
@@ -15,16 +18,19 @@ from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.gate import Credentials, Gate
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peers
-from anabranch.plan.catalog import StreamDef
+from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.operators import Column
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.analyse import analyse, check_types
 from anabranch.site.build import Builder
 from anabranch.site.executor import Executor
-from anabranch.site.ingest import Ingest
 from anabranch.site.links import Links
+from anabranch.site.open_stream import OpenStream, decoded, encoded
+from anabranch.site.points import PointsFile, point_of
+from anabranch.site.source import Source
 from anabranch.site.task import Task
 
+_SOURCE: TypeAdapter[StreamDef | TableDef] = TypeAdapter(StreamDef | TableDef)
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -38,24 +44,35 @@ class Site:
     """
 
     def __init__(
-        self, name: str, cluster: Cluster, credentials: Credentials, spark: SparkSession
+        self,
+        name: str,
+        cluster: Cluster,
+        credentials: Credentials,
+        spark: SparkSession,
+        state: Path | None = None,
     ) -> None:
+        """With a `state` folder the site can be killed and started again where it was."""
         self.name = name
         self._cluster = cluster
         self._config = cluster.sites.get(name) or SiteConfig(name=name)
         self._spark = spark
-        self._builder = Builder(cluster, spark)
+        if state:
+            state.mkdir(parents=True, exist_ok=True)
+        self._builder = Builder(cluster, spark, state)
+        self._points = PointsFile(state / "points.json" if state else None)
+        self._before = self._points.load()
         self._deploying = threading.RLock()
         self.tasks: dict[str, Task] = {}
-        self.sources: dict[str, Ingest] = {}
+        self.sources: dict[str, Source] = {}
         self._outlets: dict[str, LiveOutlet] = {}
         self.peers = Peers(credentials)
-        self._links = Links(name, cluster, self.peers, self._outlets, self.tasks)
+        self._links = Links(name, cluster, self.peers, self._outlets, self.tasks, self._points)
         self._closed = threading.Event()
         self._gate = Gate(
             str(self._config.listen), credentials, self._actions(), self._outlets.__getitem__
         )
         self._executor = Executor(name, self._config.slots)
+        self._pockets: dict[str, Executor] = {}
 
     @property
     def address(self) -> str:
@@ -90,12 +107,17 @@ class Site:
             "check_types": lambda body: check_types(_columns(body["columns"])),
             "peers": lambda body: self.peers.update(body["peers"]),
             "prepare": self._prepare,
-            "attach": lambda body: self._outlet(body["stream"]).attach(body["consumer"]),
+            "attach": self._attach,
             "detach": lambda body: self._links.detach(body["stream"], body["consumer"]),
+            "place": self._place,
+            "points": lambda body: self.restart_points(),
             "start": self._start,
             "start_sources": self._start_sources,
             "drop": self._drop,
             "acks": lambda body: self._links.take_acks(body["acks"]),
+            "schema": lambda body: encoded(self._open_stream(body).schema().empty_table()),
+            "push": lambda body: self._open_stream(body).push(decoded(body["rows"])),
+            "end": lambda body: self._open_stream(body).end(),
         }
 
     def report(self) -> dict[str, Any]:
@@ -112,48 +134,80 @@ class Site:
         return task.report() | self._links.report(task)
 
     def _analyse(self, body: dict[str, Any]) -> Any:
-        return analyse(self._spark, _columns(body["columns"]), body["alias"], body["expressions"])
+        columns, aggregate = _columns(body["columns"]), body.get("aggregate", False)
+        return analyse(self._spark, columns, body["expressions"], aggregate=aggregate)
+
+    def restart_points(self) -> dict[str, dict[str, Any]]:
+        """Task → where it would restart: of those that run, and of those before we were killed."""
+        running = {name: task.restart_point() for name, task in list(self.tasks.items())
+                   if task.state != "waiting"}  # fmt: skip
+        return {name: asdict(point) for name, point in (self._before | running).items()}
 
     def _prepare(self, body: dict[str, Any]) -> None:
-        """Build all or nothing; raises what is wrong with the first thing that cannot be built."""
-        streams = [StreamDef.model_validate(one) for one in body["streams"]]
+        """Build all or nothing; raises what is wrong with the first thing that cannot be built.
+        `resume`: they ran here before, and what they left behind is used again."""
+        resume = body.get("resume", False)
+        if not resume:
+            self._before = {}
+        defined = [_SOURCE.validate_python(one) for one in body["sources"]]
         specs = [TaskSpec.model_validate(one) for one in body["tasks"]]
         with self._deploying:
-            sources = [_named("stream", s.name, self._builder.ingest, s) for s in streams]
-            tasks = [_named("query", spec.query, self._builder.task, spec) for spec in specs]
-            for source in sources:
-                self.sources[source.stream.name] = source
-                self._outlets[source.stream.name] = source.outlet
+            make = partial(self._builder.source, resume=resume)
+            sources = {one.name: _named(one.kind, one.name, make, one) for one in defined}
+            outlets = self._outlets | {name: source.outlet for name, source in sources.items()}
+            build = partial(self._builder.task, outlets=outlets, resume=resume)
+            tasks = [_named("pocket" if spec.pocket else "query", spec.query, build, spec)
+                     for spec in specs]  # fmt: skip
+            for name, source in sources.items():
+                self.sources[name] = source
+                self._outlets[name] = source.outlet
             for task in tasks:
                 self._install(task)
 
     def _install(self, task: Task) -> None:
         self.tasks[task.spec.name] = task
+        if task.spec.pocket:  # a thread of its own: others need not wait while it calls the world
+            self._pockets[task.spec.name] = Executor(f"pocket-{task.spec.name}", 1)
         if task.outlet and task.spec.output:
             self._outlets[task.spec.output] = task.outlet
-            task.outlet.on_room = partial(self._executor.consider, task)
-        task.on_failure = self._task_failed
+            if isinstance(stream := self.sources.get(task.spec.output), OpenStream):
+                stream.pocket = task.spec.name
+            task.outlet.on_room = partial(self._executor_of(task).consider, task)
+        task.on_failure = self._let_go
+        task.on_early_end = self._let_go
         task.on_release = partial(self._links.released, task)
         for index, inlet in enumerate(task.inlets):
             inlet.on_data = partial(self._arrived, task, index)
 
-    def _start(self, body: dict[str, Any]) -> None:
-        """`tasks`: name → positions, one per input, behind which the task begins."""
+    def _executor_of(self, task: Task) -> Executor:
+        return self._pockets.get(task.spec.name, self._executor)
+
+    def _place(self, body: dict[str, Any]) -> None:
+        """Before the start: the positions behind which outputs and sources go on."""
         with self._deploying:
-            for name, positions in body["tasks"].items():
+            for stream, position in body["outputs"].items():
+                self._outlet(stream).start_at(position)
+            for name, position in body["sources"].items():
+                self.sources[name].resume(position)
+
+    def _start(self, body: dict[str, Any]) -> None:
+        """`tasks`: name → the restart point at which the task begins."""
+        with self._deploying:
+            for name, point in body["tasks"].items():
                 task = self.tasks[name]
-                task.start(positions)
+                task.start(point_of({"output": 0, **point}))
                 self._links.follow_inputs(task)
+            self._points.save(list(self.tasks.items()))
 
     def _start_sources(self, body: dict[str, Any]) -> None:
         with self._deploying:
-            for name in body["streams"]:
+            for name in body["sources"]:
                 self.sources[name].start()
 
     def _drop(self, body: dict[str, Any]) -> None:
         with self._deploying:
             self._drop_tasks(body.get("tasks", ()), tell=True)
-            for name in body.get("streams", ()):
+            for name in body.get("sources", ()):
                 source = self.sources.pop(name, None)
                 if source:
                     source.close()
@@ -165,21 +219,54 @@ class Site:
             if task is None:
                 continue
             task.stop()
-            self._executor.forget(task)
+            if own := self._pockets.pop(name, None):
+                own.close()  # which does not wait for ever for one that hangs
+            else:
+                self._executor.forget(task)
             self._links.unfollow(task)
             task.close()
-            if task.spec.output:
-                self._outlets.pop(task.spec.output).close()
+            self._drop_output(task)
             if tell:
                 self._links.leave(task)
 
-    def _task_failed(self, task: Task) -> None:
+    def _drop_output(self, task: Task) -> None:
+        """A pocket's output stream was there before it and stays."""
+        output = task.spec.output
+        if output and isinstance(stream := self.sources.get(output), OpenStream):
+            stream.pocket = None
+            stream.outlet.forget_producer()
+        elif output:
+            self._outlets.pop(output).close()
+
+    def _let_go(self, task: Task) -> None:
         """Let go of the inputs, so that other consumers of them are not held up."""
-        threading.Thread(target=self._links.leave, args=(task,), daemon=True).start()
+
+        def leave() -> None:
+            self._links.unfollow(task)
+            self._links.leave(task)
+
+        threading.Thread(target=leave, name=f"{task.spec.name}-leave", daemon=True).start()
 
     def _arrived(self, task: Task, index: int) -> None:
-        self._executor.consider(task)
+        self._executor_of(task).consider(task)
         self._links.arrived(task, index)
+
+    def _attach(self, body: dict[str, Any]) -> int:
+        """Keep tuples for a consumer from now on, or from behind `after`."""
+        local = body.get("site") == self.name
+        outlet = self._outlet(body["stream"])
+        lease = body.get("lease", False)
+        return outlet.attach(body["consumer"], after=body.get("after"), local=local, lease=lease)
+
+    def _open_stream(self, body: dict[str, Any]) -> OpenStream:
+        name = body["stream"]
+        found = self.sources.get(name)
+        if not isinstance(found, OpenStream):
+            raise SiteError(
+                f"site {self.name} has no stream {name} to push into",
+                remedy="Only a stream without a source takes rows from programs.",
+            )
+        return found
 
     def _outlet(self, stream: str) -> LiveOutlet:
         if stream not in self._outlets:

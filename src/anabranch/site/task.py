@@ -17,6 +17,8 @@ from anabranch.plan.tasks import TaskSpec
 from anabranch.site.analyse import complaint
 from anabranch.site.body import Body, Produced, Taken, ages_s
 from anabranch.site.measures import Measures
+from anabranch.site.pocket import PocketBody
+from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import RestartLog, RestartPoint
 
 MAX_ROWS = 1_000_000
@@ -47,20 +49,20 @@ class Task:
         self.error: AnabranchError | None = None
         self.on_release: Callable[[], None] = lambda: None
         self.on_failure: Callable[[Task], None] = lambda task: None
+        self.on_early_end: Callable[[Task], None] = lambda task: None
         self._body = body
         self._name_job = name_job
         self._lock = threading.Lock()
         self._log = RestartLog(RestartPoint(tuple(0 for _ in inlets), 0))
 
-    def start(self, positions: Sequence[int]) -> None:
-        """Begin behind `positions`, one per input."""
-        for inlet, position in zip(self.inlets, positions, strict=True):
+    def start(self, point: RestartPoint) -> None:
+        """Begin behind the inputs of `point`; the first output is numbered one above its."""
+        for inlet, position in zip(self.inlets, point.inputs, strict=True):
             inlet.start_at(position)
-        start = self.outlet.last if self.outlet else min(positions)
-        self._log = RestartLog(RestartPoint(tuple(positions), start))
+        self._log = RestartLog(point)
         if self.outlet:
             self.outlet.on_ack = self.acknowledge
-        self._body.open()
+        self._body.open(point.instant)
         self.state = "running"
 
     def stop(self) -> None:
@@ -81,6 +83,9 @@ class Task:
             self._run_instance()
         except Exception as error:
             self.fail(explain(error, self.spec))
+        finally:
+            for inlet in self.inlets:
+                inlet.done()
 
     def _run_instance(self) -> None:
         started = time.perf_counter()
@@ -94,10 +99,16 @@ class Task:
             ages = ages_s(produced.table, time.time_ns() // 1000)
             elapsed = time.perf_counter() - started
             self.measures.add(time.monotonic(), rows, len(produced.table), elapsed, ages)
-        if all(inlet.drained for inlet in self.inlets):
-            with self._lock:
-                if self.state == "running":
-                    self.state = "done"
+        if produced.watermark == END_WATERMARK:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Nothing can come out any more; inputs that have not ended need not wait for us."""
+        with self._lock:
+            if self.state == "running":
+                self.state = "done"
+        if not all(inlet.drained for inlet in self.inlets):
+            self.on_early_end(self)
 
     def _take(self, inlet: LiveInlet) -> Taken:
         batches = inlet.take(MAX_ROWS)
@@ -111,7 +122,7 @@ class Task:
         else:
             position = max(produced.needless)
         with self._lock:
-            self._log.add(RestartPoint(produced.needless, position))
+            self._log.add(RestartPoint(produced.needless, position, produced.instant))
         if not self.outlet or not self.outlet.consumers:
             self.acknowledge(position)
 
@@ -145,11 +156,13 @@ class Task:
             "name": self.spec.name,
             "query": self.spec.query,
             "site": self.spec.site,
+            "output": self.spec.output,
             "state": self.state,
             "error": self.error.to_dict() if self.error else None,
             "sink": self.spec.sink.name if self.spec.sink else None,
             "queue": sum(inlet.waiting for inlet in self.inlets),
             "position": self.outlet.last if self.outlet else self.inlets[0].taken,
+            "pocket": self._body.report() if isinstance(self._body, PocketBody) else None,
             **self.measures.report(time.monotonic()),
         }
 

@@ -14,19 +14,27 @@ from anabranch.stream.restart import RestartPoint
 @dataclass(slots=True)
 class Consumer:
     """What the outlet knows of one consumer: how far it was sent, has received (Level-0), and no
-    longer needs (Level-1), with the restart point that came with the latter."""
+    longer needs (Level-1), with the restart point that came with the latter. A `local` one is in
+    our own process and would die with us, so what it has only received is not safe there."""
 
     sent: int
     received: int
     released: int
+    local: bool = False
     restart: RestartPoint | None = None
+
+    @property
+    def safe(self) -> int:
+        return self.released if self.local else self.received
 
 
 class Outlet(Generic[P]):
-    """Positions are dense from `start + 1`. Without consumers nothing is kept."""
+    """Positions are dense from `start + 1`. Without consumers nothing is kept, unless `whole`:
+    then everything is, for those who come later."""
 
-    def __init__(self, stream: str, start: int = 0, epoch: int = 0) -> None:
+    def __init__(self, stream: str, start: int = 0, epoch: int = 0, *, whole: bool = False) -> None:
         self.stream = stream
+        self.whole = whole
         self.epoch = epoch
         self.last = start
         self.released = start
@@ -54,7 +62,7 @@ class Outlet(Generic[P]):
         batch = Batch(self.stream, self.last + 1, self.watermark, self.epoch, data)
         if batch.rows:
             self.last = batch.last
-            if self.consumers:
+            if self.consumers or self.whole:
                 self._keep(batch)
             else:
                 self.released = self.last
@@ -73,12 +81,14 @@ class Outlet(Generic[P]):
         self.watermark = watermark
         return True
 
-    def attach(self, consumer: str) -> int:
-        """Keep tuples for `consumer` from now on; returns the position it starts behind."""
+    def attach(self, consumer: str, *, after: int | None = None, local: bool = False) -> int:
+        """Keep tuples for `consumer` from now on, or from behind `after` if they are still there;
+        returns the position it starts behind."""
         known = self.consumers.get(consumer)
         if known is None:
-            self.consumers[consumer] = Consumer(self.last, self.last, self.last)
-            return self.last
+            start = self.last if after is None else max(after, self.released)
+            self.consumers[consumer] = Consumer(start, start, start, local)
+            return start
         return known.received
 
     def detach(self, consumer: str) -> None:
@@ -134,10 +144,12 @@ class Outlet(Generic[P]):
         return self.released
 
     def acknowledged(self) -> int:
-        """The position up to which every consumer has received the stream."""
-        return min((c.received for c in self.consumers.values()), default=self.last)
+        """The position up to which the stream is safe with every consumer."""
+        return min((c.safe for c in self.consumers.values()), default=self.last)
 
     def _release(self) -> None:
+        if self.whole:
+            return
         floor = min((c.released for c in self.consumers.values()), default=self.last)
         index = bisect_right(self._lasts, floor)
         if index:

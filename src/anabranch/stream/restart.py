@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from anabranch.stream.batch import START_WATERMARK
+
 
 @dataclass(frozen=True, slots=True)
 class RestartPoint:
@@ -12,10 +14,14 @@ class RestartPoint:
 
     The whole vector travels with every ack, because the acks of one task reach its several inputs
     at different times: whoever restarts takes the point with the greatest `output`.
+
+    A replay may contain inputs that open windows still need and that have had results before:
+    results with an event time up to `instant` are among the first `output` ones.
     """
 
     inputs: tuple[int, ...]
     output: int
+    instant: int = START_WATERMARK
 
 
 class RestartLog:
@@ -33,7 +39,7 @@ class RestartLog:
     def add(self, point: RestartPoint) -> None:
         """Record where the task now stands. Points never go back."""
         newest = self._ahead[-1] if self._ahead else self._current
-        if point.output < newest.output or any(
+        if (point.output, point.instant) < (newest.output, newest.instant) or any(
             new < old for new, old in zip(point.inputs, newest.inputs, strict=True)
         ):
             raise ValueError(f"restart point went back from {newest} to {point}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from anabranch.site.registry import Registry
-from anabranch.site.sinks.base import Sink, SinkContext
+from anabranch.site.sinks.base import Resumable, Sink, SinkContext, written
 
-__all__ = ["SINKS", "Sink", "SinkContext", "make_sink"]
+__all__ = ["SINKS", "Resumable", "Sink", "SinkContext", "make_sink", "written"]
 
 SINKS: Registry[Sink] = Registry(
     "sink",
@@ -13,7 +13,9 @@ SINKS: Registry[Sink] = Registry(
         "console": "anabranch.site.sinks.console:ConsoleSink",
         "csv": "anabranch.site.sinks.csv:CsvSink",
         "jsonl": "anabranch.site.sinks.jsonl:JsonlSink",
+        "kafka": "anabranch.site.sinks.kafka:KafkaSink",
         "parquet": "anabranch.site.sinks.parquet:ParquetSink",
+        "postgres": "anabranch.site.sinks.postgres:PostgresSink",
         "spark": "anabranch.site.sinks.spark:SparkSink",
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -20,6 +20,11 @@ class SinkContext:
     options: Mapping[str, Any]
     base: Path
     spark: Callable[[], SparkSession]
+    run: str = ""
+    """Which creation of the query this is: the same after a recovery, another one when the query
+    was dropped and created anew. Empty if unknown."""
+    resume: bool = False
+    """The query goes on after a failure: `open` keeps what it has written."""
 
 
 class Sink(Protocol):
@@ -36,3 +41,18 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Make everything written so far whole and visible; release files. Idempotent."""
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A sink that knows what it has, so that nothing is written twice after a recovery: it is given
+    only what lies behind `written`."""
+
+    def written(self) -> int:
+        """The last position of this query that is safely there; 0 if none, and if the query did not
+        `resume`. To be asked after `open`, which also ends what an earlier instance left open."""
+
+
+def written(sink: Sink) -> int | None:
+    """None if the sink does not know."""
+    return sink.written() if isinstance(sink, Resumable) else None

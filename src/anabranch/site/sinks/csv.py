@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 from pyarrow.csv import WriteOptions, write_csv
 
@@ -46,13 +47,31 @@ class CsvSink:
 
 def _text(table: pa.Table, *, header: bool) -> memoryview:
     columns = [_writable(column.combine_chunks()) for column in table.columns]
+    return csv_text(pa.table(columns, names=table.column_names), header=header)
+
+
+def csv_text(table: pa.Table, *, header: bool = False) -> memoryview:
+    """Of flat columns: text is quoted, NULL is an empty field without quotes."""
     buffer = pa.BufferOutputStream()
     options = WriteOptions(include_header=header, quoting_style="needed")
     try:
-        write_csv(pa.table(columns, names=table.column_names), buffer, options)
+        write_csv(table, buffer, options)
     except pa.ArrowException as error:
         raise SinkError(f"cannot be written as CSV: {error}") from error
     return memoryview(buffer.getvalue())
+
+
+def csv_rows(batch: pa.RecordBatch) -> pa.Array:
+    """One text a row, as in a file but without the line break."""
+    fields = [_field(_writable(column)) for column in batch.columns]
+    return pc.binary_join_element_wise(*fields, ",")
+
+
+def _field(column: pa.Array) -> pa.Array:
+    text = column.cast(pa.string())
+    if pt.is_string(column.type):
+        text = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
+    return pc.fill_null(text, "")
 
 
 def _writable(column: pa.Array) -> pa.Array:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from anabranch.site.options import TEXT, Option, take
 from anabranch.site.sinks.base import SinkContext
-from anabranch.site.sinks.json_text import json_column, text_bytes
+from anabranch.site.sinks.json_text import json_objects, text_bytes
 from anabranch.site.sinks.line_file import LineFile
 
 _PIECE_ROWS = 65_536
@@ -41,12 +39,5 @@ class JsonlSink:
 
 
 def _lines(table: pa.Table) -> bytes:
-    return b"".join(_text(batch) for batch in table.to_batches(_PIECE_ROWS))
-
-
-def _text(batch: pa.RecordBatch) -> memoryview:
-    parts: list[Any] = []
-    for index, name in enumerate(batch.schema.names):
-        start = "{" if index == 0 else ", "
-        parts += [f"{start}{json.dumps(name, ensure_ascii=False)}: ", json_column(batch[index])]
-    return text_bytes(pc.binary_join_element_wise(*parts, "}\n", ""))
+    batches = table.to_batches(_PIECE_ROWS)
+    return b"".join(text_bytes(json_objects(batch, end="\n")) for batch in batches)

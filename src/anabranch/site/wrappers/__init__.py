@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from anabranch.site.registry import Registry
-from anabranch.site.wrappers.base import EVENT_TIME, SourceContext, Wrapper
+from anabranch.site.wrappers.base import EVENT_TIME, Cursor, Replayable, SourceContext, Wrapper
 
-__all__ = ["EVENT_TIME", "WRAPPERS", "SourceContext", "Wrapper", "make_wrapper"]
+__all__ = [
+    "EVENT_TIME",
+    "WRAPPERS",
+    "Cursor",
+    "Replayable",
+    "SourceContext",
+    "Wrapper",
+    "make_wrapper",
+]
 
 WRAPPERS: Registry[Wrapper] = Registry(
     "source",
     {
         "file": "anabranch.site.wrappers.file:FileWrapper",
+        "kafka": "anabranch.site.wrappers.kafka:KafkaWrapper",
         "python": "anabranch.site.wrappers.python:PythonWrapper",
         "rate": "anabranch.site.wrappers.rate:RateWrapper",
         "spark": "anabranch.site.wrappers.spark:SparkWrapper",

@@ -10,14 +10,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.link.wire import EVENT_TIME
 
-__all__ = ["EVENT_TIME", "SourceContext", "Wrapper"]
+__all__ = ["EVENT_TIME", "Cursor", "Replayable", "SourceContext", "Wrapper"]
+
+Cursor: TypeAlias = Any
+"""A place in a source, as JSON data: what lies before it has been read."""
 
 
 @dataclass(frozen=True)
@@ -49,3 +52,22 @@ class Wrapper(Protocol):
         if `timestamp` is given (or the source has a time of its own). Tables are bounded in size.
         Returns at the end of the source, or soon after `stopped` is set, even when no data
         comes."""
+
+
+@runtime_checkable
+class Replayable(Protocol):
+    """A source that can be read again from a cursor, by another process too.
+
+    The cursors of one reading are `start_cursor()` and the one that came with each table. What was
+    left out as malformed is left out again, and counted only when it is read for the first time.
+    """
+
+    def start_cursor(self) -> Cursor:
+        """Where a first reading begins."""
+
+    def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
+        """As `read`, from `cursor` on, each table with the cursor behind it."""
+
+    def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
+        """The table that a `read_from` gave between two cursors that followed each other, the same
+        rows in the same order. SourceError says so if the source no longer has them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from anabranch.errors import ConfigError, SourceError
 from anabranch.site.options import TEXT, Kind, Option, take
-from anabranch.site.wrappers.base import SourceContext
+from anabranch.site.wrappers.base import Cursor, SourceContext
 from anabranch.site.wrappers.paths import FORMATS, find_files, guess_format
 from anabranch.site.wrappers.read_csv import CsvReader
 from anabranch.site.wrappers.read_json import JsonReader
@@ -23,7 +24,11 @@ class Reader(Protocol):
 
     def __init__(self, context: SourceContext, on_error: str) -> None: ...
 
-    def read(self, file: Path) -> Iterator[pa.Table]: ...
+    def read(
+        self, file: Path, start: Any = None, until: Any = None
+    ) -> Iterator[tuple[pa.Table, Any]]:
+        """Tables, each with a mark of the place behind it, which is JSON data. Reading begins at
+        the mark `start`; one that is to end at the mark `until` may look no further."""
 
 
 _READERS: dict[str, type[Reader]] = {
@@ -70,16 +75,50 @@ class FileWrapper:
         self._files = find_files(chosen["path"], context.base)
         kind = chosen["format"] or guess_format(self._files)
         self._reader = _READERS[kind](context, chosen["on_error"])
+        quiet = replace(context, skipped=lambda rows: None)
+        self._rereader = _READERS[kind](quiet, chosen["on_error"])
         self._stopped = context.stopped
 
     def read(self) -> Iterator[pa.Table]:
-        for file in self._files:
+        return (table for table, _ in self.read_from(self.start_cursor()))
+
+    def start_cursor(self) -> Cursor:
+        return {"file": str(self._files[0]), "at": None}
+
+    def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
+        return self._tables(self._reader, cursor)
+
+    def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
+        for table, behind in self._tables(self._rereader, begin, end):
+            if behind == end:
+                return table
+            break
+        raise _changed(end["file"])
+
+    def _tables(
+        self, reader: Reader, begin: Cursor, end: Cursor | None = None
+    ) -> Iterator[tuple[pa.Table, Cursor]]:
+        """By whatever `reader`, those that are not empty."""
+        names = [str(file) for file in self._files]
+        if begin["file"] not in names:
+            raise _changed(begin["file"])
+        for file in self._files[names.index(begin["file"]) :]:
+            start = begin["at"] if str(file) == begin["file"] else None
+            until = end["at"] if end and str(file) == end["file"] else None
             try:
-                for table in self._reader.read(file):
+                for table, mark in reader.read(file, start, until):
                     if table.num_rows:
-                        yield table
+                        yield table, {"file": str(file), "at": mark}
             except (OSError, pa.ArrowException) as error:
                 reason = getattr(error, "strerror", None) or str(error)
                 raise SourceError(reason, place=str(file)) from error
             if self._stopped.is_set():
                 return
+
+
+def _changed(file: str) -> SourceError:
+    return SourceError(
+        "the file is not the one that was read",
+        place=file,
+        remedy="Put it back, or drop the stream and create it again.",
+    )

@@ -46,6 +46,14 @@ def user_place(error: BaseException) -> str:
     return f"{chosen[0].filename}:{chosen[0].lineno}" if chosen else ""
 
 
+def user_traceback(error: BaseException) -> str:
+    """As Python prints it, from the first frame on that is not ours."""
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename.startswith(_OURS):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames)).strip()
+
+
 def exception_line(error: BaseException) -> str:
     """As Python prints it last: `ValueError: no such sensor`."""
     return traceback.format_exception_only(error)[-1].strip()
@@ -54,7 +62,7 @@ def exception_line(error: BaseException) -> str:
 def _load(module: str, base: Path) -> ModuleType:
     file = base / f"{module}.py"
     try:
-        with _importable(base):
+        with importable(base):
             return _from_file(module, file) if file.exists() else importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0] and error.name != module:
@@ -85,7 +93,7 @@ def _from_file(module: str, file: Path) -> ModuleType:
 
 
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
+def importable(folder: Path) -> Iterator[None]:
     """One import at a time sees `folder`."""
     with _PATH_LOCK:
         sys.path.insert(0, str(folder))

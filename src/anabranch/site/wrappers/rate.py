@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from anabranch.errors import ConfigError
 from anabranch.site.cause import SPARK_ERRORS, cause
 from anabranch.site.options import COUNT, NUMBER, Kind, Option, take
-from anabranch.site.wrappers.base import EVENT_TIME, SourceContext
+from anabranch.site.wrappers.base import EVENT_TIME, Cursor, SourceContext
 from anabranch.site.wrappers.from_arrow import from_arrow
 from anabranch.site.wrappers.from_values import from_values
 from anabranch.site.wrappers.tables import UNFIT, sql_type
@@ -80,29 +80,47 @@ class RateWrapper:
         self._analyse()
 
     def read(self) -> Iterator[pa.Table]:
+        return (table for table, _ in self.read_from(self.start_cursor()))
+
+    def start_cursor(self) -> Cursor:
         # The first job of a JVM takes seconds. Were it the first block, its tuples would come late
         # by that, all at once.
         self._make(0, 0, 1)
-        start = round(time.time() * 1e6) if self._start is None else self._start
-        begun = time.monotonic()
-        for first, block in self._blocks(start):
-            sent = 0
+        now = round(time.time() * 1e6)
+        return {"start": now if self._start is None else self._start, "begun": now, "next": 0}
+
+    def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
+        """What fell due since the cursor's time comes at once."""
+        begun = time.monotonic() - (time.time() - cursor["begun"] / 1e6)
+        for first, block in self._blocks(cursor["start"], cursor["next"]):
+            sent = max(cursor["next"] - first, 0)
             while sent < len(block) and not self._context.stopped.is_set():
-                due = int((time.monotonic() - begun) * self._tps) + 1 - first
+                due = min(int((time.monotonic() - begun) * self._tps) + 1 - first, len(block))
                 if due > sent:
-                    yield block.slice(sent, due - sent)
-                    sent = min(due, len(block))
+                    yield block.slice(sent, due - sent), cursor | {"next": first + due}
+                    sent = due
                 self.upcoming = block.column(EVENT_TIME)[min(sent, len(block) - 1)].as_py()
                 if sent < len(block):
                     wait = begun + (first + sent) / self._tps - time.monotonic()
                     self._context.stopped.wait(max(float(wait), PAUSE))
 
-    def _blocks(self, start: int) -> Iterator[tuple[int, pa.Table]]:
-        """About a second's tuples each, with the number of the first; the next one is being made
-        while one is used."""
+    def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
+        """Of the blocks that they were made in, since an expression may depend on its block."""
+        first = self._block_start(begin["next"])
+        made = [
+            self._make(end["start"], start, self._size(start))
+            for start in range(first, end["next"], self._block_rows)
+        ]
+        rows = end["next"] - begin["next"]
+        return pa.concat_tables(made).slice(begin["next"] - first, rows).combine_chunks()
+
+    def _blocks(self, start: int, following: int) -> Iterator[tuple[int, pa.Table]]:
+        """About a second's tuples each, with the number of the first, from the one that tuple
+        `following` is in; the next one is being made while one is used."""
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"rate-{self._context.stream}")
         try:
-            first, ahead = 0, self._submit(pool, start, 0)
+            first = self._block_start(following)
+            ahead = self._submit(pool, start, first)
             while ahead is not None:
                 block = self._await(ahead)
                 if block is None:
@@ -114,10 +132,19 @@ class RateWrapper:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
+    @property
+    def _block_rows(self) -> int:
+        return min(max(ceil(self._tps), 1), MAX_BLOCK)
+
+    def _block_start(self, number: int) -> int:
+        return number - number % self._block_rows
+
+    def _size(self, first: int) -> int:
+        """Of the block that begins with tuple `first`; not above 0 behind the last one."""
+        return self._block_rows if self._rows is None else min(self._block_rows, self._rows - first)
+
     def _submit(self, pool: ThreadPoolExecutor, start: int, first: int) -> Future | None:
-        size = min(max(ceil(self._tps), 1), MAX_BLOCK)
-        if self._rows is not None:
-            size = min(size, self._rows - first)
+        size = self._size(first)
         return pool.submit(self._make, start, first, size) if size > 0 else None
 
     def _await(self, block: Future) -> pa.Table | None:

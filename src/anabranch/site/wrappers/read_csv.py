@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+from codecs import BOM_UTF8
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -16,6 +18,7 @@ from anabranch.site.wrappers.from_text import from_text
 from anabranch.site.wrappers.tables import Block, TableBuilder, source_names
 
 BLOCK_ROWS = 20_000
+_KEEP = "surrogateescape"
 
 
 class CsvReader:
@@ -27,21 +30,57 @@ class CsvReader:
         self._names = source_names(context)
         self._builder = TableBuilder(context, on_error, from_text)
 
-    def read(self, file: Path) -> Iterator[pa.Table]:
-        # Bytes that are not UTF-8 become surrogates, so that their row is found and reported.
-        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
-            rows = csv.reader(text, strict=True)
-            header = _header(rows, file)
+    def read(
+        self, file: Path, start: Any = None, until: Any = None
+    ) -> Iterator[tuple[pa.Table, Any]]:
+        """A mark is the byte and the number of lines behind which it lies."""
+        with file.open("rb") as data:
+            records = Records(data, 0, 0)
+            header = _header(records, file)
             wanted = locate(self._names, header, self._context.timestamp, str(file))
+            if start is not None:
+                records.let_go()
+                records = Records(data, *start)
             while not self._context.stopped.is_set():
-                block, more = _block(rows, len(header), wanted)
+                block, more = _block(records, len(header), wanted, until)
                 if block.numbers or block.malformed:
-                    yield self._builder.build(block, lambda line: f"{file}:{line}")
+                    table = self._builder.build(block, lambda line: f"{file}:{line}")
+                    yield table, [records.byte, records.line]
                 if not more:
                     return
 
 
-def _header(rows: Any, file: Path) -> list[str]:
+class Records:
+    """The records from a byte of a file on. `byte` and `line` say what they took up so far."""
+
+    def __init__(self, data: BinaryIO, byte: int, line: int) -> None:
+        if byte == 0 and data.read(len(BOM_UTF8)) == BOM_UTF8:
+            byte = len(BOM_UTF8)
+        data.seek(byte)
+        # Bytes that are not UTF-8 become surrogates, so that their row is found and reported.
+        self._text = TextIOWrapper(data, "utf-8", errors=_KEEP, newline="")
+        self._before = line
+        self.byte = byte
+        self._rows = csv.reader(self._lines(), strict=True)
+
+    @property
+    def line(self) -> int:
+        return self._before + self._rows.line_num
+
+    def __next__(self) -> list[str]:
+        return next(self._rows)
+
+    def _lines(self) -> Iterator[str]:
+        for line in self._text:
+            self.byte += len(line) if line.isascii() else len(line.encode(errors=_KEEP))
+            yield line
+
+    def let_go(self) -> None:
+        """Of the file, which would else be closed when this is garbage."""
+        self._text.detach()
+
+
+def _header(rows: Records, file: Path) -> list[str]:
     try:
         return [name.strip() for name in next(rows)]
     except StopIteration:
@@ -52,14 +91,16 @@ def _header(rows: Any, file: Path) -> list[str]:
         raise SourceError(f"malformed header: {error}", place=f"{file}:1") from error
 
 
-def _block(rows: Any, width: int, wanted: list[int]) -> tuple[Block, bool]:
-    """The next rows, by columns, and whether there may be more. A row that spans several lines is
-    numbered by its first."""
+def _block(rows: Records, width: int, wanted: list[int], until: Any) -> tuple[Block, bool]:
+    """The next rows, at most to the mark `until`, by columns, and whether there may be more. A row
+    that spans several lines is numbered by its first."""
     records: list[list[str]] = []
     numbers: list[int] = []
     malformed: dict[int, str] = {}
     for _ in range(BLOCK_ROWS):
-        line = rows.line_num + 1
+        if until is not None and rows.byte >= until[0]:
+            break
+        line = rows.line + 1
         try:
             record = next(rows)
         except StopIteration:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -28,42 +28,59 @@ class JsonReader:
     def __init__(self, context: SourceContext, on_error: str) -> None:
         self._context = context
         self._names = source_names(context)
-        self._parse = _parser(context.schema)
+        self._parse = json_parser(context.schema)
         convert = partial(from_values, base64_text=True)
         self._builder = TableBuilder(context, on_error, convert)
 
-    def read(self, file: Path) -> Iterator[pa.Table]:
+    def read(
+        self, file: Path, start: Any = None, until: Any = None
+    ) -> Iterator[tuple[pa.Table, Any]]:
+        """A mark is the byte and the number of lines behind which it lies."""
         # Read as bytes: only \n ends a line, while text may hold other line separators.
         with file.open("rb") as lines:
-            first = 1
-            if lines.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
-                lines.read(len(BOM_UTF8))
-            while not self._context.stopped.is_set():
-                chunk = lines.readlines(BLOCK_BYTES)
+            byte, count = start or (_bom(lines), 0)
+            lines.seek(byte)
+            while not self._context.stopped.is_set() and (until is None or byte < until[0]):
+                # It stops behind the line that goes beyond what it was given.
+                chunk = lines.readlines(BLOCK_BYTES if until is None else until[0] - byte - 1)
                 if not chunk:
                     return
-                block = self._block(chunk, first)
+                block = json_block(enumerate(chunk, count + 1), self._names, self._parse)
+                byte, count = lines.tell(), count + len(chunk)
                 if block.numbers or block.malformed:
-                    yield self._builder.build(block, lambda line: f"{file}:{line}")
-                first += len(chunk)
+                    table = self._builder.build(block, lambda line: f"{file}:{line}")
+                    yield table, [byte, count]
 
-    def _block(self, lines: Iterable[bytes], first: int) -> Block:
-        rows: list[Mapping[str, Any]] = []
-        numbers: list[int] = []
-        malformed: dict[int, str] = {}
-        for number, line in enumerate(lines, first):
-            try:
-                row = self._parse(line)
-            except (ValueError, RecursionError) as error:
-                if line.strip():
-                    malformed[number] = _explain(error)
-                continue
-            if isinstance(row, dict):
-                rows.append(row)
-                numbers.append(number)
-            else:
-                malformed[number] = "the line is JSON, but not an object like {…}"
-        return Block(by_name(rows, self._names), numbers, malformed)
+
+def _bom(lines: BinaryIO) -> int:
+    """How many bytes of the file come before its text."""
+    return len(BOM_UTF8) if lines.read(len(BOM_UTF8)) == BOM_UTF8 else 0
+
+
+def json_block(
+    texts: Iterable[tuple[int, bytes]],
+    names: Sequence[str],
+    parse: Callable[[bytes], Any],
+    what: str = "line",
+) -> Block:
+    """Numbered texts of one object each, by columns; a blank one is no row. `what` a text is
+    called."""
+    rows: list[Mapping[str, Any]] = []
+    numbers: list[int] = []
+    malformed: dict[int, str] = {}
+    for number, text in texts:
+        try:
+            row = parse(text)
+        except (ValueError, RecursionError) as error:
+            if text.strip():
+                malformed[number] = _explain(error, what)
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+            numbers.append(number)
+        else:
+            malformed[number] = f"the {what} is JSON, but not an object like {{…}}"
+    return Block(by_name(rows, names), numbers, malformed)
 
 
 def by_name(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[list[Any]]:
@@ -83,7 +100,7 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str, spelt: list[str]) -> l
     return [next((row[key] for key in keys if key in row), None) for row in rows]
 
 
-def _parser(schema: pa.Schema) -> Callable[[bytes], Any]:
+def json_parser(schema: pa.Schema) -> Callable[[bytes], Any]:
     """With DECIMAL columns numbers are kept to the last digit, which takes longer."""
     decoder = json.JSONDecoder(parse_float=Decimal) if _has_decimal(schema) else json.JSONDecoder()
 
@@ -102,9 +119,9 @@ def _has_decimal(types: Iterable[Any]) -> bool:
     return False
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: Exception, what: str) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return "the line is not valid UTF-8"
+        return f"the {what} is not valid UTF-8"
     if isinstance(error, json.JSONDecodeError):
         return f"malformed JSON: {error.msg} at column {error.colno}"
     return f"malformed JSON: {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,20 +35,22 @@ class ParquetReader:
         remedy = "Fix the row or set on_error = 'skip'."
         self._builder = TableBuilder(context, on_error, from_arrow, remedy)
 
-    def read(self, file: Path) -> Iterator[pa.Table]:
+    def read(
+        self, file: Path, start: Any = None, until: Any = None
+    ) -> Iterator[tuple[pa.Table, Any]]:
+        """A mark is the number of rows before it."""
         with _open(file) as source:
             fields = source.schema_arrow
             wanted = locate(self._names, fields.names, self._context.timestamp, str(file))
             self._check_types([fields.field(index) for index in wanted], file)
             present = [fields.names[index] for index in wanted]
-            first = 1
-            for batch in source.iter_batches(MAX_ROWS, columns=sorted(set(present))):
+            for first, batch in _batches(source, sorted(set(present)), start or 0):
                 if self._context.stopped.is_set():
                     return
-                numbers = range(first, first + len(batch))
+                numbers = range(first + 1, first + 1 + len(batch))
                 block = Block([batch.column(name) for name in present], numbers)
-                yield self._builder.build(block, lambda row: f"{file}, row {row}")
-                first += len(batch)
+                table = self._builder.build(block, lambda row: f"{file}, row {row}")
+                yield table, first + len(batch)
 
     def _check_types(self, fields: list[pa.Field], file: Path) -> None:
         """A type that can never be cast is a mistake in the declaration, not a malformed row."""
@@ -59,6 +62,23 @@ class ParquetReader:
                 raise SourceError(
                     f"{field.name} is {field.type}, which cannot become {goal}", place=str(file)
                 ) from error
+
+
+def _batches(
+    source: pq.ParquetFile, columns: list[str], start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """From the row `start` on, each with the number of rows before it. They end where row groups
+    do, so that they are the same wherever reading began."""
+    first = 0
+    for group in range(source.num_row_groups):
+        rows = source.metadata.row_group(group).num_rows
+        if first + rows > start:
+            for batch in source.iter_batches(MAX_ROWS, row_groups=[group], columns=columns):
+                if first >= start:
+                    yield first, batch
+                first += len(batch)
+        else:
+            first += rows
 
 
 def _open(file: Path) -> pq.ParquetFile:

@@ -56,6 +56,11 @@ def write_endpoint(
 
 def find_coordinator(state: Path) -> Peer:
     """The coordinator whose state folder this is. Raises SiteError if none was ever started."""
+    return Peer("the coordinator", *endpoint_in(state))
+
+
+def endpoint_in(state: Path) -> tuple[str, Credentials]:
+    """Where the coordinator of this state folder is, and what it takes to call it."""
     try:
         endpoint = json.loads((state / "coordinator.json").read_text())
     except OSError:
@@ -64,5 +69,4 @@ def find_coordinator(state: Path) -> Peer:
             remedy="Start one with `anabranch up`, or point at another folder with --state.",
         ) from None
     token = endpoint.get("token_file") or state / "token"
-    credentials = Credentials(read_token(Path(token)), tls_ca=endpoint.get("tls_ca"))
-    return Peer("the coordinator", endpoint["address"], credentials)
+    return endpoint["address"], Credentials(read_token(Path(token)), tls_ca=endpoint.get("tls_ca"))

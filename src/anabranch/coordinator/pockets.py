@@ -1,0 +1,211 @@
+"""From a submitted pocket to what is deployed: its input query, its output stream, itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from anabranch.coordinator.scripts import Changes
+from anabranch.errors import ConfigError
+from anabranch.language import CreateQuery, CreateStream, Script, parse
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
+from anabranch.plan.expressions import quoted
+from anabranch.plan.program import Program
+from anabranch.plan.spec import Spec
+from anabranch.pocket import Pocket, by_batch, by_row
+
+Check = Callable[[Script, dict[str, AnyDef]], Changes]
+_NAME = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*;?\s*")
+
+
+class Submission(Spec):
+    """A pocket as its class describes it, and its code."""
+
+    name: str
+    query: str
+    output: str
+    site: str | None = None
+    program: Program
+
+    @classmethod
+    def read(cls, data: Any) -> Submission:
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ConfigError(f"this is no pocket: {where}: {first['msg']}") from None
+
+
+def submission(
+    pocket: type[Pocket], code: str, path: str, *, pickled: bool = False, name: str | None = None
+) -> Submission:
+    """What is sent of a class. Raises ConfigError for what is missing or wrong in it."""
+    place = f"{path}: class {pocket.__name__}"
+    for attribute, example in _REQUIRED.items():
+        if not isinstance(getattr(pocket, attribute, None), str):
+            raise ConfigError(f"it has no {attribute}", place=place, remedy=f"As in {example}.")
+    if by_row(pocket) == by_batch(pocket):
+        number = "both" if by_row(pocket) else "neither"
+        raise ConfigError(f"it defines {number} of process and row", place=place,
+                          remedy="Define one of them.")  # fmt: skip
+    if pocket.on_error not in ("stop", "skip", "restart"):
+        raise ConfigError(f"its on_error is {pocket.on_error!r}", place=place,
+                          remedy="It is 'stop', 'skip' or 'restart'.")  # fmt: skip
+    program = Program(
+        code=code,
+        path=path,
+        class_name=pocket.__name__,
+        pickled=pickled,
+        on_error=pocket.on_error,
+        deterministic=pocket.deterministic,
+        selectivity=pocket.selectivity,
+    )
+    return Submission(
+        name=name or pocket.__name__,
+        query=pocket.query,
+        output=pocket.output,
+        site=pocket.site,
+        program=program,
+    )
+
+
+_REQUIRED = {
+    "query": 'query = "SELECT Temp FROM Sensor1"',
+    "output": 'output = "CREATE STREAM alarm (message STRING)"',
+}
+
+
+def changes_for(
+    submitted: Submission, known: Mapping[str, AnyDef], sites: list[str], check: Check
+) -> tuple[Changes, PocketDef]:
+    """All that the pocket brings along, itself last. `check` binds statements."""
+    name = submitted.name
+    found = _find(known, name)
+    if found:
+        raise ConfigError(
+            f"there is a {found.kind} {found.name} already",
+            remedy="Drop it first, or choose another name with --name.",
+        )
+    if submitted.site is not None and submitted.site not in sites:
+        raise ConfigError(f"pocket {name}: unknown site '{submitted.site}'",
+                          remedy=f"Known sites: {', '.join(sites)}.")  # fmt: skip
+    changes, all_known = Changes(), dict(known)
+    source = _input(submitted, all_known, changes, check)
+    stream = _output(submitted, source, all_known, changes, check)
+    pocket = PocketDef(
+        name=name,
+        input=source.name,
+        output=stream.name,
+        site=stream.site,
+        program=submitted.program,
+        made=tuple(one.name for one in changes.add),
+        text=f"submitted from {submitted.program.path}",
+    )
+    changes.add.append(pocket)
+    return changes, pocket
+
+
+def _input(
+    submitted: Submission, known: dict[str, AnyDef], changes: Changes, check: Check
+) -> StreamDef | QueryDef:
+    name = _name_in(submitted.query)
+    if name is None:
+        place = f"{submitted.name}.query"
+        statements = parse(Script(submitted.query, place))
+        if (
+            len(statements) != 1
+            or not isinstance(query := statements[0], CreateQuery)
+            or query.name
+        ):
+            remedy = "Write a SELECT or MASTER query, or the name of a stream."
+            raise ConfigError("this is no query", place=place, remedy=remedy)
+        name = f"{submitted.name}_input"
+        at = f" AT {quoted(submitted.site)}" if submitted.site and not query.site else ""
+        text = f"CREATE QUERY {quoted(name)} AS {query.text}{at}"
+        _made(Script(text, place), known, changes, check)
+    source = _find(known, name)
+    if not isinstance(source, StreamDef | QueryDef):
+        what = f"{source.kind} {source.name}" if source else f"'{name}', which does not exist"
+        raise ConfigError(f"pocket {submitted.name} cannot read {what}")
+    return source
+
+
+def _output(
+    submitted: Submission,
+    source: StreamDef | QueryDef,
+    known: dict[str, AnyDef],
+    changes: Changes,
+    check: Check,
+) -> StreamDef:
+    """The stream that it fills; one that comes with the pocket is where the pocket is."""
+    name, placed = _name_in(submitted.output), True
+    if name is None:
+        place = f"{submitted.name}.output"
+        statements = parse(Script(submitted.output, place))
+        if len(statements) != 1 or not isinstance(made := statements[0], CreateStream):
+            remedy = f"Write {_REQUIRED['output']}."
+            raise ConfigError("this is no stream", place=place, remedy=remedy)
+        name, placed = made.name, made.site is not None
+        _made(Script(submitted.output, place), known, changes, check)
+    stream = _find(known, name)
+    if not isinstance(stream, StreamDef) or stream.source is not None:
+        what = f"{stream.kind} {stream.name}" if stream else f"'{name}', which does not exist"
+        raise ConfigError(
+            f"pocket {submitted.name} cannot fill {what}",
+            remedy="Its output is a stream without FROM.",
+        )
+    for one in known.values():
+        if isinstance(one, PocketDef) and one.output == stream.name:
+            raise ConfigError(f"stream {stream.name} is filled by pocket {one.name} already")
+    if stream.name in _upstream(source.name, known):
+        raise ConfigError(
+            f"pocket {submitted.name} would read what it gives, by way of {source.name}",
+            remedy="Give it an output stream of its own.",
+        )
+    site = submitted.site or source.site
+    if not placed:
+        moved = stream.model_copy(update={"site": site})
+        changes.add[-1] = moved
+        return moved
+    if submitted.site and submitted.site != stream.site:
+        raise ConfigError(
+            f"pocket {submitted.name} must run at {stream.site}, where its output stream"
+            f" {stream.name} is",
+            remedy="Leave its site out, or give it a stream of its own.",
+        )
+    return stream
+
+
+def _upstream(name: str, known: Mapping[str, AnyDef]) -> set[str]:
+    """`name` and all that it is made of, through queries and pockets."""
+    reads: dict[str, list[str]] = {}
+    for one in known.values():
+        if isinstance(one, QueryDef | PocketDef):
+            made = one.output if isinstance(one, PocketDef) else one.name
+            reads.setdefault(made, []).extend(one.reads)
+    found, rest = {name}, [name]
+    while rest:
+        new = [one for one in reads.get(rest.pop(), ()) if one not in found]
+        found.update(new)
+        rest += new
+    return found
+
+
+def _made(script: Script, known: dict[str, AnyDef], changes: Changes, check: Check) -> None:
+    (definition,) = check(script, known).add
+    changes.add.append(definition)
+    known[definition.name] = definition
+
+
+def _name_in(text: str) -> str | None:
+    """The name that `text` is, if it is nothing more."""
+    match = _NAME.fullmatch(text)
+    return match[1] or match[2] if match else None
+
+
+def _find(known: Mapping[str, AnyDef], name: str) -> AnyDef | None:
+    return next((one for one in known.values() if one.name.lower() == name.lower()), None)

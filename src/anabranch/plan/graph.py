@@ -1,0 +1,31 @@
+"""The processing tree of a query: operators small enough to be placed apart."""
+
+from __future__ import annotations
+
+from anabranch.plan.operators import Aggregate, Join, Operator
+from anabranch.plan.spec import Column, Spec
+
+
+class Port(Spec):
+    """An input of a node: the stream `stream`, called `alias` in the node's expressions."""
+
+    stream: str
+    alias: str
+
+
+class Node(Spec):
+    """A chain of operators at one site that turns its inputs into the stream `name`.
+
+    A Join can only be the first of `operators`; Selections may precede an Aggregate. A node
+    without a Join has one input.
+    """
+
+    name: str
+    site: str
+    inputs: tuple[Port, ...]
+    operators: tuple[Operator, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def stateful(self) -> bool:
+        return any(isinstance(operator, Join | Aggregate) for operator in self.operators)

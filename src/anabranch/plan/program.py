@@ -1,0 +1,18 @@
+"""A user's program, as it is sent to the site that runs it."""
+
+from typing import Literal
+
+from anabranch.plan.spec import Spec
+
+
+class Program(Spec):
+    """The class `class_name` in the text `code` of the file `path`; or, `pickled`, the class itself
+    in base64, which was defined in `path`."""
+
+    code: str
+    path: str
+    class_name: str
+    pickled: bool = False
+    on_error: Literal["stop", "skip", "restart"] = "stop"
+    deterministic: bool = False
+    selectivity: float = 1.0

@@ -1,0 +1,111 @@
+"""What every rewrite rule works on: the nodes of one query, each behind those it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.plan.catalog import Relation
+from anabranch.plan.expressions import Expr, Use
+from anabranch.plan.graph import Node, Port
+from anabranch.plan.operators import Aggregate, Join, Operator, Projection, Selection
+from anabranch.plan.spec import Column
+
+
+@dataclass(frozen=True)
+class Graph:
+    """`nodes`, the last of which gives the query's output, over what `lookup` knows."""
+
+    nodes: tuple[Node, ...]
+    lookup: Callable[[str], Relation]
+
+    def node(self, stream: str) -> Node | None:
+        return next((node for node in self.nodes if node.name == stream), None)
+
+    def columns(self, stream: str) -> tuple[Column, ...]:
+        node = self.node(stream)
+        return node.columns if node else self.lookup(stream).wire_columns
+
+    def site(self, stream: str) -> str:
+        node = self.node(stream)
+        return node.site if node else self.lookup(stream).site
+
+    def is_table(self, stream: str) -> bool:
+        return self.node(stream) is None and self.lookup(stream).kind == "table"
+
+    def with_new(self, name: str, changed: Node, *before: Node) -> Graph:
+        """The node called `name` becomes `changed`, behind the new nodes `before`."""
+        nodes: list[Node] = []
+        for node in self.nodes:
+            nodes += [*before, changed] if node.name == name else [node]
+        return replace(self, nodes=tuple(nodes))
+
+    def fresh(self, stem: str) -> str:
+        """A name that no node here has; a later rule gives it its real one."""
+        taken = {node.name for node in self.nodes}
+        return next(f"{stem}~{n}" for n in range(1, len(taken) + 2) if f"{stem}~{n}" not in taken)
+
+
+Rule = Callable[[Graph], Graph]
+
+
+def expressions(operators: Iterable[Operator]) -> list[Expr]:
+    """All expressions of `operators`."""
+    found: list[Expr] = []
+    for operator in operators:
+        if isinstance(operator, Selection):
+            found.append(operator.condition.expr)
+        elif isinstance(operator, Projection):
+            found += [item.expr for item in operator.items]
+        elif isinstance(operator, Join):
+            found += [condition.expr for condition in operator.conditions]
+        else:
+            found += [key.expr for key in operator.keys]
+            found += [expr for call in operator.calls for expr in call.arguments]
+    return found
+
+
+def renamed(operators: Sequence[Operator], change: Callable[[Use], Use]) -> tuple[Operator, ...]:
+    """`operators` with every column use changed."""
+    return tuple(_renamed(operator, change) for operator in operators)
+
+
+def _renamed(operator: Operator, change: Callable[[Use], Use]) -> Operator:
+    if isinstance(operator, Selection):
+        expr = operator.condition.expr.renamed(change)
+        return Selection(condition=operator.condition.model_copy(update={"expr": expr}))
+    if isinstance(operator, Projection):
+        items = [
+            one.model_copy(update={"expr": one.expr.renamed(change)}) for one in operator.items
+        ]
+        return Projection(items=tuple(items))
+    if isinstance(operator, Join):
+        return _renamed_join(operator, change)
+    return _renamed_aggregate(operator, change)
+
+
+def _renamed_join(join: Join, change: Callable[[Use], Use]) -> Join:
+    conditions = [
+        one.model_copy(
+            update={
+                "expr": one.expr.renamed(change),
+                "equal": one.equal and (change(one.equal[0]), change(one.equal[1])),
+            }
+        )
+        for one in join.conditions
+    ]
+    order = tuple(change(use) for use in join.order)
+    return join.model_copy(update={"conditions": tuple(conditions), "order": order})
+
+
+def _renamed_aggregate(aggregate: Aggregate, change: Callable[[Use], Use]) -> Aggregate:
+    keys = [one.model_copy(update={"expr": one.expr.renamed(change)}) for one in aggregate.keys]
+    calls = [
+        one.model_copy(update={"arguments": tuple(a.renamed(change) for a in one.arguments)})
+        for one in aggregate.calls
+    ]
+    return aggregate.model_copy(update={"keys": tuple(keys), "calls": tuple(calls)})
+
+
+def with_ports(node: Node, ports: Sequence[Port], operators: Sequence[Operator]) -> Node:
+    return node.model_copy(update={"inputs": tuple(ports), "operators": tuple(operators)})

@@ -1,0 +1,57 @@
+"""What several queries, or several parts of one, need is computed once.
+
+Nodes are named after what they compute, so that two that compute the same are one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import replace
+
+from anabranch.plan.expressions import Use
+from anabranch.plan.graph import Node, Port
+from anabranch.plan.rules.base import Graph, renamed, with_ports
+
+
+def share(graph: Graph, running: Collection[str] = ()) -> Graph:
+    """`running` are nodes that others have started already: one of them with state is not ours."""
+    *inner, output = graph.nodes
+    names: dict[str, str] = {}
+    shared: dict[str, Node] = {}
+    for node in inner:
+        same = _normal(_reading(node, names))
+        name = _name(same)
+        if same.stateful and name in running:
+            name = f"{name}~{output.name}"
+        names[node.name] = name
+        shared.setdefault(name, same.model_copy(update={"name": name}))
+    return replace(graph, nodes=(*shared.values(), _reading(output, names)))
+
+
+def _reading(node: Node, names: dict[str, str]) -> Node:
+    ports = [Port(stream=names.get(one.stream, one.stream), alias=one.alias) for one in node.inputs]
+    return with_ports(node, ports, node.operators)
+
+
+def _normal(node: Node) -> Node:
+    """With inputs called by their place, since each query may call them otherwise."""
+    aliases = {port.alias: _alias(node, index) for index, port in enumerate(node.inputs)}
+
+    def change(use: Use) -> Use:
+        return Use(input=aliases.get(use.input, use.input), column=use.column)
+
+    ports = [Port(stream=one.stream, alias=aliases[one.alias]) for one in node.inputs]
+    return with_ports(node, ports, renamed(node.operators, change))
+
+
+def _alias(node: Node, index: int) -> str:
+    stem = node.inputs[index].stream.partition("~")[0]
+    earlier = [port.stream.partition("~")[0] for port in node.inputs[:index]]
+    return stem if stem not in earlier else f"{stem} {earlier.count(stem) + 1}"
+
+
+def _name(node: Node) -> str:
+    content = node.model_copy(update={"name": ""}).model_dump_json()
+    stem = "+".join(port.stream.partition("~")[0] for port in node.inputs)
+    return f"{stem}~{hashlib.sha256(content.encode()).hexdigest()[:8]}"

@@ -1,0 +1,59 @@
+"""WorkerPocket: a user's program that takes part in the streams.
+
+    class FireAlarm(Pocket):
+        query = "SELECT room, Temp FROM readings WHERE Temp > 50"
+        output = "CREATE STREAM alarm (message STRING)"
+
+        def row(self, row):
+            yield {"message": f"fire in {row['room']}: {row['Temp']:.0f} °C"}
+
+`anabranch submit fire_alarm.py` starts it. It is never moved once it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+
+class Pocket:
+    """Define `process` (a batch at a time) or `row` (a tuple at a time)."""
+
+    query: ClassVar[str]
+    """What it reads: a SELECT or MASTER query, or the name of a stream or query."""
+    output: ClassVar[str]
+    """What it writes: `CREATE STREAM name (column type, …)`, or the name of such a stream."""
+    site: ClassVar[str | None] = None
+    """Where it must run; None leaves the choice to the system."""
+    selectivity: ClassVar[float] = 1.0
+    """About how many tuples it gives for each that it gets."""
+    on_error: ClassVar[Literal["stop", "skip", "restart"]] = "stop"
+    """When it raises: stop it; skip the batch or tuple; or make a new one and try again, three
+    times in all, before it is stopped. Other queries go on in any case."""
+    deterministic: ClassVar[bool] = False
+    """Its output is a function of its input alone, however that is cut into batches."""
+
+    def open(self) -> None:
+        """Called once before the first tuple, at the site."""
+
+    def process(self, batch: Any) -> Any:
+        """`batch` is a Spark DataFrame of new tuples with the input's columns and `_ts` (event
+        time, µs), in order. Give a DataFrame, an Arrow table, a pandas frame, rows, or None. A
+        column `_ts` sets event times; without it they are that of the batch's newest tuple."""
+        raise NotImplementedError
+
+    def row(self, row: dict[str, Any]) -> Any:
+        """`row` is one tuple with the input's columns and `_ts`. Give a dict or a tuple of the
+        output's columns, an iterable of such, or None. Event times are that of `row`, unless a
+        dict has a `_ts`."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called when it is dropped or its site stops."""
+
+
+def by_row(pocket: type[Pocket]) -> bool:
+    return pocket.row is not Pocket.row
+
+
+def by_batch(pocket: type[Pocket]) -> bool:
+    return pocket.process is not Pocket.process

@@ -1,0 +1,81 @@
+"""Files as a table: CSV, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from anabranch.errors import SourceError
+from anabranch.site.options import TEXT, Option, take
+from anabranch.site.tables.base import TableContext, refresh_option
+from anabranch.site.wrappers.base import SourceContext
+from anabranch.site.wrappers.file import FileWrapper
+from anabranch.site.wrappers.paths import FORMATS, find_files
+
+Stamp = tuple[tuple[str, int, int], ...]
+
+
+class FileTable:
+    """A file, a folder of files or a pattern, all of them together."""
+
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("path", TEXT, "a file, a folder, or a pattern such as 'rooms/*.csv'", required=True),
+        Option("format", TEXT, "guessed from the suffix if left out", choices=tuple(FORMATS)),
+        refresh_option("how often we look whether a file has changed"),
+    )
+
+    def __init__(self, context: TableContext) -> None:
+        chosen = take("file", self.options, context.options)
+        self._context = context
+        self._path: str = chosen["path"]
+        given = {"path": self._path, "format": chosen["format"]}
+        self._given = {name: value for name, value in given.items() if value is not None}
+        self._refresh_s: float = chosen["refresh"] / 1e6
+        self._seen: Stamp | None = None
+        self._files()
+
+    def read(self) -> pa.Table:
+        # Looked at before: what changes while we read is then read again.
+        self._seen = self._stamp()
+        tables = list(self._files().read())
+        return pa.concat_tables([self._context.schema.empty_table(), *tables])
+
+    def wait(self, stopped: threading.Event, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not stopped.is_set():
+            if self._stamp() != self._seen:
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            stopped.wait(min(left, self._refresh_s))
+        return False
+
+    def close(self) -> None:
+        """Files are open while they are read only."""
+
+    def _files(self) -> FileWrapper:
+        """Anew each time: there may be other files in the folder now."""
+        context = self._context
+        return FileWrapper(
+            SourceContext(
+                context.table, context.schema, None, self._given, context.base, spark=_no_spark
+            )
+        )
+
+    def _stamp(self) -> Stamp | None:
+        """What tells one content from another; None if there is none at the moment."""
+        try:
+            files = find_files(self._path, self._context.base)
+            found = [(str(file), os.stat(file)) for file in files]
+        except (OSError, SourceError):
+            return None
+        return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
+
+
+def _no_spark() -> Any:
+    raise AssertionError("files are read without Spark")

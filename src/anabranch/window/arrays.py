@@ -1,0 +1,116 @@
+"""Columns that grow at their end: numpy for what is computed with, Arrow for what is carried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+MERGED_AT = 4
+"""A piece is merged with the one before it unless that is more than so many times larger."""
+_LEAST = 64
+_MERGED_BYTES = 256_000_000
+"""Chunks are not merged beyond this: string arrays end at 2 GB."""
+
+
+class Growing:
+    """Named numpy arrays of one length with room to spare: appending costs what is appended."""
+
+    def __init__(self, dtypes: Mapping[str, Any]) -> None:
+        self._room = {name: np.empty(_LEAST, dtype) for name, dtype in dtypes.items()}
+        self.size = 0
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """A view; good until the next change."""
+        return self._room[name][: self.size]
+
+    def append(self, values: Mapping[str, npt.NDArray[Any] | int | bool], count: int) -> None:
+        size = self.size + count
+        for name, old in self._room.items():
+            if len(old) < size:
+                self._room[name] = np.empty(max(size, 2 * len(old)), old.dtype)
+                self._room[name][: self.size] = old[: self.size]
+            self._room[name][self.size : size] = values[name]
+        self.size = size
+
+    def keep(self, rows: Mask) -> None:
+        for name in self._room:
+            kept = self[name][rows]
+            room = np.empty(max(_LEAST, 2 * len(kept)), kept.dtype)
+            room[: len(kept)] = kept
+            self._room[name] = room
+        self.size = int(np.count_nonzero(rows))
+
+
+class Carried:
+    """Arrow columns in chunks, merged geometrically so that there are few.
+
+    (Arrow's own `take` from a chunked column of strings copies all of it each time.)
+    """
+
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self._types = list(types)
+        self._chunks: list[list[pa.Array]] = []
+        self._sizes: list[int] = []
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for chunk in self._chunks for array in chunk)
+
+    def append(self, columns: Sequence[pa.Array], count: int) -> None:
+        if not self._types or not count:
+            return
+        self._chunks.append(list(columns))
+        self._sizes.append(count)
+        while len(self._sizes) > 1 and self._sizes[-2] <= MERGED_AT * self._sizes[-1]:
+            if sum(a.nbytes for chunk in self._chunks[-2:] for a in chunk) > _MERGED_BYTES:
+                break
+            self._chunks[-2:] = [concatenated(self._chunks[-2:])]
+            self._sizes[-2:] = [sum(self._sizes[-2:])]
+
+    def take(self, columns: Sequence[int], rows: I64) -> list[pa.Array]:
+        """The `columns` of the given rows, in their order."""
+        if len(self._chunks) == 1:
+            indexes = pa.array(rows)
+            return [self._chunks[0][column].take(indexes) for column in columns]
+        if not len(rows) or not columns:
+            return [pa.array([], self._types[column]) for column in columns]
+        starts = np.cumsum([0, *self._sizes[:-1]])
+        chunk_of = np.searchsorted(starts, rows, side="right") - 1
+        order = np.argsort(chunk_of, kind="stable")
+        bounds = np.searchsorted(chunk_of[order], np.arange(len(starts) + 1))
+        parts = [
+            (self._chunks[i], pa.array(rows[order[low:high]] - starts[i]))
+            for i, (low, high) in enumerate(pairwise(bounds))
+            if low < high
+        ]
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        indexes = pa.array(back)
+        return [
+            pa.concat_arrays([chunk[column].take(of) for chunk, of in parts]).take(indexes)
+            for column in columns
+        ]
+
+    def keep(self, rows: Mask) -> None:
+        chunks, sizes, start = [], [], 0
+        for chunk, size in zip(self._chunks, self._sizes, strict=True):
+            mask = rows[start : start + size]
+            start += size
+            if kept := int(np.count_nonzero(mask)):
+                chunks.append([array.filter(pa.array(mask)) for array in chunk])
+                sizes.append(kept)
+        self._chunks, self._sizes = chunks, sizes
+
+
+def concatenated(chunks: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:
+    """The columns of the chunks, behind each other."""
+    return [pa.concat_arrays(list(parts)) for parts in zip(*chunks, strict=True)]

@@ -1,0 +1,100 @@
+"""Runs the nodes of a query on whole streams, without sites: bodies one behind the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from anabranch.link.wire import wire_schema
+from anabranch.plan.graph import Node
+from anabranch.plan.operators import Join
+from anabranch.site.body import Body, SelectionBody, Taken
+from anabranch.site.join import JoinBody
+from anabranch.site.spark import arrow_schema
+from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some tuples of a stream in order, and the watermark behind them."""
+
+    table: pa.Table
+    watermark: int
+
+
+Stream = Sequence[Piece]
+
+
+def cut(table: pa.Table, lateness_us: int, rng: random.Random) -> list[Piece]:
+    """A stream from outside in random pieces: as its wrapper would give it."""
+    ts, newest, start = table.column("_ts").to_pylist(), START_WATERMARK, 0
+    pieces: list[Piece] = []
+    while start < len(table):
+        end = min(len(table), start + rng.randint(1, 12))
+        newest = max(newest, *ts[start:end])
+        pieces.append(Piece(table.slice(start, end - start), newest - lateness_us))
+        start = end
+    return [*pieces, Piece(table.slice(0, 0), END_WATERMARK)]
+
+
+def run(
+    spark: SparkSession,
+    nodes: Sequence[Node],
+    streams: Mapping[str, Stream],
+    columns: Mapping[str, pa.Schema],
+    rng: random.Random,
+) -> pa.Table:
+    """The output of the last of `nodes`, whatever order the pieces of its inputs come in."""
+    known, schemas = dict(streams), dict(columns)
+    for node in nodes:
+        schemas[node.name] = arrow_schema(node.columns)
+        inputs = [(port.alias, schemas[port.stream]) for port in node.inputs]
+        body = _body(spark, node, inputs, schemas[node.name])
+        feeds = [known[port.stream] for port in node.inputs]
+        known[node.name] = _fed(body, feeds, [schema for _, schema in inputs], rng)
+    tables = [piece.table for piece in known[nodes[-1].name]]
+    return pa.concat_tables(tables)
+
+
+def _body(
+    spark: SparkSession, node: Node, inputs: list[tuple[str, pa.Schema]], output: pa.Schema
+) -> Body:
+    if isinstance(node.operators[0], Join):
+        return JoinBody(spark, inputs, node.operators, output)
+    ((_, schema),) = inputs
+    return SelectionBody(spark, node.operators, schema, output)
+
+
+def _fed(
+    body: Body, feeds: list[Stream], schemas: list[pa.Schema], rng: random.Random
+) -> list[Piece]:
+    body.open()
+    produced: list[Piece] = []
+    left = [list(feed) for feed in feeds]
+    last = [0] * len(feeds)
+    marks = [START_WATERMARK] * len(feeds)
+    while any(left):
+        taken = [Taken([], last[i], marks[i]) for i in range(len(feeds))]
+        for i in [i for i in range(len(left)) if left[i]]:
+            for _ in range(rng.choice([0, 1, 5, len(left[i])])):
+                if left[i]:
+                    piece = left[i].pop(0)
+                    taken[i] = _more(taken[i], piece, wire_schema(schemas[i]))
+            last[i], marks[i] = taken[i].last, taken[i].watermark
+        step = body.step(taken)
+        produced.append(Piece(step.table, step.watermark))
+    return produced
+
+
+def _more(taken: Taken, piece: Piece, schema: pa.Schema) -> Taken:
+    watermark = max(taken.watermark, piece.watermark)
+    batches, last = list(taken.batches), taken.last
+    for data in piece.table.select(schema.names).cast(schema).combine_chunks().to_batches():
+        if data.num_rows:
+            batches.append(Batch("S", last + 1, watermark, 0, data))
+            last += data.num_rows
+    return Taken(batches, last, watermark)

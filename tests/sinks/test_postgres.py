@@ -1,0 +1,242 @@
+"""The postgres sink against a real server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from anabranch.errors import SinkError
+from anabranch.site.sinks import SinkContext, make_sink, written
+from tests.servers.postgres import Postgres
+from tests.servers.process import free_port
+from tests.sinks.support import COLUMNS, numbered, schema_of, table_of
+from tests.wrappers.support import UTC_MICROS, message, no_spark
+
+
+@pytest.fixture
+def table() -> str:
+    return f"t_{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def make(postgres, table, tmp_path):
+    """Sinks to `table`."""
+    made = []
+
+    def make(query="q", columns=COLUMNS, resume=False, **options):
+        given = {"url": postgres.url, "table": table} | options
+        schema = schema_of(columns)
+        context = SinkContext(query, schema, given, tmp_path, no_spark, resume=resume)
+        made.append(make_sink("postgres", context))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def opened(sink):
+    sink.open()
+    return sink
+
+
+def rows(postgres, table, query="q"):
+    statement = f'SELECT a, s, _pos, _ts FROM "{table}" WHERE _stream = %s ORDER BY _pos'
+    names = ("a", "s", "_pos", "_ts")
+    return [dict(zip(names, row, strict=True)) for row in postgres.execute(statement, query)]
+
+
+def test_nothing_is_made_before_open(postgres, table, make):
+    made = make()
+    assert postgres.execute("SELECT to_regclass(%s)", table) == [(None,)]
+    made.open()
+    columns = postgres.execute(
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+        " WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY attnum",
+        table,
+    )
+    assert columns == [
+        ("a", "bigint"), ("s", "text"), ("_stream", "text"), ("_pos", "bigint"), ("_ts", "bigint"),
+    ]  # fmt: skip
+
+
+def test_rows_and_writing_the_same_again(postgres, table, make):
+    made = opened(make())
+    assert written(made) == 0
+    made.write(numbered(1, 10))
+    made.write(numbered(1, 10))
+    made.write(numbered(6, 10))
+    assert rows(postgres, table) == numbered(1, 15).to_pylist()
+    assert written(made) == 15
+
+
+def test_a_new_run_replaces_its_own_rows_only_and_a_resumed_one_none(postgres, table, make):
+    opened(make()).write(numbered(1, 5))
+    opened(make("other")).write(numbered(1, 3))
+    resumed = opened(make(resume=True))
+    assert written(resumed) == 5
+    resumed.write(numbered(4, 4))
+    assert rows(postgres, table) == numbered(1, 7).to_pylist()
+    anew = opened(make())
+    assert written(anew) == 0
+    anew.write(numbered(1, 2))
+    assert rows(postgres, table) == numbered(1, 2).to_pylist()
+    assert rows(postgres, table, "other") == numbered(1, 3).to_pylist()
+
+
+VALUES = {
+    "t": ("boolean", pa.bool_(), True, True),
+    "i8": ("smallint", pa.int8(), -128, -128),
+    "i16": ("smallint", pa.int16(), 2**15 - 1, 2**15 - 1),
+    "i": ("integer", pa.int32(), -(2**31), -(2**31)),
+    "l": ("bigint", pa.int64(), 2**63 - 1, 2**63 - 1),
+    "f": ("real", pa.float32(), 1.5, 1.5),
+    "d": ("double precision", pa.float64(), 0.1, 0.1),
+    "inf": ("double precision", pa.float64(), float("-inf"), float("-inf")),
+    "n": ("numeric(38,10)", pa.decimal128(38, 10), Decimal("-1.5"), Decimal("-1.5")),
+    "s": ("text", pa.string(), 'a "b",\n\\N\t', 'a "b",\n\\N\t'),
+    "empty": ("text", pa.string(), "", ""),
+    "x": ("bytea", pa.binary(), b"\x00\\\xff", b"\x00\\\xff"),
+    "day": ("date", pa.date32(), date(1582, 1, 2), date(1582, 1, 2)),
+    "at": ("timestamp with time zone", UTC_MICROS,
+           datetime(2026, 1, 31, 12, 0, 0, 7, UTC), datetime(2026, 1, 31, 12, 0, 0, 7, UTC)),
+    "ntz": ("timestamp without time zone", pa.timestamp("us"),
+            datetime(1901, 1, 1, 0, 0, 1), datetime(1901, 1, 1, 0, 0, 1)),
+    "list": ("jsonb", pa.list_(pa.string()), ["a", None], ["a", None]),
+    "map": ("jsonb", pa.map_(pa.string(), pa.int64()), {"k": 1}, {"k": 1}),
+    "st": ("jsonb", pa.struct([("p", pa.float64()), ("q", UTC_MICROS)]),
+           {"p": 0.5, "q": datetime(2026, 1, 1, tzinfo=UTC)},
+           {"p": 0.5, "q": "2026-01-01T00:00:00Z"}),
+}  # fmt: skip
+
+
+def test_every_type(postgres, table, make):
+    columns = {name: type for name, (_, type, _, _) in VALUES.items()}
+    given = tuple(value for *_, value, _ in VALUES.values())
+    nulls = (None,) * len(given)
+    opened(make(columns=columns)).write(table_of(columns, [given, nulls]))
+    names = ", ".join(f'"{name}"' for name in columns)
+    found = postgres.execute(f'SELECT {names} FROM "{table}" ORDER BY _pos')
+    assert found == [tuple(expected for *_, expected in VALUES.values()), nulls]
+    types = dict(
+        postgres.execute(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+            " WHERE attrelid = %s::regclass AND attnum > 0",
+            table,
+        )
+    )
+    assert [types[name] for name in columns] == [type for type, *_ in VALUES.values()]
+    make(columns=columns, resume=True)  # the table it made fits
+
+
+def test_types_it_has_not(make):
+    assert message(lambda: make(columns={"w": pa.duration("us")})) == (
+        "postgres() has no type for the column w INTERVAL DAY TO SECOND. "
+        "Convert it in the query, as in CAST(w AS STRING)."
+    )
+
+
+def test_odd_names(postgres, make):
+    postgres.execute('CREATE SCHEMA IF NOT EXISTS "My Schema"')
+    columns = {'a "b"': pa.int64(), "Ä.%s": pa.string(), "select": pa.int32()}
+    opened(make('it\'s "q"', columns, table="My Schema.Odd;Name")).write(
+        table_of(columns, [(1, "x", 2)])
+    )
+    assert postgres.execute('SELECT * FROM "My Schema"."Odd;Name"') == [
+        (1, "x", 2, 'it\'s "q"', 1, 1000)
+    ]
+
+
+def test_a_failing_write_leaves_nothing(postgres, table, make):
+    made = opened(make())
+    made.write(numbered(1, 2))
+    with pytest.raises(SinkError, match="invalid byte sequence"):
+        made.write(table_of(COLUMNS, [(3, "x"), (4, "\x00")], first=3))
+    assert rows(postgres, table) == numbered(1, 2).to_pylist()
+    made.write(numbered(3, 1))
+    assert rows(postgres, table) == numbered(1, 3).to_pylist()
+
+
+def test_a_table_that_does_not_fit(postgres, table, make):
+    place = postgres.url.partition("@")[2]
+    postgres.execute(f"CREATE TABLE {table} (a integer, b text, _stream text, _pos bigint)")
+    assert message(make) == (
+        f"{place}: the table {table} does not fit the query: a is integer instead of bigint, "
+        "s text is missing, _ts bigint is missing, b is not in the query. "
+        "Name another table, or drop that one."
+    )
+    postgres.execute(f"DROP TABLE {table}")
+    postgres.execute(
+        f"CREATE TABLE {table} (s text, a bigint, _ts bigint, _stream text, _pos bigint)"
+    )
+    assert message(make) == (
+        f"{place}: the table {table} has no key. "
+        f'Run ALTER TABLE "{table}" ADD PRIMARY KEY (_stream, _pos).'
+    )
+    postgres.execute(f"ALTER TABLE {table} ADD PRIMARY KEY (_stream, _pos)")
+    opened(make()).write(numbered(1, 3))  # whatever the order of its columns
+    assert rows(postgres, table) == numbered(1, 3).to_pylist()
+
+
+def test_mistakes(postgres, make):
+    nowhere = f"127.0.0.1:{free_port()}"
+    began = time.monotonic()
+    assert message(lambda: make(url=f"postgresql://me:secret@{nowhere}/db")) == (
+        f"{nowhere}/db: Connection refused. Check the url, and that the server runs."
+    )
+    assert time.monotonic() - began < 5
+    unknown = postgres.url.replace("/postgres", "/none")
+    assert 'database "none" does not exist' in message(lambda: make(url=unknown))
+    assert message(lambda: make(url="nonsense")) == (
+        'postgres() has a url that is none: missing "=" after "nonsense" in connection info string'
+        ". Give one such as 'postgresql://user:password@host:5432/database'."
+    )
+    assert "there is no schema 'nix'. Run CREATE SCHEMA" in message(lambda: make(table="nix.t"))
+    assert "Did you mean 'table'?" in message(lambda: make(tabel="t"))
+
+
+def test_a_lost_connection_is_made_anew(postgres, table, make):
+    made = opened(make())
+    made.write(numbered(1, 2))
+    postgres.drop_connections()
+    made.write(numbered(3, 2))
+    assert rows(postgres, table) == numbered(1, 4).to_pylist()
+
+
+def test_a_server_that_comes_back_and_one_that_does_not(tmp_path):
+    server = Postgres()
+    try:
+        server.start()
+        given = {"url": server.url, "table": "t", "retry": "30s"}
+        context = SinkContext("q", schema_of(COLUMNS), given, tmp_path, no_spark)
+        made = opened(make_sink("postgres", context))
+        made.write(numbered(1, 2))
+        server.stop()
+        writing = threading.Thread(target=made.write, args=(numbered(3, 2),))
+        writing.start()
+        time.sleep(0.5)
+        server.start()
+        writing.join(30)
+        assert rows(server, "t") == numbered(1, 4).to_pylist()
+        made._retry_s = 0.5
+        server.stop()
+        began = time.monotonic()
+        assert message(lambda: made.write(numbered(5, 1))) == (
+            f"127.0.0.1:{server.port}/postgres: Connection refused. "
+            "It was tried for 0.5 s; start the query again."
+        )
+        assert time.monotonic() - began < 5
+        made.close()
+    finally:
+        server.remove()
+
+
+def test_many_rows(postgres, table, make):
+    opened(make()).write(numbered(1, 100_000))
+    assert rows(postgres, table) == numbered(1, 100_000).to_pylist()
