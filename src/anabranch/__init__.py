@@ -1,3 +1,28 @@
 """Anabranch: continuous queries over many Spark sites, each with the service it must get."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.api import Cluster, join, sink, source
+    from anabranch.pocket import Pocket
+
 __version__ = "0.1.0"
+__all__ = ["Cluster", "Pocket", "join", "sink", "source"]
+
+_HOMES = {"Pocket": "anabranch.pocket"} | dict.fromkeys(
+    ("Cluster", "join", "sink", "source"), "anabranch.api"
+)
+
+
+def __getattr__(name: str) -> Any:
+    """What is exported here is imported when it is first used: Spark takes a moment."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'anabranch' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

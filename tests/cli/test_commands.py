@@ -11,7 +11,7 @@ from anabranch.cli.main import app
 from tests.cli.conftest import Ended
 
 Run = Callable[..., Ended]
-COMMANDS = ("demo", "down", "run", "site", "sql", "status", "up")
+COMMANDS = ("demo", "down", "explain", "run", "site", "sql", "status", "submit", "up")
 
 
 def test_help_lists_every_command(anabranch: Run) -> None:
@@ -51,6 +51,8 @@ def test_a_wrong_command_line_says_where_help_is(anabranch: Run, arguments: tupl
         (("sql", "-f", "missing.sql", "-e", ""), "both --execute and --file are given"),
         (("sql", "-e", "SHOW SITES;"), "no coordinator has its state in"),
         (("status",), "no coordinator has its state in"),
+        (("submit", "alarm.py"), "no coordinator has its state in"),
+        (("explain", "missing.sql"), "missing.sql: there is no such script"),
         (("down",), "no coordinator has its state in"),
     ],
 )

@@ -23,7 +23,7 @@ from anabranch.language.source import Script
 from tests.cli.conftest import Ended, FakeCoordinator
 
 Run = Callable[..., Ended]
-NO_NAMES = [{"rows": ()}] * 3
+NO_NAMES = [{"rows": ()}] * 6
 
 
 def test_execute_shows_the_answers(anabranch: Run, coordinator: FakeCoordinator) -> None:

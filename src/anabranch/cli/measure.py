@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.show import err, out, plain_table
 from anabranch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Result = dict[str, Any]
 Progress = Callable[[str], None]
@@ -38,19 +41,62 @@ def bench_hop(json_file: Path | None, rounds: int) -> None:
     out.print(plain_table(("", "bare Spark job", "whole hop", "ratio"), rows))
 
 
-def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
-    from anabranch.bench import chain
+def with_spark(run: Callable[[SparkSession, Progress], Result], json_file: Path | None) -> Result:
+    """`run` on a session of its own."""
     from anabranch.config.cluster import SiteConfig
     from anabranch.coordinator.launch import OwnSpark
 
-    def run(progress: Progress) -> Result:
-        plain = OwnSpark(SiteConfig(name="plain"), progress)
+    def measure(progress: Progress) -> Result:
+        spark = OwnSpark(SiteConfig(name="bench"), progress)
         try:
-            return chain.run(sizes, progress, plain.session)
+            return run(spark.session, progress)
         finally:
-            plain.close()
+            spark.close()
 
-    result = measured(run, json_file)
+    return measured(measure, json_file)
+
+
+def bench_join(json_file: Path | None, seconds: float, tuples: int) -> None:
+    from anabranch.bench import join
+
+    result = with_spark(
+        lambda spark, progress: join.run(spark, progress, seconds, tuples), json_file
+    )
+    rows = [
+        (f"windows of {row['window_s']} s, latency", f"{row['spark_ms']:,.0f} ms",
+         f"{row['ours_ms']:,.0f} ms", f"{row['ours_ms'] / row['spark_ms']:.2f}")
+        for row in result["rows"]
+    ]  # fmt: skip
+    first, last = result["rows"][0], result["rows"][-1]
+    rows.append((
+        f"windows of {first['window_s']} s, rate", f"{result['spark_tuples_per_s']:,.0f}/s",
+        f"{first['ours_tuples_per_s']:,.0f}/s", f"{result['rate_ratio']:.2f}",
+    ))  # fmt: skip
+    out.print(plain_table(("", "Spark's join", "ours", "ratio"), rows))
+    out.print(
+        f"cost per tuple at {last['window_s']} s over that at {first['window_s']} s:"
+        f" {result['window_cost_ratio']:.2f}"
+    )
+
+
+def bench_aggregate(json_file: Path | None, tuples: int, keys: int) -> None:
+    from anabranch.bench import aggregate
+
+    result = with_spark(
+        lambda spark, progress: aggregate.run(spark, progress, tuples, keys), json_file
+    )
+    rows = [
+        (row["overlap"], f"{row['seconds']:.2f} s", f"{row['us_per_tuple']:.2f} µs")
+        for row in result["rows"]
+    ]
+    out.print(plain_table(("width/slide", "time", "per tuple"), rows))
+    out.print(f"ratio: {result['cost_ratio']:.2f}")
+
+
+def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
+    from anabranch.bench import chain
+
+    result = with_spark(lambda spark, progress: chain.run(sizes, progress, spark), json_file)
     rows = [
         (f"{row['tuples']:,}", row["differences"], f"{row['seconds']:.1f} s",
          f"{row['python_mb']:,.0f} MB", f"{row['jvm_mb']:,.0f} MB", f"{row['peak_mb']:,.0f} MB")

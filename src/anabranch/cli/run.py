@@ -13,12 +13,12 @@ from typing import Any
 from rich.live import Live
 
 from anabranch.cli.show import err, out, queries_table, show_answer
-from anabranch.coordinator.state import credentials_for
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.idle import failures, idle, lost_sites
 from anabranch.coordinator.launch import RunningCluster
 from anabranch.coordinator.scripts import sites_named
+from anabranch.coordinator.state import credentials_for
 from anabranch.errors import ConfigError, SiteError
 from anabranch.language.source import Script
 
@@ -27,12 +27,16 @@ ONLY_SITE = "local"
 
 
 def read_script(path: Path) -> Script:
+    return Script(read_text(path, "script"), str(path))
+
+
+def read_text(path: Path, what: str) -> str:
     try:
-        return Script(path.read_text(encoding="utf-8"), str(path))
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError("there is no such script", place=str(path)) from None
+        raise ConfigError(f"there is no such {what}", place=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the script cannot be read: {error}", place=str(path)) from None
+        raise ConfigError(f"the {what} cannot be read: {error}", place=str(path)) from None
 
 
 def cluster_for(script: Script, path: Path | None) -> Cluster:

@@ -10,8 +10,8 @@ from typing import Any
 from anabranch.cli.run import read_script
 from anabranch.cli.show import err, out, show_answer, show_error
 from anabranch.cli.signals import Terminated
-from anabranch.coordinator.state import find_coordinator
 from anabranch.cli.statements import HELP, LEAVE, command_word, show_statements
+from anabranch.coordinator.state import find_coordinator
 from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.language.lexer import tokenize
 from anabranch.language.source import Script

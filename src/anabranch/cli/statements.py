@@ -22,14 +22,16 @@ STATEMENTS = (
         "[CREATE QUERY name AS] [MASTER stream, …] SELECT … FROM stream[window], … [WHERE …]\n"
         "  [GROUP BY … [HAVING …]] [INTO sink(option = value, …)] [AT site];",
         "CREATE QUERY even AS SELECT value FROM ticks WHERE value % 2 = 0\n"
-        "  INTO jsonl(path = 'even.jsonl');\n"
-        "SELECT count(*) AS n, window_end FROM ticks[10s SLIDE 5s];",
+        "  INTO jsonl(path = 'even.jsonl');",
     ),
     (
-        "CREATE AGGREGATE name (type, …) RETURNS type FROM python(class = 'module:Class');",
+        "CREATE AGGREGATE name (type, …) RETURNS type\n  FROM python(class = 'module:Class');",
         "CREATE AGGREGATE p90 (DOUBLE) RETURNS DOUBLE FROM python(class = 'stats:P90');",
     ),
-    ("EXPLAIN query;  EXPLAIN SELECT …;", "EXPLAIN even;"),
+    (
+        "EXPLAIN query;  EXPLAIN SELECT …;",
+        "EXPLAIN SELECT count(*) AS n, window_end FROM ticks[10s SLIDE 5s];",
+    ),
     ("DESCRIBE name;", "DESCRIBE ticks;"),
     ("SHOW STREAMS | TABLES | QUERIES | AGGREGATES | POCKETS | SITES;", "SHOW QUERIES;"),
     ("DROP STREAM | TABLE | QUERY | AGGREGATE | POCKET [IF EXISTS] name;", "DROP QUERY even;"),

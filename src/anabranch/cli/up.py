@@ -10,10 +10,10 @@ from rich.live import Live
 
 from anabranch.cli.run import ONLY_SITE
 from anabranch.cli.show import err, out, system_tables
-from anabranch.coordinator.state import credentials_for, find_coordinator, write_endpoint
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.launch import RunningCluster, report_interval_s
+from anabranch.coordinator.state import credentials_for, find_coordinator, write_endpoint
 from anabranch.errors import SetupError, SiteError
 
 STOP_S = 30.0

@@ -133,10 +133,13 @@ class Coordinator:
             self._apply(changes, readers or {})
             return changes.answers
 
-    def check(self, script: Script, base: str) -> list[Answer]:
-        """The answers, without changing anything."""
+    def plan(self, script: Script, base: str) -> list[AnyDef]:
+        """What there would be after `script`, without changing anything."""
         with self._changing:
-            return self._check(script, base, self._catalog.definitions()).answers
+            known = self._catalog.definitions()
+            changes = self._check(script, base, known)
+            kept = [one for name, one in known.items() if name not in changes.drop]
+            return [*kept, *changes.add]
 
     def submit(self, submitted: Submission, base: str, reader: str = "") -> PocketDef:
         """Start a pocket, with the query and the stream that it brings along. `reader` is going to

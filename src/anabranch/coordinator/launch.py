@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -25,6 +26,7 @@ from anabranch.site.spark import scratch_folder, start_session, stop_session, wa
 Progress = Callable[[str], None]
 START_S = 120.0
 STOP_S = 15.0
+WATCH_S = 1.0
 
 
 def report_interval_s(cluster: Cluster) -> float:
@@ -83,12 +85,14 @@ class OwnSpark:
 
 class SiteProcesses:
     """Sites with a process and a Spark each. `tied` ones end when this process does, however it
-    ends; the others go on without it."""
+    ends; the others go on without it, and while we are here are started again if they die."""
 
     def __init__(
         self, coordinator: Coordinator, configs: list[SiteConfig], logs: Path, *, tied: bool
     ) -> None:
         self._coordinator = coordinator
+        self._logs = logs
+        self._closing = threading.Event()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._adopted: list[psutil.Process] = []
         for config in configs:
@@ -136,7 +140,18 @@ class SiteProcesses:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise _did_not_start(name, process, logs)
 
+    def watch(self) -> None:
+        """Start those that die again, in a thread of its own. They go on where they were."""
+        threading.Thread(target=self._watch, name="site-watch", daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self._closing.wait(WATCH_S):
+            for name, process in list(self._processes.items()):
+                if process.poll() is not None and not self._closing.is_set():
+                    self._processes[name] = self._spawn(name, self._logs, tied=False)
+
     def close(self) -> None:
+        self._closing.set()
         for process in self._processes.values():
             process.terminate()
         for adopted in self._adopted:
@@ -187,6 +202,8 @@ class RunningCluster:
                 self._local = LocalSites(coordinator, [one.name for one in shared], spark)
             if self._processes:
                 self._processes.wait(progress, logs)
+                if not tied:
+                    self._processes.watch()
         except BaseException:
             self.close()
             raise

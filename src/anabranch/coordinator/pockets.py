@@ -96,6 +96,11 @@ def changes_for(
     changes, all_known = Changes(), dict(known)
     source = _input(submitted, all_known, changes, check)
     stream = _output(submitted, source, all_known, changes, check)
+    if _find({one.name: one for one in changes.add}, name):
+        raise ConfigError(
+            f"pocket {name} and the stream it brings along have the same name",
+            remedy="Choose another name for the pocket with --name.",
+        )
     pocket = PocketDef(
         name=name,
         input=source.name,

@@ -9,21 +9,42 @@ from textwrap import wrap
 
 from anabranch.plan.tree import Branch
 
-_WIDTH, _GAP_X, _GAP_Y, _LINE, _PAD, _MARGIN = 210, 46, 18, 15, 9, 24
-_CHARACTERS = 30
+_WIDTH, _GAP_X, _GAP_Y, _LINE, _PAD, _MARGIN = 244, 40, 16, 14, 10, 24
+_HEAD, _FOOT = 16, 15
+_CHARACTERS = 33  # of the body's fixed width, 11 px high
+_STYLE = (
+    "text{font:12px system-ui,sans-serif;fill:#111827}"
+    ".title{font-weight:600;font-size:15px}.head{font-weight:600}"
+    ".body{font:11px ui-monospace,'DejaVu Sans Mono',monospace;fill:#1f2937;white-space:pre}"
+    ".foot{font-size:10px;fill:#6b7280}.box{stroke:#374151;stroke-width:1}"
+    ".line{fill:none;stroke:#6b7280;stroke-width:1.5}.far{stroke-dasharray:5 3}"
+)
+_ARROW = (
+    '<defs><marker id="to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+    'orient="auto"><path d="M0 0 8 4 0 8z" fill="#6b7280"/></marker></defs>'
+)
 _COLOURS = ("#dbeafe", "#dcfce7", "#fef3c7", "#fce7f3", "#ede9fe", "#ffedd5", "#ccfbf1", "#e5e7eb")
+_HEADS_OF_TWO = ("partial", "stream", "table")
+"""Words that the next one belongs to: `partial join`, `stream Sensor1`."""
 
 
 @dataclass(frozen=True)
 class _Box:
-    lines: tuple[str, ...]
+    """`head` says what it does, `body` with what, `foot` where and for whom."""
+
+    head: str
+    body: tuple[str, ...]
+    foot: str
     site: str
     x: int
     y: int
-    height: int
     inputs: tuple[_Box, ...]
-    links: tuple[str, ...]
-    """Beside each input, the name of the link it comes over, or nothing."""
+    far: tuple[bool, ...]
+    """Beside each input, whether it comes from another site."""
+
+    @property
+    def height(self) -> int:
+        return _height(self.body)
 
     @property
     def middle(self) -> int:
@@ -37,25 +58,16 @@ def picture(trees: Sequence[tuple[str, Branch]]) -> str:
     parts: list[str] = []
     y, width = _MARGIN, 0
     for title, tree in trees:
-        parts.append(f'<text x="{_MARGIN}" y="{y + 6}" class="title">{escape(title)}</text>')
-        root, bottom = _place(tree, _depth(tree), y + 24)
+        parts.append(f'<text x="{_MARGIN}" y="{y + 8}" class="title">{escape(title)}</text>')
+        root, bottom = _place(tree, _depth(tree), y + 26)
         parts += _drawn(root, colours)
-        width = max(width, root.x + _WIDTH)
+        width = max(width, root.x + _WIDTH, _MARGIN + 9 * len(title))
         y = bottom + _MARGIN
     legend, legend_width = _legend(colours, y)
     size = f'width="{max(width, legend_width) + _MARGIN}" height="{y + 30}"'
-    style = (
-        "text{font:12px system-ui,sans-serif;fill:#111827}.title{font-weight:600;font-size:14px}"
-        ".link{fill:none;stroke:#6b7280;stroke-width:1.5}.far{stroke-dasharray:5 3}"
-        ".name{font-size:10px;fill:#4b5563}.box{stroke:#374151;stroke-width:1}"
-    )
-    arrow = (
-        '<defs><marker id="to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-        'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#6b7280"/></marker></defs>'
-    )
     body = "\n".join([*parts, *legend])
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{style}</style>{arrow}\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{_STYLE}</style>{_ARROW}\n'
         f'<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
     )
 
@@ -72,51 +84,61 @@ def _sites(branch: Branch) -> Iterator[str]:
 
 
 def _depth(branch: Branch) -> int:
-    """Boxes from here to the farthest source, one above the other; links are lines."""
+    """Boxes from here to the farthest source, one behind the other; links are lines."""
     below = max((_depth(inner) for inner in branch.inputs), default=0)
     return below if _is_link(branch) else below + 1
 
 
+def _height(body: Sequence[str]) -> int:
+    return 2 * _PAD + _HEAD + len(body) * _LINE + _FOOT
+
+
 def _place(branch: Branch, depth: int, top: int) -> tuple[_Box, int]:
-    """The box of `branch` in the column `depth`, and the y below all of its inputs."""
-    links, boxes, bottom = [], [], top
+    """The box of `branch` in the column `depth`, below `top`, and the y below it and its inputs."""
+    head, body, foot = _texts(branch)
+    height, x = _height(body), _MARGIN + (depth - 1) * (_WIDTH + _GAP_X)
+    far, boxes, bottom = [], [], top
     for inner in branch.inputs:
-        link = ""
-        while _is_link(inner):
-            link, inner = inner.text.removeprefix("link "), inner.inputs[0]
-        box, bottom = _place(inner, depth - 1, bottom)
+        link = _is_link(inner)
+        box, bottom = _place(inner.inputs[0] if link else inner, depth - 1, bottom)
         boxes.append(box)
-        links.append(link)
-    lines = tuple(wrap(branch.text.replace("  [", " ["), _CHARACTERS)) or ("",)
-    height = len(lines) * _LINE + 2 * _PAD
-    x = _MARGIN + (depth - 1) * (_WIDTH + _GAP_X)
-    if not boxes:
-        return _Box(lines, branch.site, x, top, height, (), ()), top + height + _GAP_Y
-    middle = (boxes[0].middle + boxes[-1].middle) // 2
-    y = max(top, middle - height // 2)
-    box = _Box(lines, branch.site, x, y, height, tuple(boxes), tuple(links))
+        far.append(link)
+    y = top
+    if boxes:
+        y = max(top, (boxes[0].middle + boxes[-1].middle) // 2 - height // 2)
+    box = _Box(head, body, foot, branch.site, x, y, tuple(boxes), tuple(far))
     return box, max(bottom, y + height + _GAP_Y)
 
 
+def _texts(branch: Branch) -> tuple[str, tuple[str, ...], str]:
+    text, _, node = branch.text.partition("  [")
+    words = text.split(" ")
+    count = 2 if words[0] in _HEADS_OF_TWO else 1
+    lines = wrap(" ".join(words[count:]), _CHARACTERS, break_on_hyphens=False)
+    name = node.removesuffix("]")
+    return " ".join(words[:count]), tuple(lines), f"{branch.site} · {name}" if name else branch.site
+
+
 def _drawn(box: _Box, colours: dict[str, str]) -> Iterator[str]:
-    for inner, link in zip(box.inputs, box.links, strict=True):
+    for inner, far in zip(box.inputs, box.far, strict=True):
         yield from _drawn(inner, colours)
         x1, y1, x2, y2 = inner.x + _WIDTH, inner.middle, box.x, box.middle
         bend = (x1 + x2) // 2
-        far = " far" if link else ""
         yield (
-            f'<path class="link{far}" marker-end="url(#to)" '
+            f'<path class="line{" far" if far else ""}" marker-end="url(#to)" '
             f'd="M{x1} {y1} C{bend} {y1} {bend} {y2} {x2} {y2}"/>'
         )
-        if link:
-            yield f'<text class="name" x="{x1 + 4}" y="{y1 - 5}">{escape(link)}</text>'
     yield (
-        f'<rect class="box" x="{box.x}" y="{box.y}" width="{_WIDTH}" height="{box.height}" rx="5" '
-        f'fill="{colours[box.site]}"><title>{escape(box.site)}</title></rect>'
+        f'<rect class="box" x="{box.x}" y="{box.y}" width="{_WIDTH}" height="{box.height}" rx="6" '
+        f'fill="{colours[box.site]}"/>'
     )
-    for n, line in enumerate(box.lines):
-        y = box.y + _PAD + 11 + n * _LINE
-        yield f'<text x="{box.x + _PAD}" y="{y}">{escape(line)}</text>'
+    x, y = box.x + _PAD, box.y + _PAD + 11
+    yield f'<text class="head" x="{x}" y="{y}">{escape(box.head)}</text>'
+    for line in box.body:
+        y += _LINE if y > box.y + _PAD + 11 else _HEAD
+        yield f'<text class="body" x="{x}" y="{y}">{escape(line)}</text>'
+    foot = box.y + box.height - _PAD
+    yield f'<text class="foot" x="{x}" y="{foot}">{escape(box.foot)}</text>'
 
 
 def _legend(colours: dict[str, str], y: int) -> tuple[list[str], int]:
@@ -127,4 +149,8 @@ def _legend(colours: dict[str, str], y: int) -> tuple[list[str], int]:
             f'fill="{colour}"/><text x="{x + 20}" y="{y}">{escape(site)}</text>'
         )
         x += 44 + 7 * len(site)
-    return parts, x
+    parts.append(
+        f'<path class="line far" d="M{x} {y - 4} h30"/>'
+        f'<text x="{x + 38}" y="{y}">from one site to another</text>'
+    )
+    return parts, x + 190

@@ -48,7 +48,6 @@ class AggregateBody:
         aggregate, *behind = operators
         assert isinstance(aggregate, Aggregate)
         self._spark = spark
-        self._alias = alias
         self._input = wire_schema(input_columns)
         self._output = wire_schema(output_columns)
         self._behind = behind

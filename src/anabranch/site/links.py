@@ -20,7 +20,6 @@ from anabranch.site.task import Task
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.restart import RestartPoint
 
-
 LEASE_S = 30.0
 """How long a stream keeps its tuples for a program that does not follow it."""
 

@@ -23,8 +23,8 @@ NEW_PARTITIONS_S = 10.0
 
 
 class KafkaWrapper:
-    """One record is one tuple. Partitions are merged as their records come; within one, order is
-    kept. A cursor is the next offset of each partition, `{"0": 17, "1": 4}`."""
+    """One record is one tuple. Partitions are merged by their records' timestamps; the order within
+    one is kept. A cursor is the next offset of each partition, `{"0": 17, "1": 4}`."""
 
     options: ClassVar[tuple[Option, ...]] = (
         SERVERS,

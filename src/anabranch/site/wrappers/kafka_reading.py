@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from anabranch.errors import AnabranchError
 from anabranch.site.wrappers.kafka_client import PATIENCE_S, Topic, make_client
+from anabranch.site.wrappers.kafka_merge import Merge, in_order
 from anabranch.site.wrappers.kafka_records import Record
 
 BATCH = 10_000
@@ -24,6 +25,8 @@ BATCH = 10_000
 LINGER_S = 0.01
 """How long a record waits for company."""
 POLL_S = 0.1
+PARTITION_SILENCE_S = 3.0
+"""A partition that gives nothing for this long, not even its end, holds up the others no more."""
 SILENCE_S = 30.0
 """A broker that says nothing for this long while records must be there is gone."""
 SETTINGS = {
@@ -50,10 +53,14 @@ _PASSING = (
 
 
 class Reading:
-    """`offsets` holds the next offset of each partition."""
+    """`offsets` holds the next offset of each partition to be taken; we may have more by then."""
 
     def __init__(self, topic: Topic, settings: dict[str, Any], offsets: Mapping[int, int]) -> None:
         self.offsets = dict(offsets)
+        self._fetched = dict(offsets)
+        self._heard = dict.fromkeys(offsets, time.monotonic())
+        self._paused: set[int] = set()
+        self._merge = Merge()
         self.at_end: dict[int, int] = {}
         """Partitions that had no more when last heard of, and the offset where that was."""
         self._topic = topic
@@ -64,15 +71,54 @@ class Reading:
         self.consumer.close()
 
     def take(self) -> list[Record]:
-        """What has come, ordered by partition and offset; empty if nothing comes for a while."""
+        """What has come and may go, in the order of `in_order`; empty if nothing comes for a
+        while."""
+        self._merge.add(self.poll())
+        records = self._merge.take(self._behind())
+        for record in records:
+            partition = record.partition()
+            self.offsets[partition] = max(self.offsets[partition], record.offset() + 1)
+        self._pace()
+        return records
+
+    def _behind(self) -> list[int]:
+        """Partitions that have more for us, as far as we know; one that says nothing at all for
+        long does not hold up the others."""
+        if len(self._fetched) == 1:
+            return []
+        oldest = time.monotonic() - PARTITION_SILENCE_S
+        return [
+            partition
+            for partition, heard in self._heard.items()
+            if heard >= oldest and partition not in self.at_end and not self._caught_up(partition)
+        ]
+
+    def _caught_up(self, partition: int) -> bool:
+        place = TopicPartition(self._topic.name, partition)
+        _, high = self.consumer.get_watermark_offsets(place, cached=True)
+        return 0 <= high <= self._fetched[partition]
+
+    def _pace(self) -> None:
+        """A partition that is far ahead waits for the others with what it has."""
+        full = {p for p in self._fetched if self._merge.held(p) > BATCH}
+        if pause := full - self._paused:
+            self.consumer.pause(self._places(dict.fromkeys(pause, 0)))
+        if resume := self._paused - full:
+            self.consumer.resume(self._places(dict.fromkeys(resume, 0)))
+        self._paused = full
+
+    def poll(self) -> list[Record]:
+        """What has come, as it came."""
         answers: list[Any] = self.consumer.consume(1, POLL_S)
         if answers:
             answers += self.consumer.consume(BATCH, LINGER_S)
         records: list[Record] = [answer for answer in answers if self._is_record(answer)]
+        now = time.monotonic()
         for record in records:
-            self.offsets[record.partition()] = record.offset() + 1
-        if len(self.offsets) > 1:
-            records.sort(key=_partition)  # stable: offsets ascend already
+            self._fetched[record.partition()] = record.offset() + 1
+            self._heard[record.partition()] = now
+        for partition in self._paused:
+            self._heard[partition] = now
         return records
 
     def look_for_partitions(self) -> None:
@@ -84,13 +130,19 @@ class Reading:
         added = {number: 0 for number in present if number not in self.offsets}
         if added:
             self.offsets |= added
+            self._fetched |= added
+            self._heard |= dict.fromkeys(added, time.monotonic())
             self.consumer.incremental_assign(self._places(added))
 
     def has_reached(self, goal: Mapping[int, int]) -> bool:
-        return all(
-            self.offsets.get(partition, 0) >= offset or partition in self.at_end
+        """All that lies before `goal` has come, and has been taken if it was to be."""
+        return not len(self._merge) and all(
+            self._fetched.get(partition, 0) >= offset or partition in self.at_end
             for partition, offset in goal.items()
         )
+
+    def reach(self, partition: int) -> int:
+        return max(self._fetched[partition], self.at_end.get(partition, 0))
 
     def _is_record(self, answer: Any) -> bool:
         error, partition = answer.error(), answer.partition()
@@ -108,7 +160,7 @@ class Reading:
 
     def _gone(self, partition: int) -> AnabranchError:
         return self._topic.failed(
-            f"the records from offset {self.offsets.get(partition, 0)} on are not there any more",
+            f"the records from offset {self._fetched.get(partition, 0)} on are not there any more",
             "Drop the stream and create it again; let the topic keep its records longer.",
             partition,
         )
@@ -144,8 +196,8 @@ def read_range(
     end: Mapping[int, int],
     stopped: Event,
 ) -> list[Record]:
-    """The records of each partition from `begin` on and before `end`, ordered by partition and
-    offset. A partition that `begin` does not know starts at 0."""
+    """The records of each partition from `begin` on and before `end`, in the order in which they
+    were taken then. A partition that `begin` does not know starts at 0."""
     starts = {number: begin.get(number, 0) for number in end if end[number] > begin.get(number, 0)}
     if not starts:
         return []
@@ -154,20 +206,15 @@ def read_range(
     try:
         heard = time.monotonic()
         while not reading.has_reached({number: end[number] for number in starts}):
-            records = reading.take()
+            records = reading.poll()
             found += [one for one in records if one.offset() < end[one.partition()]]
             if records:
                 heard = time.monotonic()
             elif stopped.is_set() or time.monotonic() - heard > SILENCE_S:
                 raise topic.failed("reading its records again came to nothing")
         for number in starts:
-            if max(reading.offsets[number], reading.at_end.get(number, 0)) < end[number]:
+            if reading.reach(number) < end[number]:
                 raise topic.failed("its last records are not there any more", partition=number)
     finally:
         reading.close()
-    found.sort(key=_partition)
-    return found
-
-
-def _partition(record: Record) -> int:
-    return record.partition()
+    return in_order(found)
