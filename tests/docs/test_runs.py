@@ -126,7 +126,7 @@ def test_the_python_page(
     assert printed[0] == shown("python.md", "text", "hall")
     assert printed[1] == "60.0\n"
     assert printed[2] == shown("python.md", "text", "where: ")
-    assert printed[3] == "['ADA', 'GRACE']\n"
+    assert printed[3] == "[('ada', 5)]\n"
     assert (tmp_path / "fire.jsonl").read_text().count("\n") > 1
 
 

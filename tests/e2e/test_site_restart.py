@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from anabranch.coordinator.state import find_coordinator
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
@@ -111,8 +112,12 @@ def test_a_site_killed_ten_times_loses_and_repeats_nothing(
 
 
 def status(folder: Path) -> dict[str, Any]:
-    found = anabranch("status", "--json", cwd=folder)
-    return json.loads(found.stdout) if found.returncode == 0 else {"sites": []}
+    coordinator = find_coordinator(folder / ".anabranch")
+    try:
+        found: dict[str, Any] = coordinator.call("status")
+        return found
+    finally:
+        coordinator.close()
 
 
 def read(folder: Path) -> int:

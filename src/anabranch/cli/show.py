@@ -53,7 +53,7 @@ def queries_table(status: dict[str, Any]) -> RenderableType:
     tasks = [task for site in status["sites"] for task in site["tasks"]]
     sinks = {task["query"]: task for task in tasks if task["sink"]}
     for task in tasks:
-        if not task["sink"]:
+        if task["name"] == task["query"]:  # parts of a query that run elsewhere are not shown
             table.add_row(*_task_row(task, sinks.get(task["query"])))
     shown = {task["query"] for task in tasks}
     for query in (*status["reads"], *status["pockets"]):

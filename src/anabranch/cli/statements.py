@@ -19,14 +19,14 @@ STATEMENTS = (
         "CREATE TABLE rooms (id INT, name STRING) FROM file(path = 'rooms.csv');",
     ),
     (
-        "[CREATE QUERY name AS] [MASTER stream, …] SELECT … FROM stream[window], … [WHERE …]\n"
-        "  [GROUP BY … [HAVING …]] [INTO sink(option = value, …)] [AT site];",
+        "[CREATE QUERY name AS] [MASTER stream, …] SELECT … FROM stream[window], …\n"
+        "  [WHERE …] [GROUP BY …] [HAVING …] [INTO sink(option = value, …)] [AT site];",
         "CREATE QUERY even AS SELECT value FROM ticks WHERE value % 2 = 0\n"
         "  INTO jsonl(path = 'even.jsonl');",
     ),
     (
         "CREATE AGGREGATE name (type, …) RETURNS type\n  FROM python(class = 'module:Class');",
-        "CREATE AGGREGATE p90 (DOUBLE) RETURNS DOUBLE FROM python(class = 'stats:P90');",
+        "CREATE AGGREGATE p90 (INT) RETURNS INT FROM python(class = 'stats:P90');",
     ),
     (
         "EXPLAIN query;  EXPLAIN SELECT …;",

@@ -88,7 +88,7 @@ def changes_for(
     if found:
         raise ConfigError(
             f"there is a {found.kind} {found.name} already",
-            remedy="Drop it first, or choose another name with --name.",
+            remedy="Drop it first, or give the pocket another name.",
         )
     if submitted.site is not None and submitted.site not in sites:
         raise ConfigError(f"pocket {name}: unknown site '{submitted.site}'",
@@ -99,7 +99,7 @@ def changes_for(
     if _find({one.name: one for one in changes.add}, name):
         raise ConfigError(
             f"pocket {name} and the stream it brings along have the same name",
-            remedy="Choose another name for the pocket with --name.",
+            remedy="Give the pocket another name.",
         )
     pocket = PocketDef(
         name=name,
