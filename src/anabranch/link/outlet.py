@@ -46,8 +46,8 @@ class LiveOutlet:
         self._closed = False
         self._had_room = True
         self._followers: dict[str, object] = {}
-        self._absent: dict[str, float] = {}
-        """Since when consumers with a lease do not follow."""
+        self._leases: dict[str, float] = {}
+        """Since when consumers with a lease do not follow; those that do have `inf`."""
 
     def forget_producer(self) -> None:
         """Nobody needs to hear of room and acks."""
@@ -115,6 +115,8 @@ class LiveOutlet:
         with self._changed:
             before = self._outlet
             self._outlet = Outlet(self.stream, position, before.epoch, whole=before.whole)
+            for consumer, known in before.consumers.items():  # who was quick to come back
+                self._outlet.attach(consumer, after=position, local=known.local)
 
     def attach(
         self,
@@ -127,20 +129,25 @@ class LiveOutlet:
         """With a `lease` it is detached when it does not follow for long; see `expire`."""
         with self._changed:
             if lease:
-                self._absent[consumer] = time.monotonic()
+                self._leases[consumer] = time.monotonic()
             return self._outlet.attach(consumer, after=after, local=local)
+
+    @property
+    def leased(self) -> tuple[str, ...]:
+        with self._changed:
+            return tuple(self._leases)
 
     def expire(self, lease_s: float) -> None:
         """Detach programs that have gone without saying so: nobody else would ever."""
         with self._changed:
-            gone = [one for one, since in self._absent.items()
+            gone = [one for one, since in self._leases.items()
                     if time.monotonic() - since > lease_s]  # fmt: skip
         for consumer in gone:
             self.detach(consumer)
 
     def detach(self, consumer: str) -> None:
         with self._changed:
-            self._absent.pop(consumer, None)
+            self._leases.pop(consumer, None)
             self._outlet.detach(consumer)
             acknowledged = self._outlet.acknowledged()
             self._changed.notify_all()
@@ -174,7 +181,8 @@ class LiveOutlet:
         """
         watermark = None
         me = self._followers[consumer] = object()
-        leased = self._absent.pop(consumer, None) is not None
+        if consumer in self._leases:
+            self._leases[consumer] = math.inf
         try:
             while not gone():
                 batch = self._next(consumer, after, watermark, me)
@@ -186,8 +194,8 @@ class LiveOutlet:
                 if watermark == END_WATERMARK:
                     return
         finally:
-            if leased and self._followers[consumer] is me:
-                self._absent[consumer] = time.monotonic()
+            if consumer in self._leases and self._followers[consumer] is me:
+                self._leases[consumer] = time.monotonic()
 
     def _next(
         self, consumer: str, after: int, told: int | None, me: object

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from anabranch.errors import SourceError
+from anabranch.errors import SinkError, SourceError
 from anabranch.link.budget import Budget
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
@@ -28,7 +28,7 @@ from anabranch.site.journal import Journal
 from anabranch.site.open_stream import OpenStream
 from anabranch.site.pocket import PocketBody
 from anabranch.site.sinks import make_sink
-from anabranch.site.sinks.base import SinkContext
+from anabranch.site.sinks.base import Resumable, SinkContext
 from anabranch.site.source import Source
 from anabranch.site.spark import arrow_schema
 from anabranch.site.table import TableIngest
@@ -146,7 +146,13 @@ class Builder:
             run=spec.run,
             resume=resume,
         )
-        return SinkBody(make_sink(sink.name, context), columns_in)
+        made = make_sink(sink.name, context)
+        if resume and sink.name != "console" and not isinstance(made, Resumable):
+            raise SinkError(
+                f"a {sink.name} sink cannot go on where it was",
+                remedy="Drop the query and create it again.",
+            )
+        return SinkBody(made, columns_in)
 
     def _outlet(
         self, stream: str, columns: tuple[Column, ...], *, whole: bool = False

@@ -16,6 +16,7 @@ from anabranch.link.subscription import Batches, Subscription
 from anabranch.plan.tasks import Input
 from anabranch.site.acks import Ack, AckSender
 from anabranch.site.points import PointsFile
+from anabranch.site.readers import ReadersFile
 from anabranch.site.task import Task
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.restart import RestartPoint
@@ -39,6 +40,7 @@ class Links:
         outlets: Mapping[str, LiveOutlet],
         tasks: Mapping[str, Task],
         points: PointsFile,
+        readers: ReadersFile,
     ) -> None:
         self._name = name
         self._cluster = cluster
@@ -46,6 +48,7 @@ class Links:
         self._outlets = outlets
         self._tasks = tasks
         self._points = points
+        self._readers = readers
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._senders: dict[str, AckSender] = {}
         self._lock = threading.Lock()
@@ -121,6 +124,7 @@ class Links:
         while not self._closed.wait(interval_s):
             for outlet in list(self._outlets.values()):
                 outlet.expire(LEASE_S)
+            self._readers.save(self._outlets)
             for links in list(self._subscriptions.values()):
                 for link in links:
                     link.check_silence(limit_s)

@@ -27,6 +27,7 @@ from anabranch.site.executor import Executor
 from anabranch.site.links import Links
 from anabranch.site.open_stream import OpenStream, decoded, encoded
 from anabranch.site.points import PointsFile, point_of
+from anabranch.site.readers import ReadersFile
 from anabranch.site.source import Source
 from anabranch.site.task import Task
 
@@ -66,7 +67,10 @@ class Site:
         self.sources: dict[str, Source] = {}
         self._outlets: dict[str, LiveOutlet] = {}
         self.peers = Peers(credentials)
-        self._links = Links(name, cluster, self.peers, self._outlets, self.tasks, self._points)
+        self._readers = ReadersFile(state / "readers.json" if state else None)
+        self._links = Links(
+            name, cluster, self.peers, self._outlets, self.tasks, self._points, self._readers
+        )
         self._closed = threading.Event()
         self._gate = Gate(
             str(self._config.listen), credentials, self._actions(), self._outlets.__getitem__
@@ -189,6 +193,8 @@ class Site:
                 self._outlet(stream).start_at(position)
             for name, position in body["sources"].items():
                 self.sources[name].resume(position)
+            for stream, position in (body["outputs"] | body["sources"]).items():
+                self._readers.await_back(stream, self._outlet(stream), position)
 
     def _start(self, body: dict[str, Any]) -> None:
         """`tasks`: name → the restart point at which the task begins."""

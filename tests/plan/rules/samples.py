@@ -28,7 +28,9 @@ QUERIES = {
     "masters_that_fail": (
         "MASTER A, C SELECT A.v, C.v AS cv FROM A[5us], C[4us] WHERE A.v > 2 AND C.v > 2 AT centre"
     ),
-    "rows_stay": "SELECT A.v, C.v AS cv FROM A[2 ROWS], C[3us] WHERE A.v > 1 AND A.k = C.k AT room2",
+    "rows_stay": (
+        "SELECT A.v, C.v AS cv FROM A[2 ROWS], C[3us] WHERE A.v > 1 AND A.k = C.k AT room2"
+    ),
     "unsafe_stays": "SELECT A.v, C.v AS cv FROM A[5us], C[3us] WHERE 1 / A.k > 0 AND A.k = C.k",
     "joined_near": (
         "MASTER C SELECT A.v, B.v AS bv, C.v AS cv FROM A[6us], B[4us], C[5us]"
@@ -38,7 +40,9 @@ QUERIES = {
         "MASTER B SELECT A.v, B.s, C.v AS cv FROM C[5us], A[6us], B[4us]"
         " WHERE A.k = B.k AND A.v > 1 AND C.k = A.k AT centre"
     ),
-    "all_joined_near": "SELECT A.v, B.v AS bv, A._ts AS t FROM A[6us], B[4us] WHERE A.v < B.v AT room2",
+    "all_joined_near": (
+        "SELECT A.v, B.v AS bv, A._ts AS t FROM A[6us], B[4us] WHERE A.v < B.v AT room2"
+    ),
     "self_join": (
         "SELECT x.v, y.v AS yv FROM A[4us] x, A[6us] y WHERE x.v > 2 AND y.v > 2 AND x.k = y.k"
         " AT centre"

@@ -30,12 +30,19 @@ class CsvSink:
         chosen = take("csv", self.options, context.options)
         self._file = LineFile(chosen["path"], context.base)
         self._header: bool = chosen["header"]
+        self._resume = context.resume
         self._schema = context.schema
 
     def open(self) -> None:
-        self._file.open()
-        if self._header:
+        self._file.open(keep=self._resume)
+        if self._header and not (self._resume and self._file.last_line()):
             self._file.add(_text(self._schema.empty_table(), header=True))
+
+    def written(self) -> int:
+        """The last line ends with a position and a time; the header's last line does not."""
+        line = self._file.last_line() if self._resume else b""
+        position = line.split(b",")[-2:-1]
+        return int(position[0]) if position and position[0].isdigit() else 0
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import ClassVar
 
 import pyarrow as pa
@@ -26,9 +27,14 @@ class JsonlSink:
     def __init__(self, context: SinkContext) -> None:
         chosen = take("jsonl", self.options, context.options)
         self._file = LineFile(chosen["path"], context.base)
+        self._resume = context.resume
 
     def open(self) -> None:
-        self._file.open()
+        self._file.open(keep=self._resume)
+
+    def written(self) -> int:
+        line = self._file.last_line() if self._resume else b""
+        return int(json.loads(line)["_pos"]) if line else 0
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:

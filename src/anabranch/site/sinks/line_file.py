@@ -3,7 +3,8 @@
 A line counts once its newline is there. All lines of a table go to the operating system in one
 write, without a buffer in between, so when the process is killed the file ends with a whole line.
 If the disk takes only part of them, the file is cut back to what it was before, so nothing half
-stays behind. `open` truncates: what an earlier run left is never continued in the middle.
+stays behind. `open` truncates: what an earlier run left is never continued in the middle, unless it
+is the same run that goes on after a crash.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from anabranch.errors import SinkError
 
+_TAIL_BYTES = 65_536
 _FULL = {errno.ENOSPC: "disk full", errno.EDQUOT: "quota used up", errno.EFBIG: "file too large"}
 
 
@@ -25,14 +27,28 @@ class LineFile:
         self._descriptor: int | None = None
         self._check()
 
-    def open(self) -> None:
-        """An empty file, open for writing."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+    def open(self, *, keep: bool = False) -> None:
+        """A file open for writing: an empty one, or with the whole lines it has if `keep`."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags |= 0 if keep else os.O_TRUNC
         self.close()
         try:
             self._descriptor = os.open(self.path, flags, 0o644)
         except OSError as error:
             raise self._failed(error) from error
+
+    def last_line(self) -> bytes:
+        """Without its newline; empty if there is none. What is behind it is cut off."""
+        if self._descriptor is None:
+            raise SinkError("the file is not open", place=str(self.path))
+        end = os.fstat(self._descriptor).st_size
+        tail, start = b"", end
+        while start and tail.count(b"\n") < 2:
+            start = max(0, start - _TAIL_BYTES)
+            tail = os.pread(self._descriptor, end - start, start)
+        whole, newline, rest = tail.rpartition(b"\n")
+        os.ftruncate(self._descriptor, end - len(rest))
+        return whole.rpartition(b"\n")[2] if newline else b""
 
     def add(self, lines: bytes | memoryview) -> None:
         """All of `lines` are in the file afterwards, or SinkError is raised and none is."""

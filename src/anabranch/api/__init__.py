@@ -1,0 +1,25 @@
+"""Anabranch from Python, without SQL text around the expressions.
+
+    from anabranch import Cluster, source
+
+    with Cluster.local("room1", "centre") as cluster:
+        sensor = cluster.stream("sensor", {"celsius": "DOUBLE"}, at="room1",
+                                source=source("file", path="readings.csv"))
+        hot = sensor.where("celsius > 50").start("hot", at="centre")
+        for row in hot:
+            print(row["celsius"])
+
+Everything here composes statements and hands them to the coordinator, so that both ways mean the
+same; `docs/language.md` says what that is.
+"""
+
+from anabranch.api.calls import Sink, Source, sink, source
+from anabranch.api.cluster import Cluster
+from anabranch.api.draft import Draft, Input, join
+from anabranch.api.relations import Query, Relation, RunningPocket, Stream, Table
+from anabranch.coordinator.answers import Answer
+
+__all__ = [
+    "Answer", "Cluster", "Draft", "Input", "Query", "Relation", "RunningPocket", "Sink", "Source",
+    "Stream", "Table", "join", "sink", "source",
+]  # fmt: skip

@@ -1,0 +1,142 @@
+"""The coordinator and the sites of a cluster, as programs call them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakSet
+
+from anabranch.api.text import Text
+from anabranch.coordinator.answers import Answer
+from anabranch.errors import AnabranchError, ConfigError, ScriptError, SourceError, from_dict
+from anabranch.link.gate import Credentials
+from anabranch.link.peer import Peer, Peers
+
+EXECUTE_S = 300.0
+"""Deploying takes long: each site builds its part."""
+
+
+class Found(NamedTuple):
+    """What the catalog knows under a name."""
+
+    kind: str
+    name: str
+    site: str
+
+
+class Closing(Protocol):
+    """What works in the background for someone and ends with us."""
+
+    def close(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
+class Client:
+    """Relative paths start from the folder that is the current one when they are given."""
+
+    def __init__(self, address: str, credentials: Credentials) -> None:
+        self._coordinator = Peer("the coordinator", address, credentials)
+        self._peers = Peers(credentials)
+        self.readers: WeakSet[Closing] = WeakSet()
+        self._known: dict[str, str] = {}
+
+    def execute(
+        self, statement: Text, *, readers: Mapping[str, str] | None = None, base: str = ""
+    ) -> Answer:
+        """What the coordinator says to one statement. Raises what is wrong with an argument."""
+        text = statement.checked()
+        try:
+            (answer,) = self.script(text, readers=readers, base=base)
+        except ScriptError as error:
+            raise statement.blamed(error) from None
+        return answer
+
+    def script(
+        self, text: str, *, readers: Mapping[str, str] | None = None, base: str = ""
+    ) -> list[Answer]:
+        answers = self._coordinator.call(
+            "execute",
+            EXECUTE_S,
+            text=text,
+            name="sql",
+            base=base or str(Path.cwd()),
+            readers=dict(readers or {}),
+        )
+        return [_answer(one) for one in answers]
+
+    def submit(self, pocket: dict[str, Any], reader: str) -> dict[str, Any]:
+        base = str(Path.cwd())
+        made: dict[str, Any] = self._coordinator.call(
+            "submit", EXECUTE_S, pocket=pocket, base=base, reader=reader
+        )
+        return made
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self._coordinator.call("status")
+        self._known = {one["site"]: one["address"] for one in status["sites"]}
+        self._peers.update(self._known)
+        return status
+
+    def find(self, name: str) -> Found:
+        """Raises ConfigError if there is no such stream, table or query."""
+        answers = self.script("SHOW STREAMS; SHOW TABLES; SHOW QUERIES;")
+        known = [
+            Found(kind, row[0], row[1])
+            for kind, answer in zip(("stream", "table", "query"), answers, strict=True)
+            for row in answer.rows
+        ]
+        for one in known:
+            if one.name.lower() == name.lower():
+                return one
+        names = ", ".join(one.name for one in known) or "none"
+        raise ConfigError(f"there is no '{name}'", remedy=f"There are: {names}.")
+
+    def site(self, name: str) -> Peer:
+        """Where the site was when we last knew; see `refresh`."""
+        if name not in self._known:
+            self.refresh()
+        return self._peers[name]
+
+    def refresh(self) -> None:
+        """Learn where the sites are now, if the coordinator can say."""
+        with suppress(AnabranchError):
+            self.status()
+
+    def trouble(self, stream: str) -> AnabranchError | None:
+        """Why `stream` will bring nothing any more: it or something it reads has failed or gone."""
+        status = self.status()
+        reads: dict[str, set[str]] = {}
+        for name, inputs in (*status["reads"].items(), *status["ends"].items()):
+            reads.setdefault(name, set()).update(inputs)
+        if stream not in reads and stream not in status["streams"]:
+            return SourceError(f"{stream} was dropped")
+        upstream, rest = {stream}, [stream]
+        while rest:
+            new = reads.get(rest.pop(), set()) - upstream
+            upstream |= new
+            rest += new
+        for site in status["sites"]:
+            parts = [(one["stream"], one) for one in site["sources"]]
+            parts += [(one["output"], one) for one in site["tasks"]]
+            parts += [(one["query"], one) for one in site["tasks"] if not one["sink"]]
+            for name, part in parts:
+                if part["error"] and name in upstream:
+                    return from_dict(part["error"])
+        return None
+
+    def close(self) -> None:
+        readers = list(self.readers)
+        for reader in readers:
+            reader.close()
+        for reader in readers:
+            reader.join()
+        self._peers.close()
+        self._coordinator.close()
+
+
+def _answer(one: dict[str, Any]) -> Answer:
+    rows = tuple(tuple(row) for row in one["rows"])
+    return Answer(one["kind"], one["text"], tuple(one["columns"]), rows)

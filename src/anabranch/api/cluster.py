@@ -1,0 +1,210 @@
+"""A cluster in a program's hands: started by it, or one that runs already."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+
+from anabranch.api.aggregates import place_of
+from anabranch.api.calls import Sink, Source, call_text
+from anabranch.api.client import Client
+from anabranch.api.relations import Query, RunningPocket, Stream, Table
+from anabranch.api.results import Timeout, reader_name, seconds
+from anabranch.api.text import Duration, Text, duration
+from anabranch.api.text import name as written
+from anabranch.config.cluster import Cluster as ClusterConfig
+from anabranch.config.cluster import load_cluster
+from anabranch.coordinator.answers import Answer
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.idle import failures, idle
+from anabranch.coordinator.launch import RunningCluster
+from anabranch.coordinator.pockets import submission
+from anabranch.coordinator.state import credentials_for, endpoint_in
+from anabranch.errors import ConfigError, SiteError
+from anabranch.pocket import Pocket
+from anabranch.site.code import pickled
+from anabranch.site.spark import guest_session
+
+__all__ = ["Cluster", "Sink"]
+
+
+class Cluster:
+    """Made by `Cluster.local` or `Cluster.connect`; a context manager.
+
+    >>> with Cluster.local("room1", "centre") as cluster:  # doctest: +SKIP
+    ...     cluster.stream("ticks", {"value": "BIGINT"}, at="room1", source=source("rate", tps=10))
+    """
+
+    def __init__(self, client: Client, close: Callable[[], None] = lambda: None) -> None:
+        self._client = client
+        self._close = close
+
+    @classmethod
+    def local(
+        cls,
+        *sites: str,
+        file: str | Path | None = None,
+        spark: SparkSession | None = None,
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> Self:
+        """A coordinator and sites that live as long as this object: `sites` in this process, or
+        those of a cluster `file`. They share `spark`, or a session that is active here, and leave
+        it running; without either they start one of their own."""
+        if bool(sites) == (file is not None):
+            raise ConfigError("local takes the names of sites or a file", place="Cluster.local")
+        config = load_cluster(Path(file)) if file else ClusterConfig.of_sites(sites)
+        state = Path(tempfile.mkdtemp(prefix="anabranch-api-"))
+        shared = spark or SparkSession.getActiveSession()
+        running: RunningCluster | None = None
+
+        def close() -> None:
+            if running:
+                running.close()
+            shutil.rmtree(state, ignore_errors=True)
+
+        try:
+            credentials = credentials_for(config, state)
+            coordinator = Coordinator(state, config, credentials)
+            guest = guest_session(shared) if shared else None
+            running = RunningCluster(coordinator, state, progress, tied=True, spark=guest)
+        except BaseException:
+            close()
+            raise
+        return cls(Client(coordinator.address, credentials), close)
+
+    @classmethod
+    def connect(cls, state: str | Path = ".anabranch") -> Self:
+        """The system that `anabranch up` has started with this state folder."""
+        cluster = cls(Client(*endpoint_in(Path(state))))
+        cluster.status()
+        return cluster
+
+    def stream(
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        *,
+        at: str | None = None,
+        source: Source | None = None,
+        timestamp: str | None = None,
+        lateness: Duration | None = None,
+    ) -> Stream:
+        """CREATE STREAM. `columns` are names and Spark SQL types. Without `source` it is one to
+        push into, or for a pocket.
+
+        >>> cluster.stream("s", {"Temp": "DOUBLE"}, at="room1", timestamp="ts", lateness="500ms",
+        ...                source=source("file", path="a.csv"))  # doctest: +SKIP
+        """
+        text = self._declared("STREAM", name, columns)
+        if timestamp is not None:
+            place = "stream(timestamp)"
+            text.add(" TIMESTAMP ").add(written(timestamp, place), place)
+        if lateness is not None:
+            text.add(" LATENESS ").add(duration(lateness), "stream(lateness)")
+        return Stream(self._client, name, self._made(text, name, source, at, "stream"))
+
+    def table(
+        self, name: str, columns: Mapping[str, str], *, source: Source, at: str | None = None
+    ) -> Table:
+        """CREATE TABLE: rows that joins look things up in."""
+        text = self._declared("TABLE", name, columns)
+        return Table(self._client, name, self._made(text, name, source, at, "table"))
+
+    def _declared(self, kind: str, name: str, columns: Mapping[str, str]) -> Text:
+        method = kind.lower()
+        place = f"{method}(name)"
+        text = Text(f"CREATE {kind} ").add(written(name, place), place).add(" (")
+        for index, (column, type_) in enumerate(columns.items()):
+            place = f"{method}(columns): {column}"
+            text.add(", " if index else "").add(f"{written(column, place)} {type_}", place)
+        return text.add(")", f"{method}(columns)")
+
+    def _made(
+        self, text: Text, name: str, source: Source | None, at: str | None, method: str
+    ) -> str:
+        """The site at which it is."""
+        if source is not None:
+            text.add(" FROM ").join(call_text(source, f"{method}(source)"))
+        if at is not None:
+            text.add(" AT ").add(written(at, f"{method}(at)"), f"{method}(at)")
+        self._client.execute(text)
+        return self._client.find(name).site
+
+    def aggregate(self, name: str, class_: type, arguments: Sequence[str], returns: str) -> None:
+        """CREATE AGGREGATE of a class with lift, merge and lower, which must be in a module file:
+        sites load it from there.
+
+        >>> cluster.aggregate("geomean", GeoMean, ["DOUBLE"], "DOUBLE")  # doctest: +SKIP
+        """
+        base, path = place_of(class_)
+        text = Text("CREATE AGGREGATE ").add(written(name, "aggregate(name)"), "aggregate(name)")
+        text.add(" (").add(", ".join(arguments), "aggregate(arguments)").add(") RETURNS ")
+        text.add(returns, "aggregate(returns)").add(" FROM ")
+        call = Source("python", {"class": path})
+        self._client.execute(text.join(call_text(call, "aggregate(class_)")), base=base)
+
+    def __getitem__(self, name: str) -> Stream | Table | Query:
+        """What is there under this name, to make queries of; a query's results are not followed."""
+        found = self._client.find(name)
+        kinds: dict[str, type[Stream | Table | Query]]
+        kinds = {"stream": Stream, "table": Table, "query": Query}
+        return kinds[found.kind](self._client, found.name, found.site)
+
+    def query(self, name: str) -> Query:
+        """A query that runs already, with its results from now on."""
+        found = self._client.find(name)
+        if found.kind != "query":
+            raise ConfigError(f"{found.name} is a {found.kind}", place="query(name)")
+        return Query.joined(self._client, found.name, found.site)
+
+    def submit(
+        self, pocket: type[Pocket], *, name: str | None = None, follow: bool = True
+    ) -> RunningPocket:
+        """Start a pocket. Its class is sent whole, wherever it is defined."""
+        path = f"{pocket.__module__}.{pocket.__qualname__}"
+        submitted = submission(pocket, pickled(pocket), path, pickled=True, name=name)
+        consumer = reader_name() if follow else ""
+        made = self._client.submit(submitted.model_dump(), consumer)
+        return RunningPocket(self._client, made, consumer)
+
+    def sql(self, text: str) -> list[Answer]:
+        """Run a script; the answer of each statement. All of it takes effect or none does."""
+        return self._client.script(text)
+
+    def status(self) -> dict[str, Any]:
+        """All that `anabranch status --json` shows."""
+        return self._client.status()
+
+    def wait(self, timeout: Timeout = None) -> dict[str, Any]:
+        """Until every source that ends is used up and its results are out; the status then.
+
+        Raises what has failed, and SiteError when the time is over.
+        """
+        deadline = time.monotonic() + seconds(timeout)
+        while True:
+            status = self.status()
+            for error in failures(status):
+                raise error
+            if idle(status):
+                return status
+            if time.monotonic() > deadline:
+                raise SiteError("there is still something to do", place="wait(timeout)")
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        """Stop following, and what `local` has started. Idempotent."""
+        close, self._close = self._close, lambda: None
+        self._client.close()
+        close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

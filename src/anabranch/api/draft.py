@@ -1,0 +1,218 @@
+"""Queries before they are started: what one would write between SELECT and AT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from anabranch.api.calls import Sink, call_text
+from anabranch.api.client import Client
+from anabranch.api.text import Duration, Text, duration
+from anabranch.api.text import name as written
+from anabranch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from anabranch.api.relations import Query
+
+
+class Readable:
+    """What a query can be made of: a stream, a query, one of these with a window, a draft."""
+
+    def _draft(self) -> Draft:
+        raise NotImplementedError
+
+    def where(self, condition: str) -> Draft:
+        """Only the tuples for which the Spark SQL `condition` is TRUE. Several add up.
+
+        >>> sensor.where("celsius > 50").where("room = 'kitchen'")  # doctest: +SKIP
+        """
+        draft = self._draft()
+        return replace(draft, conditions=(*draft.conditions, condition))
+
+    def select(self, *columns: str, **expressions: str) -> Draft:
+        """The output's columns: names or expressions, `"*"`, and `name="expression"`. Without it,
+        all columns.
+
+        >>> sensor.select("room", fahrenheit="celsius * 1.8 + 32")  # doctest: +SKIP
+        """
+        draft = self._draft()
+        items = tuple((text, "") for text in columns)
+        named = tuple((text, name) for name, text in expressions.items())
+        return replace(draft, items=(*draft.items, *items, *named))
+
+    def group_by(self, *expressions: str) -> Draft:
+        """One result for each group and window.
+
+        >>> sensor.window("1h").group_by("room").select("room", n="COUNT(*)")  # doctest: +SKIP
+        """
+        draft = self._draft()
+        return replace(draft, groups=(*draft.groups, *expressions))
+
+    def having(self, condition: str) -> Draft:
+        """Only the groups for which the condition is TRUE. Several add up."""
+        draft = self._draft()
+        return replace(draft, havings=(*draft.havings, condition))
+
+    def start(
+        self, name: str, *, at: str | None = None, into: Sink | None = None, follow: bool = True
+    ) -> Query:
+        """Start it as a query: at the site `at`, else where its first input is.
+
+        Its results are kept for the object this gives, from the first on. If they are not read, the
+        query waits, unless it has a sink: then those that nobody reads are let go of here. With
+        `follow=False`, or when the object is gone or closed, they are not kept.
+
+        >>> sensor.where("celsius > 50").start("hot", into=sink("console"))  # doctest: +SKIP
+        """
+        from anabranch.api.relations import Query
+
+        draft, place = self._draft(), "start(name)"
+        text = Text("CREATE QUERY ").add(written(name, place), place).add(" AS ")
+        text.join(draft.text())
+        if into is not None:
+            text.add(" INTO ").join(call_text(into, "start(into)"))
+        if at is not None:
+            text.add(" AT ").add(written(at, "start(at)"), "start(at)")
+        return Query.create(draft.client, name, text, follow=follow, spare=into is not None)
+
+    def explain(self) -> str:
+        """How it runs, or would run, from the results down to the sources."""
+        draft = self._draft()
+        return draft.client.execute(Text("EXPLAIN ").join(draft.text())).text
+
+
+@dataclass(frozen=True)
+class Input(Readable):
+    """A stream, table or query as it stands in FROM: with a window, under an alias."""
+
+    client: Client
+    name: str
+    window: str = ""
+    called: str = ""
+
+    def alias(self, name: str) -> Input:
+        """Under another name in expressions: to join a stream with itself."""
+        return replace(self, called=name)
+
+    def _draft(self) -> Draft:
+        return Draft(self.client, (self,))
+
+
+def window_text(width: Duration | int, slide: Duration | int | None = None) -> str:
+    """Inside the brackets; whole numbers count tuples."""
+    text = f"{width} ROWS" if isinstance(width, int) else duration(width)
+    if slide is None:
+        return text
+    return f"{text} SLIDE {slide if isinstance(slide, int) else duration(slide)}"
+
+
+@dataclass(frozen=True)
+class Draft(Readable):
+    """A query in the making. Every method gives a new one and changes nothing."""
+
+    client: Client
+    inputs: tuple[Input, ...]
+    masters: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    items: tuple[tuple[str, str], ...] = ()
+    groups: tuple[str, ...] = ()
+    havings: tuple[str, ...] = ()
+
+    def _draft(self) -> Draft:
+        return self
+
+    @property
+    def sql(self) -> str:
+        """The query as text."""
+        return str(self.text())
+
+    def text(self) -> Text:
+        """The query as a statement in the making."""
+        text = Text()
+        if self.masters:
+            masters = ", ".join(written(one, "join(master)") for one in self.masters)
+            text.add("MASTER ").add(masters, "join(master)").add(" ")
+        text.add("SELECT ").join(_listed(map(_item, self.items or (("*", ""),)), ", "))
+        text.add(" FROM ").join(_listed(map(_from_item, self.inputs), ", "))
+        if self.conditions:
+            text.add(" WHERE ").join(_all(self.conditions, "where"))
+        if self.groups:
+            groups = (Text().add(one, "group_by") for one in self.groups)
+            text.add(" GROUP BY ").join(_listed(groups, ", "))
+        if self.havings:
+            text.add(" HAVING ").join(_all(self.havings, "having"))
+        return text
+
+
+def join(
+    *inputs: Readable, master: Readable | str | Sequence[Readable | str] | None = None
+) -> Draft:
+    """The combinations of tuples in the windows of `inputs`, evaluated at each tuple of `master`
+    (all of them, if it is left out). Streams need windows, tables take none.
+
+    >>> join(s1["1s"], s2["1s"], master=s1).where("s1.Temp > s2.Temp")  # doctest: +SKIP
+    """
+    if not inputs:
+        raise ConfigError("there is nothing to join", place="join(inputs)")
+    named = [_as_input(one) for one in inputs]
+    if len({id(one.client) for one in named}) > 1:
+        raise ConfigError("these belong to different clusters", place="join(inputs)")
+    given = [] if master is None else [master] if isinstance(master, Readable | str) else master
+    masters = tuple(_master(one, named) for one in given)
+    return Draft(named[0].client, tuple(named), masters)
+
+
+def _as_input(given: Readable) -> Input:
+    draft = given._draft()
+    if draft != Draft(draft.client, draft.inputs) or len(draft.inputs) != 1:
+        raise ConfigError(
+            "what is joined is a stream, a table or a query with its window",
+            place="join(inputs)",
+            remedy="Put conditions and columns behind the join, or start that as a query first.",
+        )
+    return draft.inputs[0]
+
+
+def _master(given: Readable | str, inputs: Sequence[Input]) -> str:
+    if isinstance(given, str):
+        return given
+    wanted = _as_input(given)
+    found = [one for one in inputs if one == wanted] or [
+        one for one in inputs if one.name == wanted.name
+    ]
+    if len(found) != 1:
+        problem = "is not among the inputs" if not found else "stands for several inputs"
+        raise ConfigError(f"{wanted.called or wanted.name} {problem}", place="join(master)",
+                          remedy="Give one of the inputs.")  # fmt: skip
+    return found[0].called or found[0].name
+
+
+def _item(item: tuple[str, str]) -> Text:
+    text, name = item
+    place = f"select({name})" if name else "select"
+    alias = f" AS {written(name, place)}" if name else ""
+    return Text().add(f"{text}{alias}", place)
+
+
+def _from_item(one: Input) -> Text:
+    text = Text().add(written(one.name, "the input"), "the input")
+    if one.window:
+        text.add(f"[{one.window}]", f"the window of {one.name}")
+    if one.called:
+        text.add(" AS ").add(written(one.called, "alias"), "alias")
+    return text
+
+
+def _all(conditions: Sequence[str], argument: str) -> Text:
+    """Several in brackets, as one may hold an OR."""
+    several = len(conditions) > 1
+    texts = (f"({one})" if several and " OR " in one.upper() else one for one in conditions)
+    return _listed((Text().add(one, argument) for one in texts), " AND ")
+
+
+def _listed(texts: Iterable[Text], separator: str) -> Text:
+    whole = Text()
+    for index, text in enumerate(texts):
+        whole.add(separator if index else "").join(text)
+    return whole

@@ -1,0 +1,207 @@
+"""Follows one stream in the background, through broken connections, for whoever reads it here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.api.client import Client
+from anabranch.errors import AnabranchError, Gap, SiteError, TaskError
+from anabranch.link.peer import Peer, RemoteStream
+from anabranch.link.wire import BORN, EVENT_TIME, POSITION
+from anabranch.stream.batch import END_WATERMARK, Batch
+
+AHEAD_BYTES = 8_000_000
+"""What is fetched before it is read."""
+SPARE_BYTES = 64_000_000
+"""The same for results that a sink takes too, and that must not wait for us."""
+ACK_S = 0.1
+LOOK_S = 1.0
+"""How often a stream that brings nothing is asked why."""
+SILENCE_S = 5.0
+RETRY_S = 0.2
+
+
+class Reader:
+    """Batches come with the stream's columns, `_pos` and `_ts`.
+
+    Unread ones wait here, and behind a certain amount the query waits. Results that are `spare` are
+    let go of instead: reading on raises.
+    """
+
+    def __init__(self, client: Client, stream: str, site: str, consumer: str, spare: bool) -> None:
+        self.schema: pa.Schema | None = None
+        self._client = client
+        self._stream = stream
+        self._site = site
+        self._consumer = consumer
+        self._spare = spare
+        self._position: int | None = None
+        self._acked_at = 0.0
+        self._unacked = False
+        self._looked_at = time.monotonic()
+        self._heard = time.monotonic()
+        self._waiting: deque[pa.RecordBatch] = deque()
+        self._changed = threading.Condition()
+        self._ended = False
+        self._error: AnabranchError | None = None
+        self._stopped = threading.Event()
+        self._remote: RemoteStream | None = None
+        self._thread = threading.Thread(target=self._run, name=f"read-{stream}", daemon=True)
+        self._thread.start()
+
+    def next(self, timeout_s: float) -> pa.RecordBatch | None:
+        """The next batch; None at the end. Raises TimeoutError, or what the stream has failed with
+        after all that came before."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not self._waiting:
+                if self._error:
+                    raise self._error
+                if self._ended or self._stopped.is_set():
+                    return None
+                if time.monotonic() >= deadline:
+                    raise TimeoutError
+                self._changed.wait(min(0.5, max(0.0, deadline - time.monotonic())))
+                self._break_silence()
+            batch = self._waiting.popleft()
+            self._changed.notify_all()
+            return batch
+
+    def put_back(self, batch: pa.RecordBatch) -> None:
+        """What was taken and not used is the next batch again."""
+        if batch.num_rows:
+            with self._changed:
+                self._waiting.appendleft(batch)
+
+    def wait_for_schema(self, timeout_s: float) -> pa.Schema | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self.schema or self._error or self._ended, timeout_s)
+            return self.schema
+
+    def close(self) -> None:
+        """Nothing is kept for us any more. Does not wait: it may be called by the collector."""
+        self._stopped.set()
+        remote = self._remote
+        if remote:
+            with suppress(Exception):
+                remote.cancel()
+
+    def join(self) -> None:
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                if self._follow():
+                    self._finish(None)
+                    break
+            except SiteError:  # which may come back, also elsewhere
+                self._client.refresh()
+            except Gap:
+                message = f"results of {self._stream} were not kept while nobody read them"
+                self._finish(TaskError(message, remedy="Read them sooner, or from a sink."))
+            except AnabranchError as error:
+                self._finish(error)
+            except Exception as error:
+                self._finish(TaskError(f"reading {self._stream} failed: {error!r}"))
+            if self._error or self._look():
+                break
+            self._stopped.wait(RETRY_S)
+        with suppress(AnabranchError):
+            peer = self._client.site(self._site)
+            peer.call("detach", timeout_s=2.0, stream=self._stream, consumer=self._consumer)
+
+    def _follow(self) -> bool:
+        """Until the stream ends (True) or the connection does."""
+        peer = self._client.site(self._site)
+        start: int = peer.call(
+            "attach",
+            stream=self._stream,
+            consumer=self._consumer,
+            after=self._position,
+            lease=True,
+        )
+        if self._position is None:
+            self._position = start
+        self._heard = time.monotonic()
+        self._remote = peer.follow(self._stream, self._consumer, self._position, 0)
+        self._learn(self._remote.schema)
+        for batch in self._remote:
+            self._heard = time.monotonic()
+            if self._stopped.is_set():
+                return True
+            if batch.rows:
+                self._take(batch)
+                self._position, self._unacked = batch.last, True
+            elif time.monotonic() - self._looked_at > LOOK_S and self._look():
+                return False
+            ended = batch.watermark == END_WATERMARK
+            if self._unacked and (ended or time.monotonic() - self._acked_at > ACK_S):
+                self._acknowledge(peer, batch.epoch)
+            if ended:
+                return True
+        return False
+
+    def _learn(self, wire: pa.Schema) -> None:
+        columns = [field for field in wire if field.name not in (EVENT_TIME, BORN)]
+        times = [pa.field(POSITION, pa.int64()), pa.field(EVENT_TIME, pa.int64())]
+        with self._changed:
+            self.schema = pa.schema([*columns, *times])
+            self._changed.notify_all()
+
+    def _take(self, batch: Batch[pa.RecordBatch]) -> None:
+        """Blocks while enough waits to be read."""
+        assert self.schema
+        positions = pa.array(np.arange(batch.first, batch.last + 1, dtype=np.int64))
+        columns = [
+            positions if name == POSITION else batch.data.column(name) for name in self.schema.names
+        ]
+        data = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        limit = SPARE_BYTES if self._spare else AHEAD_BYTES
+        with self._changed:
+            while self._bytes() > limit and not self._stopped.is_set():
+                if self._spare:
+                    raise Gap(self._stream)
+                self._heard = time.monotonic()
+                self._changed.wait(0.5)
+            self._waiting.append(data)
+            self._changed.notify_all()
+
+    def _bytes(self) -> int:
+        return sum(batch.nbytes for batch in self._waiting)
+
+    def _acknowledge(self, peer: Peer, epoch: int) -> None:
+        """What has come here is not sent again."""
+        last = self._position
+        ack = {"stream": self._stream, "consumer": self._consumer, "epoch": epoch,
+               "received": last, "inputs": [last], "index": 0, "output": last}  # fmt: skip
+        peer.call("acks", timeout_s=2.0, acks=[ack])
+        self._acked_at, self._unacked = time.monotonic(), False
+
+    def _look(self) -> bool:
+        """Whether there is a reason to wait no longer. While the coordinator is away nobody knows,
+        and a site that is away may come back."""
+        self._looked_at = time.monotonic()
+        with suppress(SiteError):
+            trouble = self._client.trouble(self._stream)
+            if trouble:
+                self._finish(trouble)
+        return self._error is not None
+
+    def _finish(self, error: AnabranchError | None) -> None:
+        with self._changed:
+            self._ended, self._error = True, error
+            self._changed.notify_all()
+
+    def _break_silence(self) -> None:
+        """A connection that brings not even a heartbeat is made anew."""
+        if self._remote and time.monotonic() - self._heard > SILENCE_S:
+            self._heard = time.monotonic()
+            with suppress(Exception):
+                self._remote.cancel()

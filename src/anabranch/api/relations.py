@@ -1,0 +1,177 @@
+"""What a cluster has under a name: streams, tables, running queries and pockets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Self, TypeAlias
+
+import pyarrow as pa
+
+from anabranch.api.client import Client
+from anabranch.api.draft import Draft, Input, Readable, window_text
+from anabranch.api.results import Results, Timeout, reader_name, seconds
+from anabranch.api.text import Duration, Text
+from anabranch.api.text import name as written
+from anabranch.errors import ConfigError, SiteError, TaskError
+from anabranch.link.wire import EVENT_TIME
+from anabranch.site.given import as_table
+from anabranch.site.open_stream import decoded, encoded
+
+PUSH_ROWS = 20_000
+"""Rows that are sent at a time."""
+Rows: TypeAlias = Iterable[Mapping[str, Any] | tuple[Any, ...]] | pa.Table | pa.RecordBatch | Any
+
+
+class Relation(Readable):
+    """Something that queries can read."""
+
+    kind = "relation"
+
+    def __init__(self, client: Client, name: str, site: str) -> None:
+        self._client = client
+        self.name = name
+        self.site = site
+
+    def __getitem__(self, window: Duration | int) -> Input:
+        """With a window: `s["10s"]`, `s["10s SLIDE 5s"]`, `s[100]` (tuples)."""
+        return self.window(window)
+
+    def window(self, width: Duration | int, slide: Duration | int | None = None) -> Input:
+        """With a window of event time, `s.window("30m", slide="10m")`, or of so many tuples."""
+        return Input(self._client, self.name, window_text(width, slide))
+
+    def alias(self, name: str) -> Input:
+        """Under another name in expressions."""
+        return Input(self._client, self.name, called=name)
+
+    def describe(self) -> dict[str, str]:
+        """Its columns and their types."""
+        answer = self._client.execute(Text(f"DESCRIBE {written(self.name, 'name')}"))
+        return {column: type_ for column, type_ in answer.rows}  # noqa: C416 (typed)
+
+    def drop(self) -> None:
+        """Take it away. Raises ScriptError while others read it."""
+        self._client.execute(Text(f"DROP {self.kind.upper()} ").add(written(self.name, "drop")))
+
+    def _draft(self) -> Draft:
+        return Draft(self._client, (Input(self._client, self.name),))
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name} at {self.site}>"
+
+
+class Table(Relation):
+    """Rows that joins look things up in; it takes no window."""
+
+    kind = "table"
+
+
+class Stream(Relation):
+    """A stream from outside, or, without a source, one that `push` or a pocket fills."""
+
+    kind = "stream"
+
+    def push(self, rows: Rows, *, timeout: Timeout = None) -> int:
+        """Append rows: dicts, tuples in the order of the columns, an Arrow table, a data frame.
+
+        Their event time is `_ts`, if all of them have it (`datetime`, ISO text or µs since 1970),
+        else the moment of arrival. Waits while those who read the stream are behind, up to
+        `timeout`. Gives how many were pushed.
+
+        >>> readings.push([{"room": "hall", "celsius": 21.5}])  # doctest: +SKIP
+        """
+        try:
+            table = as_table(rows, self._columns)
+        except TaskError as error:
+            raise ConfigError(error.message, place="push(rows)", remedy=error.remedy) from None
+        missing = table.column(EVENT_TIME).null_count
+        if missing == len(table):
+            table = table.drop_columns([EVENT_TIME])
+        elif missing:
+            remedy = "Give it in all rows or in none."
+            raise ConfigError(f"{missing} rows have no {EVENT_TIME}", place="push(rows)",
+                              remedy=remedy)  # fmt: skip
+        deadline = time.monotonic() + seconds(timeout)
+        for start in range(0, len(table), PUSH_ROWS):
+            piece = encoded(table.slice(start, PUSH_ROWS))
+            while not self._call("push", rows=piece):
+                if time.monotonic() > deadline:
+                    raise SiteError(f"{start} rows were pushed; there is no room for more yet",
+                                    place="push(timeout)")  # fmt: skip
+        return len(table)
+
+    def end(self) -> None:
+        """No rows will follow: queries over it come to their end."""
+        self._call("end")
+
+    def _call(self, action: str, **body: str) -> Any:
+        try:
+            return self._client.site(self.site).call(action, 30.0, stream=self.name, **body)
+        except SiteError:
+            self._client.refresh()  # for the next time
+            raise
+
+    @cached_property
+    def _columns(self) -> pa.Schema:
+        schema = decoded(self._call("schema")).schema
+        return schema.remove(len(schema) - 1)
+
+
+class Query(Relation, Results):
+    """A running query: read its results, or make other queries of it.
+
+    >>> for row in hot: print(row["celsius"])  # doctest: +SKIP
+    """
+
+    kind = "query"
+
+    @classmethod
+    def create(
+        cls, client: Client, name: str, statement: Text, *, follow: bool, spare: bool
+    ) -> Self:
+        consumer = reader_name()
+        client.execute(statement, readers={name: consumer} if follow else {})
+        query = cls(client, name, client.find(name).site)
+        if follow:
+            query._follow(name, query.site, consumer, spare=spare)
+        return query
+
+    @classmethod
+    def joined(cls, client: Client, name: str, site: str) -> Self:
+        """One that runs already, followed from now on."""
+        query = cls(client, name, site)
+        consumer = reader_name()
+        client.site(site).call("attach", stream=name, consumer=consumer, lease=True)
+        query._follow(name, site, consumer, spare=False)
+        return query
+
+    def explain(self) -> str:
+        """How it runs, from the results down to the sources."""
+        return self._client.execute(Text(f"EXPLAIN {written(self.name, 'name')}")).text
+
+    def drop(self) -> None:
+        self.close()
+        super().drop()
+
+
+class RunningPocket(Results):
+    """A pocket that was submitted; its results are the tuples of its output stream."""
+
+    def __init__(self, client: Client, made: Mapping[str, Any], consumer: str) -> None:
+        self._client = client
+        self.name: str = made["name"]
+        self.site: str = made["site"]
+        self.input: str = made["input"]
+        self.output = Stream(client, made["output"], self.site)
+        if consumer:
+            self._follow(self.output.name, self.site, consumer, spare=False)
+
+    def drop(self) -> None:
+        """Stop it; the query and the stream that came with it go too, unless others read them."""
+        self.close()
+        self._client.execute(Text("DROP POCKET ").add(written(self.name, "drop")))
+
+    def __repr__(self) -> str:
+        return f"<pocket {self.name} at {self.site}>"

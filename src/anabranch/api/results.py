@@ -1,0 +1,117 @@
+"""Reading a stream's tuples: as rows, Arrow or pandas."""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from anabranch.api.client import Client
+from anabranch.api.reader import Reader
+from anabranch.errors import ConfigError, SiteError
+from anabranch.units import duration_us
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Timeout = float | str | None
+"""Seconds, or a duration such as "5s"."""
+_CONNECT_S = 10.0
+
+
+def reader_name() -> str:
+    """What the producer of a stream knows one reader by."""
+    return f"reader-{uuid4().hex[:12]}"
+
+
+class Results:
+    """Tuples come once, in order: each method goes on where the one before has stopped.
+
+    They have the stream's columns, `_pos` (position) and `_ts` (event time in µs). Without `limit`
+    and `timeout`, all of these go on until the stream ends. An error of the query is raised when
+    all results before it have been given.
+    """
+
+    _client: Client
+    _reader: Reader | None = None
+
+    def _follow(self, stream: str, site: str, consumer: str, *, spare: bool) -> None:
+        self._reader = Reader(self._client, stream, site, consumer, spare)
+        self._client.readers.add(self._reader)
+        # An object that nobody has any more cannot be read: nobody must wait for its reader.
+        weakref.finalize(self, self._reader.close).atexit = False
+
+    def batches(
+        self, *, limit: int | None = None, timeout: Timeout = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches as they come: at most `limit` tuples, for at most `timeout`."""
+        if limit is not None and limit < 0:
+            raise ConfigError(f"{limit} is no number of tuples", place="limit")
+        return self._batches(math.inf if limit is None else limit, seconds(timeout))
+
+    def _batches(self, left: float, timeout_s: float) -> Iterator[pa.RecordBatch]:
+        reader, deadline = self._followed(), time.monotonic() + timeout_s
+        while left > 0:
+            try:
+                batch = reader.next(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                return
+            if batch is None:
+                return
+            if batch.num_rows > left:
+                reader.put_back(batch.slice(int(left)))
+                batch = batch.slice(0, int(left))
+            left -= batch.num_rows
+            yield batch
+
+    def rows(
+        self, *, limit: int | None = None, timeout: Timeout = None
+    ) -> Iterator[dict[str, Any]]:
+        """Tuples as dicts. What a loop leaves when it breaks off is there for the next one."""
+        for batch in self.batches(limit=limit, timeout=timeout):
+            done = 0
+            try:
+                for row in batch.to_pylist():
+                    done += 1
+                    yield row
+            finally:
+                self._followed().put_back(batch.slice(done))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.rows()
+
+    def to_arrow(self, *, limit: int | None = None, timeout: Timeout = None) -> pa.Table:
+        batches = list(self.batches(limit=limit, timeout=timeout))
+        schema = self._followed().wait_for_schema(_CONNECT_S)
+        if schema is None:
+            raise SiteError("the site of this stream does not answer")
+        return pa.Table.from_batches(batches, schema)
+
+    def to_pandas(self, *, limit: int | None = None, timeout: Timeout = None) -> pd.DataFrame:
+        return self.to_arrow(limit=limit, timeout=timeout).to_pandas()
+
+    def close(self) -> None:
+        """Read no more: what comes from now on is not kept for us. The query goes on."""
+        reader, self._reader = self._reader, None
+        if reader:
+            reader.close()
+            reader.join()
+
+    def _followed(self) -> Reader:
+        if self._reader is None:
+            raise ConfigError(
+                "this is not followed, so it has no results here",
+                remedy="Start it without follow=False, or use cluster.query(name).",
+            )
+        return self._reader
+
+
+def seconds(timeout: Timeout) -> float:
+    if timeout is None:
+        return math.inf
+    return duration_us(timeout) / 1e6 if isinstance(timeout, str) else float(timeout)

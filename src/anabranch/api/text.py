@@ -1,0 +1,102 @@
+"""Statements made of arguments, and which argument is to blame when one is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import timedelta
+from typing import Self
+
+from anabranch.errors import ConfigError, ScriptError
+from anabranch.language import Script, parse
+from anabranch.plan.expressions import quoted
+
+Value = str | int | float | bool | os.PathLike[str]
+Duration = str | timedelta
+_PLACE = re.compile(r".*:(\d+):(\d+)", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z]\w*")
+_KEYWORDS = frozenset({"AND", "AS", "CREATE", "FROM", "INTO", "NOT", "OR", "SELECT", "WHERE"})
+
+
+class Text:
+    """A statement in the making. What an argument has given bears its name, such as `start(at)`."""
+
+    def __init__(self, start: str = "") -> None:
+        self._parts: list[tuple[str, str]] = [(start, "")] if start else []
+
+    def add(self, text: str, argument: str = "") -> Self:
+        self._parts.append((text, argument))
+        return self
+
+    def join(self, other: Text) -> Self:
+        self._parts += other._parts
+        return self
+
+    def __str__(self) -> str:
+        return "".join(text for text, _ in self._parts)
+
+    def checked(self) -> str:
+        """The text, if it is one statement: an argument must not bring a second one with it."""
+        script = Script(str(self), "statement")
+        try:
+            statements = parse(script)
+            if len(statements) > 1:
+                raise script.error(statements[1].span, "this is another statement")
+        except ScriptError as error:
+            raise self.blamed(error) from None
+        return script.text
+
+    def blamed(self, error: ScriptError) -> ScriptError:
+        """The same error, said of the argument that stands at its place."""
+        match = _PLACE.fullmatch(error.place)
+        argument = self._at(int(match[1]), int(match[2])) if match else ""
+        if not argument:
+            return error
+        return ScriptError(
+            error.message, place=argument, remedy=error.remedy, excerpt=error.excerpt
+        )
+
+    def _at(self, line: int, column: int) -> str:
+        """The argument there; in between, the one before."""
+        lines = str(self).split("\n")
+        offset = sum(len(one) + 1 for one in lines[: line - 1]) + column - 1
+        found, end = "", 0
+        for text, argument in self._parts:
+            end += len(text)
+            found = argument or found
+            if offset < end:
+                break
+        return found
+
+
+def name(text: str, argument: str) -> str:
+    """A name as statements write it."""
+    if not isinstance(text, str) or not text:
+        raise ConfigError(f"{text!r} is no name", place=argument)
+    if "`" in text:
+        raise ConfigError(f"{text!r} is no name: it has a ` in it", place=argument)
+    plain = _WORD.fullmatch(text) and text.upper() not in _KEYWORDS
+    return text if plain else quoted(text)
+
+
+def literal(value: Value, argument: str) -> str:
+    """The value of an option as statements write it."""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ConfigError(f"{value} cannot be an option", place=argument)
+        return repr(value)
+    if not isinstance(value, str | os.PathLike):
+        remedy = "It takes text, a number, True, False or a path."
+        raise ConfigError(f"{value!r} cannot be an option", place=argument, remedy=remedy)
+    text = os.fspath(value).replace("\\", "\\\\").replace("'", "''")
+    return f"'{text}'"
+
+
+def duration(value: Duration) -> str:
+    if isinstance(value, timedelta):
+        return f"{value // timedelta(microseconds=1)}us"
+    return str(value)
