@@ -27,6 +27,9 @@ class FakeSites:
     def addresses(self) -> dict[str, str]:
         return {"room1": "h:1", "centre": "h:2"}
 
+    def together(self, one: str, other: str) -> bool:
+        return one == other
+
     def peer(self, site: str) -> Any:
         return FakePeer(self, site)
 
@@ -68,7 +71,7 @@ def test_no_tuple_passes_before_everyone_is_there() -> None:
         {"tasks": {"hot": {"inputs": [7]}, "hot/sink": {"inputs": [7]}}}
     ]
     assert sites.of("room1", "attach") == [
-        {"stream": "Sensor1", "consumer": "hot", "site": "centre", "after": None}
+        {"stream": "Sensor1", "consumer": "hot", "local": False, "after": None}
     ]
 
 

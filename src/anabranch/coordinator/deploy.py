@@ -86,7 +86,8 @@ class Deployment:
         peer = self._sites.peer(source.site)
         request: dict[str, Any] = {"stream": source.stream, "consumer": task.consumer(index)}
         after = 0 if source.table else None
-        return int(peer.call("attach", **request, site=task.site, after=after))
+        local = self._sites.together(source.site, task.site)
+        return int(peer.call("attach", **request, local=local, after=after))
 
     def _start_tasks(self, points: dict[str, dict[str, Any]]) -> None:
         by_site: dict[str, dict[str, Any]] = defaultdict(dict)

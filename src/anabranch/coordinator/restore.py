@@ -72,7 +72,8 @@ class Restoration:
         """For a task that was killed before it had a restart point: as upstream remembers it."""
         return [
             int(self._sites.peer(source.site).call(
-                "attach", stream=source.stream, consumer=task.consumer(index), site=task.site,
+                "attach", stream=source.stream, consumer=task.consumer(index),
+                local=self._sites.together(source.site, task.site),
                 after=0 if source.table else None,
             ))
             for index, source in enumerate(task.inputs)
@@ -105,7 +106,7 @@ class Restoration:
                         stream=source.stream,
                         consumer=task.consumer(index),
                         after=after,
-                        site=task.site,
+                        local=self._sites.together(source.site, task.site),
                     )
 
 

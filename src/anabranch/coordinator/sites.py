@@ -78,6 +78,13 @@ class Sites:
             raise unknown_site(name, self._records)
         return self._peers[name]
 
+    def together(self, one: str, other: str) -> bool:
+        """They share a process, and would die together."""
+        first, second = self._records.get(one), self._records.get(other)
+        if first is None or second is None:
+            return one == other
+        return _process(first) == _process(second)
+
     def any(self) -> Peer:
         """A site that answers questions about Spark SQL."""
         alive = self.alive()
@@ -89,6 +96,10 @@ class Sites:
 
     def close(self) -> None:
         self._peers.close()
+
+
+def _process(record: SiteRecord) -> tuple[str, int]:
+    return record.address.rpartition(":")[0], record.pid
 
 
 def unknown_site(name: str, known: Any) -> SiteError:

@@ -258,10 +258,10 @@ class Site:
         self._links.arrived(task, index)
 
     def _attach(self, body: dict[str, Any]) -> int:
-        """Keep tuples for a consumer from now on, or from behind `after`."""
-        local = body.get("site") == self.name
+        """Keep tuples for a consumer from now on, or from behind `after`. A `local` one shares our
+        process."""
         outlet = self._outlet(body["stream"])
-        lease = body.get("lease", False)
+        local, lease = body.get("local", False), body.get("lease", False)
         return outlet.attach(body["consumer"], after=body.get("after"), local=local, lease=lease)
 
     def _open_stream(self, body: dict[str, Any]) -> OpenStream:
