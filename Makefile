@@ -69,6 +69,10 @@ imports: setup ## Check that dependencies point downwards
 unit: servers ## Run the tests alone; ARGS="-k word" chooses
 	@echo "Tests …" && $(BIN)/pytest --quiet $(ARGS)
 
+.PHONY: soak
+soak: servers ## Kill a site ten times at random between Kafka and PostgreSQL
+	@ANABRANCH_KILLS=10 $(BIN)/pytest --quiet tests/e2e/test_site_restart.py
+
 .PHONY: clean
 clean: ## Remove the virtual environment, caches, build output and run-time state
 	@rm -rf $(VENV) $(SERVERS) .anabranch .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
