@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from anabranch.link.wire import wire_schema
 from anabranch.plan.graph import Node
-from anabranch.plan.operators import Join
+from anabranch.plan.operators import Aggregate, Join, Selection
+from anabranch.site.aggregate import AggregateBody
 from anabranch.site.body import Body, SelectionBody, Taken
 from anabranch.site.join import JoinBody
 from anabranch.site.spark import arrow_schema
@@ -53,11 +54,21 @@ def run(
     for node in nodes:
         schemas[node.name] = arrow_schema(node.columns)
         inputs = [(port.alias, schemas[port.stream]) for port in node.inputs]
-        body = _body(spark, node, inputs, schemas[node.name])
         feeds = [known[port.stream] for port in node.inputs]
+        while len(node.operators) > 1 and _selects_before_aggregate(node):
+            first, *rest = node.operators
+            (schema,) = [schema for _, schema in inputs]
+            feeds = [_fed(SelectionBody(spark, [first], schema, schema), feeds, [schema], rng)]
+            node = node.model_copy(update={"operators": tuple(rest)})
+        body = _body(spark, node, inputs, schemas[node.name])
         known[node.name] = _fed(body, feeds, [schema for _, schema in inputs], rng)
     tables = [piece.table for piece in known[nodes[-1].name]]
     return pa.concat_tables(tables)
+
+
+def _selects_before_aggregate(node: Node) -> bool:
+    aggregates = any(isinstance(one, Aggregate) for one in node.operators)
+    return aggregates and isinstance(node.operators[0], Selection)
 
 
 def _body(
@@ -65,7 +76,9 @@ def _body(
 ) -> Body:
     if isinstance(node.operators[0], Join):
         return JoinBody(spark, inputs, node.operators, output)
-    ((_, schema),) = inputs
+    ((alias, schema),) = inputs
+    if isinstance(node.operators[0], Aggregate):
+        return AggregateBody(spark, alias, schema, node.operators, output)
     return SelectionBody(spark, node.operators, schema, output)
 
 

@@ -43,6 +43,12 @@ QUERIES = {
     "all_joined_near": (
         "SELECT A.v, B.v AS bv, A._ts AS t FROM A[6us], B[4us] WHERE A.v < B.v AT room2"
     ),
+    "aggregate_elsewhere": (
+        "SELECT k, COUNT(*) AS n, MAX(v) AS m FROM A[6us SLIDE 2us] WHERE v > 1 GROUP BY k"
+        " HAVING COUNT(*) > 1 AT centre"
+    ),
+    "aggregate_here": "SELECT COUNT(v) AS n, SUM(v) AS s FROM A[4us] WHERE s LIKE 'x%'",
+    "rows_aggregate": "SELECT k, SUM(v) AS s FROM A[5 ROWS SLIDE 3 ROWS] GROUP BY k AT room2",
     "self_join": (
         "SELECT x.v, y.v AS yv FROM A[4us] x, A[6us] y WHERE x.v > 2 AND y.v > 2 AND x.k = y.k"
         " AT centre"
