@@ -113,7 +113,6 @@ class TableIngest:
         self.outlet = outlet
         self.state = "waiting"
         self.error: AnabranchError | None = None
-        self.versions = 0
         self._reader = reader
         self._changes = Changes()
         self._log = log
@@ -188,7 +187,6 @@ class TableIngest:
         """Append what has changed since the last version, if anything has."""
         rows = zip(*(column.to_pylist() for column in content.columns), strict=True)
         came, gone = self._changes.to(rows, self.outlet.last)
-        self.versions += bool(came or gone)
         now_us = time.time_ns() // 1000
         names = [column.name for column in self.table.columns]
         fixed = {"_ts": stamp, "_born": now_us}

@@ -40,11 +40,6 @@ class Graph:
             nodes += [*before, changed] if node.name == name else [node]
         return replace(self, nodes=tuple(nodes))
 
-    def fresh(self, stem: str) -> str:
-        """A name that no node here has; a later rule gives it its real one."""
-        taken = {node.name for node in self.nodes}
-        return next(f"{stem}~{n}" for n in range(1, len(taken) + 2) if f"{stem}~{n}" not in taken)
-
 
 Rule = Callable[[Graph], Graph]
 
