@@ -93,6 +93,10 @@ class StaleEpoch(ProtocolError):
     pass
 
 
+class Superseded(ProtocolError):
+    """Another runs this task now. Whoever hears it of a task of its own stops it."""
+
+
 class Gap(ProtocolError):
     pass
 
@@ -101,7 +105,7 @@ _KINDS: dict[str, type[AnabranchError]] = {
     kind.__name__: kind
     for kind in (
         AnabranchError, ConfigError, SetupError, SiteError, SourceError, SinkError, TaskError,
-        ProtocolError, StaleEpoch, Gap,
+        ProtocolError, StaleEpoch, Superseded, Gap,
     )
 }  # fmt: skip
 

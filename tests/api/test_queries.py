@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +110,41 @@ def test_explain_describe_and_drop(cluster: Cluster) -> None:
     assert cluster.status()["streams"] == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "clause"),
+    [
+        ({}, ""),
+        ({"on": "room 2", "batch": 100, "compress": True}, " ON `room 2` BATCH 100 COMPRESS"),
+        ({"batch": "unlimited", "compress": "lz4"}, " BATCH unlimited COMPRESS lz4"),
+        ({"recovery": "2s", "overhead": 0.3}, " RECOVERY 2s OVERHEAD 30%"),
+        ({"recovery": timedelta(seconds=1.5), "overhead": "0.5%", "compress": False},
+         " RECOVERY 1500000us OVERHEAD 0.5%"),
+    ],
+)  # fmt: skip
+def test_a_standby_as_the_draft_writes_it(
+    cluster: Cluster, asked: dict[str, Any], clause: str
+) -> None:
+    s = cluster.stream("s", {"Temp": "DOUBLE"}, at="room1")
+    draft = s.standby(batch=7).where("Temp > 5").standby(**asked)
+    assert draft.sql == f"SELECT * FROM s WHERE Temp > 5 STANDBY{clause}"
+
+
+def test_a_sink_at_a_site_of_its_own(cluster: Cluster) -> None:
+    s1 = sensor(cluster, "Sensor1", 0, "room1", rows=3)
+    query = s1.select("Temp").start(
+        "q", at="centre", into=sink("jsonl", path="out.jsonl").on("room2")
+    )
+    places = [re.split("  +@ ", line) for line in query.explain().splitlines()]
+    assert places[1:4] == [
+        ["sink jsonl(path = 'out.jsonl')", "room2"],
+        ["└─ link q", "centre → room2"],
+        ["   └─ projection Temp  [q]", "centre"],
+    ]
+    cluster.wait("20s")
+    rows = [json.loads(line)["Temp"] for line in Path("out.jsonl").read_text().splitlines()]
+    assert rows == [0.0, 1.0, 2.0]
+
+
 def test_what_is_there_already(cluster: Cluster) -> None:
     sensor(cluster, "Sensor1", 0, "room1")
     assert repr(cluster["sensor1"]) == "<stream Sensor1 at room1>"
@@ -137,6 +174,15 @@ def test_what_is_there_already(cluster: Cluster) -> None:
         (lambda c, s: join(s.where("Temp > 1")), r"join\(inputs\): what is joined is a stream"),
         (lambda c, s: c.stream("t", {"a": "DUBLE"}), r"stream\(columns\): a: unknown type 'DUBLE'"),
         (lambda c, s: c.stream("t", {"a": "INT"}, lateness="9 x"), r"stream\(lateness\): "),
+        (lambda c, s: s.start("q", into=sink("console").on("attic")),
+         r"start\(into\): on: unknown site 'attic'"),
+        (lambda c, s: s.standby(on="attic").start("q"), r"standby\(on\): unknown site 'attic'"),
+        (lambda c, s: s.standby(on="room1").start("q"), r"standby\(on\): the query itself runs"),
+        (lambda c, s: s.standby(batch=0).start("q"), r"standby\(batch\): a batch cannot have 0"),
+        (lambda c, s: s.standby(recovery="5").start("q"), r"standby\(recovery\): '5' has no"),
+        (lambda c, s: s.standby(overhead=1.5).start("q"), r"standby\(overhead\): an overhead of"),
+        (lambda c, s: s.standby(compress="zst").start("q"), r"standby\(compress\): unknown compr"),
+        (lambda c, s: join(s["1s"].standby()), r"join\(inputs\): what is joined is a stream"),
         (lambda c, s: c.query("s"), r"query\(name\): s is a stream"),
         (lambda c, s: list(s.start("q", follow=False)), "this is not followed"),
     ],

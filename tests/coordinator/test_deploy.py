@@ -71,7 +71,7 @@ def test_no_tuple_passes_before_everyone_is_there() -> None:
         {"tasks": {"hot": {"inputs": [7]}, "hot/sink": {"inputs": [7]}}}
     ]
     assert sites.of("room1", "attach") == [
-        {"stream": "Sensor1", "consumer": "hot", "local": False, "after": None}
+        {"stream": "Sensor1", "consumer": "hot", "after": None}
     ]
 
 

@@ -11,6 +11,7 @@ from anabranch.errors import ScriptError
 from anabranch.language.source import Script
 from anabranch.plan.catalog import AggregateDef, AnyDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.operators import Aggregate, Call, Column, Join
+from anabranch.plan.protection import Standby
 from tests.language.fakes import FakeTyper
 
 SOURCES = """
@@ -164,7 +165,15 @@ def test_show() -> None:
         ("middle", "double", "double", "python(class = 'stats:Middle')"),
     )
     joined = "CREATE QUERY q AS SELECT a.x FROM a[1s], b[1s], a[2s] AS c INTO f() AT centre;"
-    assert answer(f"{joined} SHOW QUERIES;").rows == (("q", "centre", "a, b", "f()", "x double"),)
+    protected = "CREATE QUERY r AS SELECT x FROM a INTO f() ON room2 STANDBY ON centre BATCH 9;"
+    assert answer(f"{joined} {protected} SHOW QUERIES;") == Answer(
+        "table",
+        columns=("query", "site", "reads", "into", "standby", "columns"),
+        rows=(
+            ("q", "centre", "a, b", "f()", "", "x double"),
+            ("r", "room1", "a", "f() ON room2", "STANDBY ON centre BATCH 9", "x double"),
+        ),
+    )
     alarm = "CREATE STREAM alarm (message STRING) AT room1;"
     assert [row[:3] for row in answer(f"{alarm} SHOW STREAMS;").rows] == [
         ("a", "room1", "f()"), ("b", "room2", "f()"), ("alarm", "room1", ""),
@@ -221,6 +230,15 @@ def test_drop() -> None:
         ("CREATE TABLE t (x INT) FROM f() AT room3",
          "script:1:36: unknown site 'room3'. Did you mean 'room2'?"),
         ("SELECT a.x FROM a[1s], b[1s] AT lost", "script:1:33: site lost is not reachable."),
+        ("SELECT x FROM a INTO f() ON rooom2",
+         "script:1:29: unknown site 'rooom2'. Did you mean 'room2'?\n"),
+        ("SELECT x FROM a INTO f() ON lost",
+         "script:1:29: site lost is not reachable. Start it, or choose another.\n"),
+        ("SELECT x FROM a STANDBY BATCH 5 ON center",
+         "script:1:36: unknown site 'center'. Did you mean 'centre'?\n"),
+        ("SELECT x FROM a STANDBY ON lost", "script:1:28: site lost is not reachable."),
+        ("SELECT x FROM a STANDBY ON room1",
+         "script:1:28: the query itself runs at room1, and its standby must be elsewhere."),
         ("SELECT y FROM a", "script:1:8: unknown column 'y' of stream a"),
         ("SELECT x FROM middle", "script:1:15: middle is an aggregate, not a stream"),
     ],
@@ -235,6 +253,34 @@ def test_nothing_is_made_by_a_script_with_a_mistake_at_its_end() -> None:
     with pytest.raises(ScriptError):
         check("DROP STREAM b; SELECT x FROM a; SELECT x FROM b", known)
     assert known == before
+
+
+def test_a_protected_query_is_described_and_explained_with_its_protection() -> None:
+    text = (
+        "CREATE QUERY q AS SELECT x FROM a INTO f() ON room2"
+        " STANDBY RECOVERY 2s OVERHEAD 30% COMPRESS"
+    )
+    assert answer(f"{text}; DESCRIBE q;").text == text
+    explained = answer(f"{text}; EXPLAIN q;").text
+    assert explained.splitlines() == [
+        "sink f()                    @ room2",
+        "└─ link q                   @ room1 → room2",
+        "   └─ projection x  [q]     @ room1",
+        "      │  standby: batch tuned for recovery 2s and overhead 30%, compress zstd",
+        "      └─ stream a from f()  @ room1",
+    ]
+    assert answer(f"EXPLAIN {text};").text == explained
+    found = made(f"{SOURCES} {text};")["q"]
+    assert isinstance(found, QueryDef)
+    assert found.standby == Standby(recovery_us=2_000_000, overhead=0.3, compress="zstd")
+    assert found.sink_site == "room2"
+
+
+def test_sites_named_with_on() -> None:
+    text = "SELECT x FROM a STANDBY ON s INTO f() ON hall; SELECT x FROM b STANDBY AT room3;"
+    assert sites_named(Script(SOURCES + text)) == [
+        "room1", "room2", "centre", "hall", "s", "room3",
+    ]  # fmt: skip
 
 
 def test_sites_named() -> None:

@@ -121,7 +121,8 @@ def test_a_restart_keeps_the_port(tmp_path: Path) -> None:
     first = Coordinator(tmp_path, Cluster(), TOKEN)
     address = first.address
     peer = Peer("coordinator", address, TOKEN)
-    assert peer.call("heartbeat", report=report("room1", "h:1")) == {"room1": "h:1"}
+    answer = peer.call("heartbeat", report=report("room1", "h:1"))
+    assert answer == {"addresses": {"room1": "h:1"}, "routes": {}}
     first.close()
     second = Coordinator(tmp_path, Cluster(), TOKEN)
     assert second.address == address

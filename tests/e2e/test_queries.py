@@ -128,7 +128,7 @@ def test_explain_show_describe(system: System) -> None:
         "└─ selection temp > 10 [readings~1] @ room1",
         "└─ stream readings from file(path = 'readings.csv') @ room1",
     ]
-    assert answers[3].rows == (("warm", "centre", "readings", "", "id bigint"),)
+    assert answers[3].rows == (("warm", "centre", "readings", "", "", "id bigint"),)
     assert answers[4].rows == (("id", "bigint"), ("room", "string"), ("temp", "double"))
     assert {row[0] for row in answers[5].rows} == {"room1", "room2", "centre"}
 

@@ -38,10 +38,13 @@ SCRIPTS = [
     "SELECT middle( Temp ) FROM Sensor1[ 100 ROWS SLIDE 5 ] ; CREATE TABLE t ( a INT ) FROM f( ) ;"
     " CREATE AGGREGATE g ( DOUBLE , INT ) RETURNS DOUBLE FROM python( class = 'a:B' ) ;"
     " CREATE STREAM s ( a INT ) LATENESS 1s AT x ; SHOW AGGREGATES",
+    "SELECT Temp FROM Sensor1 WHERE Temp > 1 STANDBY ON centre BATCH 10 RECOVERY 2 s OVERHEAD 1.5 %"
+    " COMPRESS lz4 INTO f( ) ON room2 AT room3 ; SELECT Temp FROM Sensor1 STANDBY BATCH UNLIMITED",
 ]
 WORDS = """
 CREATE STREAM QUERY AS SELECT FROM WHERE INTO AT TIMESTAMP LATENESS DROP SHOW EXPLAIN DESCRIBE
 HAVING MASTER TABLE AGGREGATE RETURNS ROWS SLIDE [1s] [5 avg( Sensor2 Rooms
+STANDBY ON BATCH RECOVERY OVERHEAD COMPRESS UNLIMITED 30% 1.5% zstd
 GROUP BY IF EXISTS CASE WHEN THEN END NOT AND IS NULL DISTINCT CAST INTERVAL OVER
 a Sensor1 Temp _ts f( count( struct( now() 1 1s 1.5e 0x1 5zz 'x' ' " ` `q` x' r' -- /* */ /*+
 \\ -> => :: >>> ( ) [ ] < > , . ; * + - / = ? : { } {{ {% {# $ @ # & | ~ ^ ! % \0 é 😀

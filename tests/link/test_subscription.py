@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import AnabranchError, Gap, ProtocolError, SiteError, StaleEpoch
+from anabranch.errors import AnabranchError, Gap, ProtocolError, SiteError
 from anabranch.link.emulation import Emulation
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
@@ -38,7 +38,7 @@ def subscribe(
     peer = Peer("room1", address, TOKEN)
     failures: list[AnabranchError] = []
     link = Subscription(
-        inlet, lambda after, epoch: peer.follow("S", "c", after, epoch), emulation, failures.append
+        inlet, lambda after: peer.follow("S", "c", after, 0), lambda: emulation, failures.append
     )
     link.start()
     return link, failures
@@ -138,12 +138,12 @@ def test_a_gate_that_comes_back_is_found_again() -> None:
     outlet.append([numbers(1, 5)], 1)
     peers: list[Peer] = []
 
-    def follow(after: int, epoch: int) -> Any:
+    def follow(after: int) -> Any:
         if not peers:
             raise SiteError("room1 is unreachable")
-        return peers[-1].follow("S", "c", after, epoch)
+        return peers[-1].follow("S", "c", after, 0)
 
-    link = Subscription(inlet, follow, NO_DELAY, pytest.fail)
+    link = Subscription(inlet, follow, lambda: NO_DELAY, pytest.fail)
     link.start()
     eventually(lambda: link.problem == "room1 is unreachable")
     with a_gate(outlet) as gate:
@@ -157,33 +157,29 @@ def test_a_gate_that_comes_back_is_found_again() -> None:
 # -- what cannot be mended -----------------------------------------------------------------------
 
 
-def garbled(after: int, epoch: int) -> Iterator[Batch[Any]]:
+def garbled(after: int) -> Iterator[Batch[Any]]:
     raise KeyError("a bug")
     yield
 
 
-def replayed(*batches: Batch[Any]) -> Callable[[int, int], Iterator[Batch[Any]]]:
-    return lambda after, epoch: iter(batches)
+def replayed(*batches: Batch[Any]) -> Callable[[int], Iterator[Batch[Any]]]:
+    return lambda after: iter(batches)
 
 
 @pytest.mark.parametrize(
     ("follow", "kind"),
     [
         (replayed(Batch("S", 3, 1, 0, numbers(3, 1))), Gap),
-        (
-            replayed(Batch("S", 1, 1, 2, numbers(1, 1)), Batch("S", 2, 1, 1, numbers(2, 1))),
-            StaleEpoch,
-        ),
         (garbled, ProtocolError),
     ],
 )
 @pytest.mark.parametrize("emulation", [NO_DELAY, Emulation(delay_s=0.001)])
 def test_what_trying_again_cannot_mend_is_reported(
-    follow: Callable[[int, int], Any], kind: type[AnabranchError], emulation: Emulation
+    follow: Callable[[int], Any], kind: type[AnabranchError], emulation: Emulation
 ) -> None:
     """A link that died without a word would look like an idle stream."""
     failures: list[AnabranchError] = []
-    link = Subscription(LiveInlet("S", limit=100), follow, emulation, failures.append)
+    link = Subscription(LiveInlet("S", limit=100), follow, lambda: emulation, failures.append)
     link.start()
     eventually(lambda: bool(failures))
     link.close()
@@ -191,10 +187,49 @@ def test_what_trying_again_cannot_mend_is_reported(
     assert [type(failure) for failure in failures] == [kind]
 
 
+def test_a_producer_whose_epoch_is_over_is_left_for_its_successor() -> None:
+    """What it still sends is refused, and following anew goes to where the stream is now."""
+    old = [Batch("S", 1, 1, 1, numbers(1, 2)), Batch("S", 3, 1, 0, numbers(3, 1))]
+    new = [Batch("S", 3, END_WATERMARK, 1, numbers(3, 2))]
+    connections = iter([iter(old), iter(new)])
+    inlet = LiveInlet("S", limit=1000)
+    link = Subscription(inlet, lambda after: next(connections), lambda: NO_DELAY, pytest.fail)
+    link.start()
+    eventually(lambda: inlet.received == 4)
+    link.join()
+    assert values(inlet.take(10)) == [1, 2, 3, 4]
+
+
+def test_a_stream_that_moved_is_followed_at_its_new_place_at_once() -> None:
+    """Not only when the old connection, which may be silent, breaks."""
+    first, second = an_outlet(), an_outlet()
+    inlet = LiveInlet("S", limit=1 << 20)
+    where = [first]
+    for outlet in (first, second):
+        outlet.attach("c")
+    first.append([numbers(1, 2)], 1)
+
+    def follow(after: int) -> Any:
+        return where[-1].follow("c", after)
+
+    link = Subscription(inlet, follow, lambda: NO_DELAY, pytest.fail)
+    link.start()
+    eventually(lambda: inlet.received == 2)
+    second.reign(1)
+    second.append([numbers(1, 5)], 1)
+    where.append(second)
+    link.reroute()
+    eventually(lambda: inlet.received == 5)
+    link.close()
+    link.join()
+    assert values(inlet.take(10)) == [1, 2, 3, 4, 5]
+    assert inlet.epoch == 1
+
+
 def test_a_subscription_ends_with_its_stream() -> None:
     inlet = LiveInlet("S", limit=1000)
     follow = replayed(Batch("S", 1, END_WATERMARK, 0, numbers(1, 3)))
-    link = Subscription(inlet, follow, NO_DELAY, pytest.fail)
+    link = Subscription(inlet, follow, lambda: NO_DELAY, pytest.fail)
     link.start()
     link._thread.join(5)
     assert not link._thread.is_alive()

@@ -19,6 +19,7 @@ from anabranch.plan.operators import (
     Projection,
     Selection,
 )
+from anabranch.plan.protection import UNLIMITED, Standby
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.plan.windows import Range, Relation, RowPanes, Rows, TimePanes, Until
 
@@ -36,13 +37,16 @@ def a_query(
     *operators: Operator,
     site: str = "centre",
     sink: Call | None = None,
+    sink_site: str | None = None,
+    standby: Standby | None = None,
 ) -> QueryDef:
     node = Node(
         name=name, site=site, inputs=(Port(stream=input, alias="s"),), operators=operators,
         columns=TEMP,
     )  # fmt: skip
     return QueryDef(
-        name=name, columns=TEMP, site=site, written=node, nodes=(node,), sink=sink, base="/data",
+        name=name, columns=TEMP, site=site, written=node, nodes=(node,), sink=sink,
+        sink_site=sink_site, standby=standby, base="/data",
     )  # fmt: skip
 
 
@@ -111,9 +115,17 @@ streams = st.builds(
     StreamDef, name=texts, columns=columns, site=texts, source=calls, timestamp=st.none() | texts,
     lateness_us=st.integers(0, 2**62), text=texts, base=texts,
 )  # fmt: skip
+sites = st.sampled_from(["centre2", "room 2", "centre-2", "on", "batch"])
+standbys = st.builds(
+    Standby, on=st.none() | sites,
+    batch=st.none() | st.integers(1, 999) | st.integers(1, UNLIMITED),
+    recovery_us=st.none() | st.integers(1, 2**53) | st.integers(1, 10**6).map(lambda s: s * 10**6),
+    overhead=st.none() | st.floats(0, 1), compress=st.sampled_from([None, "zlib", "lz4", "zstd"]),
+)  # fmt: skip
 queries = st.builds(
     QueryDef, name=texts, columns=columns, site=texts, written=nodes,
-    nodes=st.lists(nodes, max_size=2).map(tuple), sink=st.none() | calls, text=texts, base=texts,
+    nodes=st.lists(nodes, max_size=2).map(tuple), sink=st.none() | calls,
+    sink_site=st.none() | texts, standby=st.none() | standbys, text=texts, base=texts,
 )  # fmt: skip
 inputs = st.builds(Input, stream=texts, site=texts, alias=texts, columns=columns)
 tasks = st.builds(

@@ -9,6 +9,7 @@ import pytest
 from anabranch.plan.catalog import QueryDef, StreamDef
 from anabranch.plan.explain import explain
 from anabranch.plan.operators import Call
+from anabranch.plan.protection import UNLIMITED, Standby
 from anabranch.plan.tree import show_call
 from tests.plan.samples import FAHRENHEIT, HOT, a_query, a_stream
 
@@ -25,6 +26,18 @@ TREES: dict[str, list[StreamDef | QueryDef]] = {
         a_query("all", "hot", site="room2"),
         a_query("hotter", "all", HOT, site="centre", sink=CONSOLE),
     ],
+    "standby": [
+        a_stream(),
+        a_query("hot", "Sensor1", HOT, FAHRENHEIT, standby=Standby(on="room2", batch=100)),
+        a_query(
+            "hotter",
+            "hot",
+            HOT,
+            standby=Standby(recovery_us=2_000_000, overhead=0.3, compress="zstd"),
+            sink=RATE,
+            sink_site="hall",
+        ),
+    ],
 }
 
 
@@ -34,6 +47,28 @@ def test_the_tree_as_text(name: str) -> None:
     known = {one.name: one for one in TREES[name]}
     assert isinstance(query, QueryDef)
     assert explain(query, known.__getitem__) + "\n" == (TEXTS / f"{name}.txt").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("standby", "clause", "explained"),
+    [
+        (Standby(), "STANDBY", "batch tuned"),
+        (Standby(on="room 2", compress="lz4"), "STANDBY ON `room 2` COMPRESS lz4",
+         "on room 2, batch tuned, compress lz4"),
+        (Standby(on="centre2", batch=100, compress="zstd"),
+         "STANDBY ON centre2 BATCH 100 COMPRESS zstd", "on centre2, batch 100, compress zstd"),
+        (Standby(batch=UNLIMITED), "STANDBY BATCH UNLIMITED", "batch unlimited"),
+        (Standby(recovery_us=2_000_000, overhead=0.3), "STANDBY RECOVERY 2s OVERHEAD 30%",
+         "batch tuned for recovery 2s and overhead 30%"),
+        (Standby(recovery_us=1_234_567), "STANDBY RECOVERY 1234567us",
+         "batch tuned for recovery 1234567us"),
+        (Standby(batch=1, overhead=0.005, recovery_us=90_000_000),
+         "STANDBY BATCH 1 RECOVERY 90s OVERHEAD 0.5%",
+         "batch 1 checked against recovery 90s and overhead 0.5%"),
+    ],
+)  # fmt: skip
+def test_a_standby_as_text(standby: Standby, clause: str, explained: str) -> None:
+    assert (str(standby), standby.explained()) == (clause, explained)
 
 
 def test_calls_are_shown_as_they_are_written() -> None:

@@ -16,7 +16,8 @@ texts = st.text("abc <&>'=_", max_size=120)
 
 
 def branches() -> st.SearchStrategy[Branch]:
-    leaves = st.builds(Branch, texts, sites)
+    notes = st.lists(texts, max_size=2).map(tuple)
+    leaves = st.builds(Branch, texts, sites, notes=notes)
     return st.recursive(leaves, lambda inner: st.builds(Branch, texts, sites, st.lists(
         inner | st.builds(lambda one: Branch("link x", "a → b", (one,)), inner), max_size=3
     ).map(tuple)), max_leaves=8)  # fmt: skip
@@ -49,3 +50,9 @@ def test_all_words_of_an_operator_are_there() -> None:
     tree = Branch("selection Temp > 50 AND a = 'x'  [hot]", "room1")
     texts = [one.text for one in ET.fromstring(picture([("hot", tree)])).iter(f"{SVG}text")]
     assert texts[:4] == ["hot", "selection", "Temp > 50 AND a = 'x'", "room1 · hot"]
+
+
+def test_notes_are_in_the_box_of_their_operator() -> None:
+    tree = Branch("selection a > 1  [hot]", "room1", notes=("standby: on room2, batch 100",))
+    texts = [one.text for one in ET.fromstring(picture([("hot", tree)])).iter(f"{SVG}text")]
+    assert texts[1:5] == ["selection", "a > 1", "standby: on room2, batch 100", "room1 · hot"]

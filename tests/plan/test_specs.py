@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from anabranch.plan.catalog import Definition, QueryDef, StreamDef
 from anabranch.plan.operators import Call
+from anabranch.plan.protection import Standby
 from anabranch.plan.tasks import TaskSpec
 from tests.plan import samples
 
@@ -39,6 +40,19 @@ def test_tasks_as_actions_carry_them(task: TaskSpec) -> None:
     assert again == task
     if task.sink and again.sink:
         assert types(again.sink.options) == types(task.sink.options)
+
+
+def test_a_query_of_a_catalog_from_before_there_were_standbys() -> None:
+    stored = samples.a_query().model_dump(exclude={"standby", "sink_site"})
+    assert DEFINITION.validate_python(stored) == samples.a_query()
+
+
+@pytest.mark.parametrize(
+    "asked", [{"batch": 0}, {"recovery_us": 0}, {"overhead": 1.01}, {"compress": "gzip"}]
+)
+def test_a_standby_cannot_ask_for_what_means_nothing(asked: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Standby(**asked)
 
 
 def test_specs_are_frozen_and_closed() -> None:

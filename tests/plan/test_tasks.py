@@ -28,6 +28,16 @@ def test_a_sink_reads_the_querys_stream_like_any_consumer() -> None:
     assert main.sink is None
 
 
+def test_a_sink_at_another_site_reads_from_where_the_query_runs() -> None:
+    query = a_query("hot", "Sensor1", HOT, sink=JSONL, sink_site="hall")
+    main, sink = tasks_of(query, lambda name: a_stream())
+    (source,) = sink.inputs
+    assert (main.site, sink.site) == ("centre", "hall")
+    assert (source.stream, source.site) == ("hot", "centre")
+    same = tasks_of(a_query("hot", "Sensor1", HOT, sink=JSONL), lambda name: a_stream())
+    assert (main, sink.model_copy(update={"site": "centre"})) == same
+
+
 def test_a_query_over_a_query_reads_it_where_it_runs() -> None:
     (task,) = tasks_of(
         a_query("hotter", "hot", site="room2"), lambda name: a_query(name, site="centre")

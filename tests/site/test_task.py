@@ -96,7 +96,8 @@ def test_restart_points_are_right_and_never_go_back(
     script: list[tuple[int, int]], kept: set[int], consumed: bool
 ) -> None:
     """Replaying inputs from p + 1 on reproduces outputs from q + 1 on: as many outputs as q come
-    from inputs up to p. A Level-0 ack(a) yields the newest point with q ≤ a, none without one."""
+    from inputs up to p. What consumers need no more up to a yields the newest point with q ≤ a,
+    none without one."""
     outlet = an_outlet()
     task, inlet = a_task(FakeBody(kept.__contains__), outlet=outlet)
     if consumed:
@@ -109,7 +110,7 @@ def test_restart_points_are_right_and_never_go_back(
         run(task)
         if consumed:
             acked = max(acked, outlet.last - lag)
-            outlet.level0("c", acked, 0)
+            outlet.level1("c", acked, RestartPoint((acked,), acked))
         points.append(task.restart_point())
     for point in points:
         assert point.output == sum(n <= point.inputs[0] for n in kept)
@@ -129,10 +130,11 @@ def test_downstream_acks_are_passed_on_once() -> None:
     inlet.offer(batch(1, 4))
     run(task)
     assert released == []
-    outlet.level0("c", 3, 0)
+    outlet.level0("c", 4, 0)
+    outlet.level1("c", 3, RestartPoint((3,), 3))
     assert released == []
-    outlet.level0("c", 4, 0)
-    outlet.level0("c", 4, 0)
+    outlet.level1("c", 4, RestartPoint((4,), 4))
+    outlet.level1("c", 4, RestartPoint((4,), 4))
     assert released == [RestartPoint((4,), 4)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.api.text import Text, Value, literal
 from anabranch.api.text import name as written
@@ -23,6 +23,11 @@ class Sink:
 
     name: str
     options: Mapping[str, Value] = field(default_factory=dict)
+    site: str | None = None
+
+    def on(self, site: str) -> Sink:
+        """At a site of its own, instead of the query's: `sink("console").on("hall")`."""
+        return replace(self, site=site)
 
 
 def source(name: str, /, **options: Value) -> Source:

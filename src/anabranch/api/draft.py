@@ -11,6 +11,7 @@ from anabranch.api.client import Client
 from anabranch.api.text import Duration, Text, duration
 from anabranch.api.text import name as written
 from anabranch.errors import ConfigError
+from anabranch.plan.protection import percentage
 
 if TYPE_CHECKING:
     from anabranch.api.relations import Query
@@ -54,6 +55,38 @@ class Readable:
         draft = self._draft()
         return replace(draft, havings=(*draft.havings, condition))
 
+    def standby(
+        self,
+        *,
+        on: str | None = None,
+        batch: int | str | None = None,
+        recovery: Duration | None = None,
+        overhead: float | str | None = None,
+        compress: str | bool | None = None,
+    ) -> Draft:
+        """Protected by a standby. Several do not add up, the last one counts.
+
+        `on` is its site; `batch` how many tuples it is sent at a time, or "unlimited"; `recovery`
+        and `overhead` (0.3 or "30%") are the limits for the choice of a batch; `compress` is True
+        or a method. What is left out is chosen.
+
+        >>> sensor.standby(recovery="2s", overhead=0.3)  # doctest: +SKIP
+        """
+        parts = [(" STANDBY", "standby")]
+        if on is not None:
+            parts.append((f" ON {written(on, 'standby(on)')}", "standby(on)"))
+        if batch is not None:
+            parts.append((f" BATCH {batch}", "standby(batch)"))
+        if recovery is not None:
+            parts.append((f" RECOVERY {duration(recovery)}", "standby(recovery)"))
+        if overhead is not None:
+            text = overhead if isinstance(overhead, str) else percentage(overhead)
+            parts.append((f" OVERHEAD {text}", "standby(overhead)"))
+        if compress:
+            method = "" if compress is True else f" {compress}"
+            parts.append((f" COMPRESS{method}", "standby(compress)"))
+        return replace(self._draft(), protection=tuple(parts))
+
     def start(
         self, name: str, *, at: str | None = None, into: Sink | None = None, follow: bool = True
     ) -> Query:
@@ -72,6 +105,9 @@ class Readable:
         text.join(draft.text())
         if into is not None:
             text.add(" INTO ").join(call_text(into, "start(into)"))
+            if into.site is not None:
+                place = "start(into): on"
+                text.add(" ON ").add(written(into.site, place), place)
         if at is not None:
             text.add(" AT ").add(written(at, "start(at)"), "start(at)")
         return Query.create(draft.client, name, text, follow=follow, spare=into is not None)
@@ -118,6 +154,8 @@ class Draft(Readable):
     items: tuple[tuple[str, str], ...] = ()
     groups: tuple[str, ...] = ()
     havings: tuple[str, ...] = ()
+    protection: tuple[tuple[str, str], ...] = ()
+    """The pieces of STANDBY, and the arguments that gave them."""
 
     def _draft(self) -> Draft:
         return self
@@ -142,6 +180,8 @@ class Draft(Readable):
             text.add(" GROUP BY ").join(_listed(groups, ", "))
         if self.havings:
             text.add(" HAVING ").join(_all(self.havings, "having"))
+        for piece, argument in self.protection:
+            text.add(piece, argument)
         return text
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from anabranch.errors import ScriptError
 from anabranch.language.lexer import Kind, Token, tokenize
 from anabranch.language.source import Script
+from anabranch.language.standby import METHODS, STANDBY_PARTS
 
 STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "MASTER")
 COMMANDS = ("help", "exit")
@@ -15,8 +16,11 @@ _IN_STREAM = ("TIMESTAMP", "LATENESS", "FROM", "AT")
 _IN_TABLE = ("FROM", "AT")
 _IN_AGGREGATE = ("RETURNS", "FROM")
 _IN_QUERY = (
-    "FROM", "WHERE", "GROUP BY", "HAVING", "INTO", "AT", "AS", "AND", "OR", "NOT", "SLIDE", "ROWS",
+    "FROM", "WHERE", "GROUP BY", "HAVING", "STANDBY", "INTO", "AT", "AS", "AND", "OR", "NOT",
+    "SLIDE", "ROWS",
 )  # fmt: skip
+_SERVICES = ("STANDBY", "INTO", "AT")
+"""The last clauses of a query, in any order."""
 _IN_CREATE = {"STREAM": _IN_STREAM, "TABLE": _IN_TABLE, "AGGREGATE": _IN_AGGREGATE}
 _AFTER = {
     "CREATE": ("STREAM", "TABLE", "QUERY", "AGGREGATE"),
@@ -105,6 +109,9 @@ def _expected(tokens: list[Token], after: str, names: Names) -> dict[str, str]:
         return named
     if keys[0] == "CREATE" and keys[1] in _IN_CREATE:
         return _plain(_IN_CREATE[keys[1]]) if ")" in keys else {}
+    services = _in_services(keys)
+    if services is not None:
+        return _plain(services)
     if "SELECT" in keys:
         own = _plain((f"{name}(" for name in names.aggregates), "aggregate")
         columns = _columns([*tokens, *_readable_tokens(after)], names)
@@ -141,9 +148,27 @@ def _after_keyword(keys: list[str], names: Names) -> dict[str, str] | None:
             return _plain(names.streams, "stream") | _plain(names.queries, "query")
         case [*_, "INTO"]:
             return {f"{name}(": "sink" for name in names.sinks}
-        case [*_, "AT"]:
+        case [*_, "AT" | "ON"]:
             return _plain(names.sites, "site")
     return None
+
+
+def _in_services(keys: list[str]) -> list[str] | None:
+    """What may follow behind STANDBY, INTO or AT of a query; None before the first of them."""
+    behind = keys[keys.index("FROM") :] if "SELECT" in keys and "FROM" in keys else []
+    places = [index for index, key in enumerate(behind) if key in _SERVICES]
+    if not places:
+        return None
+    inside = behind[places[-1] :]
+    others = [word for word in _SERVICES if word not in behind]
+    if inside[0] == "INTO":
+        return [*(["ON"] if inside[-1] == ")" else []), *others]
+    if inside[0] == "AT":
+        return others
+    if inside[-1] == "BATCH":
+        return ["UNLIMITED"]
+    methods = METHODS if inside[-1] == "COMPRESS" else ()
+    return [*methods, *(word for word in STANDBY_PARTS if word not in inside), *others]
 
 
 def _sources(keys: list[str], names: Names) -> Mapping[str, Call]:

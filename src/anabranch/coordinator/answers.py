@@ -50,7 +50,9 @@ def _query_row(one: AnyDef) -> Row | None:
     if not isinstance(one, QueryDef):
         return None
     into = show_call(one.sink) if one.sink else ""
-    return one.name, one.site, ", ".join(one.reads), into, _columns(one.columns)
+    into += f" ON {one.sink_site}" if one.sink_site else ""
+    standby = str(one.standby or "")
+    return one.name, one.site, ", ".join(one.reads), into, standby, _columns(one.columns)
 
 
 def _aggregate_row(one: AnyDef) -> Row | None:
@@ -68,7 +70,7 @@ def _pocket_row(one: AnyDef) -> Row | None:
 _TABLES: dict[str, tuple[tuple[str, ...], Callable[[AnyDef], Row | None]]] = {
     "streams": (("stream", "site", "from", "columns"), _stream_row),
     "tables": (("table", "site", "from", "columns"), _table_row),
-    "queries": (("query", "site", "reads", "into", "columns"), _query_row),
+    "queries": (("query", "site", "reads", "into", "standby", "columns"), _query_row),
     "aggregates": (("aggregate", "takes", "returns", "from"), _aggregate_row),
     "pockets": (("pocket", "site", "reads", "fills", "from"), _pocket_row),
 }

@@ -46,6 +46,14 @@ class Catalog:
                 [(definition.name, definition.model_dump_json()) for definition in add],
             )
 
+    def replace(self, definitions: Iterable[AnyDef]) -> None:
+        """Give definitions that are there another content."""
+        with self._lock, self._db:
+            self._db.executemany(
+                "UPDATE definition SET body = ? WHERE name = ?",
+                [(definition.model_dump_json(), definition.name) for definition in definitions],
+            )
+
     def sites(self) -> dict[str, tuple[str, int]]:
         """Site name → (address, process id), as last heard."""
         with self._lock:

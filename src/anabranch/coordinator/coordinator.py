@@ -15,6 +15,7 @@ from anabranch.config.cluster import Cluster
 from anabranch.coordinator.catalog import Catalog
 from anabranch.coordinator.deploy import Deployment, undeploy
 from anabranch.coordinator.pockets import Submission, changes_for
+from anabranch.coordinator.protect import Protector
 from anabranch.coordinator.restore import Restoration, lost_sites
 from anabranch.coordinator.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.sites import Sites
@@ -38,11 +39,16 @@ class Coordinator:
         self._catalog = Catalog(state / "catalog.db")
         report_s = HEARTBEATS_PER_REPORT * cluster.heartbeat_interval_us / 1e6
         self.sites = Sites(self._catalog, credentials, report_s * cluster.missed_heartbeats)
+        self._protector = Protector(self.sites, self._catalog)
         self._changing = threading.Lock()
+        self._news = threading.Event()
         self._problems: dict[str, str] = {}
         self.stop_asked = threading.Event()
         self._gate = Gate(self._listen(), credentials, self._actions())
         self._catalog.remember("address", self._gate.address)
+        self._closed = threading.Event()
+        self._watch_s = cluster.heartbeat_interval_us / 1e6
+        threading.Thread(target=self._watch, name="protection", daemon=True).start()
 
     def _listen(self) -> str:
         """The same port as before a restart: the sites keep calling it."""
@@ -88,13 +94,32 @@ class Coordinator:
             return False
         return True
 
-    def _heartbeat(self, body: dict[str, Any]) -> dict[str, str]:
+    def _heartbeat(self, body: dict[str, Any]) -> dict[str, Any]:
         report = body["report"]
         before = self.sites.record(report["site"])
         addresses = self.sites.heartbeat(report)
+        self._news.set()
         if before and before.pid != report["pid"]:  # it was killed and has come back empty
             threading.Thread(target=self.restore, name="restore", daemon=True).start()
-        return addresses
+        return {"addresses": addresses, "routes": self._protector.routes()}
+
+    def _watch(self) -> None:
+        """See that what asks for protection has it."""
+        while not self._closed.is_set():
+            self._news.wait(self._watch_s)
+            self._news.clear()
+            with self._changing:
+                if not self._closed.is_set():
+                    self._protect()
+
+    def _protect(self) -> None:
+        if not self._protector.wanted:
+            return
+        moved = self._protector.learn(self._catalog.definitions())
+        if moved:
+            self._catalog.replace(moved)
+            self._protector.broadcast()
+        self._protector.look(self._catalog.definitions())
 
     def restore(self) -> list[str]:
         """Put back what sites ran before they were killed; the names of those that were."""
@@ -104,7 +129,7 @@ class Coordinator:
             self._problems = {}
             try:
                 if lost:
-                    Restoration(self.sites, lost, known).run()
+                    Restoration(self.sites, lost, known, self._protector).run()
             except AnabranchError as error:
                 self._problems = dict.fromkeys(lost, f"cannot go on: {error.line()}")
             return lost
@@ -160,16 +185,19 @@ class Coordinator:
     def _apply(self, changes: Changes, readers: Mapping[str, str]) -> None:
         kept = dict(self._catalog.definitions())
         for name in changes.drop:
-            undeploy(self.sites, kept[name], kept)
+            gone = undeploy(self.sites, kept[name], kept)
+            self._protector.forget(gone)
             del kept[name]
         add = [_marked(one) for one in changes.add]
         known = kept | {one.name: one for one in add}
         try:
-            Deployment(self.sites, add, known, readers).run()
+            Deployment(self.sites, add, known, readers, self._protector.standby_of).run()
         except AnabranchError:
             self._catalog.change(add=(), drop=changes.drop)
             raise
         self._catalog.change(add=add, drop=changes.drop)
+        self._protector.want(self._catalog.definitions())
+        self._news.set()
 
     def redeploy_if_all_is_lost(self) -> bool:
         """After a restart: if no site runs anything of the catalog, deploy all of it anew."""
@@ -181,7 +209,8 @@ class Coordinator:
             if not known or running:
                 return False
             try:
-                Restoration(self.sites, lost_sites(self.sites, known), known).run()
+                lost = lost_sites(self.sites, known)
+                Restoration(self.sites, lost, known, self._protector).run()
             except AnabranchError:  # a source that cannot be read again: then from now on
                 for definition in reversed(known.values()):
                     undeploy(self.sites, definition, known)
@@ -202,6 +231,7 @@ class Coordinator:
             "streams": [one.name for one in definitions if one.kind == "stream"],
             "tables": [one.name for one in definitions if one.kind == "table"],
             "pockets": [one.name for one in pockets],
+            "protection": self._protector.report(),
             "reads": {query.name: query.reads for query in queries},
             "ends": {query.name: query.ends_with for query in queries}
             | {one.output: one.reads for one in pockets}
@@ -231,13 +261,21 @@ class Coordinator:
         self._catalog.forget_sites()
 
     def close(self) -> None:
+        self._closed.set()
+        self._news.set()
+        with self._changing:
+            pass  # whoever was changing something is done, and nobody begins
         self._gate.shutdown()
         self.sites.close()
         self._catalog.close()
 
 
 def _marked(definition: AnyDef) -> AnyDef:
-    """Each creation of a query bears a mark of its own."""
+    """Each creation of a query bears a mark of its own. What a protected one writes stays where it
+    is written, though the query may move."""
     if isinstance(definition, QueryDef):
-        return definition.model_copy(update={"run": uuid4().hex})
+        update = {"run": uuid4().hex}
+        if definition.standby and definition.sink:
+            update["sink_site"] = definition.sink_site or definition.site
+        return definition.model_copy(update=update)
     return definition

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from anabranch.coordinator.sites import Sites
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, SiteError
 from anabranch.plan.catalog import (
     AggregateDef,
     AnyDef,
@@ -34,9 +35,12 @@ class Deployment:
         new: Sequence[AnyDef],
         known: Definitions,
         readers: Mapping[str, str] | None = None,
+        standby_of: Callable[[str], str | None] = lambda stream: None,
     ) -> None:
-        """`readers`: query → the consumer that will follow it from its first tuple on."""
+        """`readers`: query → the consumer that will follow it from its first tuple on.
+        `standby_of` a stream: the site that keeps its tuples too."""
         self._sites = sites
+        self._standby_of = standby_of
         self._readers = readers or {}
         self._known = known
         self._sources = [one for one in new if isinstance(one, StreamDef | TableDef)]
@@ -85,9 +89,11 @@ class Deployment:
         source = task.inputs[index]
         peer = self._sites.peer(source.site)
         request: dict[str, Any] = {"stream": source.stream, "consumer": task.consumer(index)}
-        after = 0 if source.table else None
-        local = self._sites.together(source.site, task.site)
-        return int(peer.call("attach", **request, local=local, after=after))
+        start = int(peer.call("attach", **request, after=0 if source.table else None))
+        if standby := self._standby_of(source.stream):
+            with suppress(SiteError):  # one that is gone will be replaced
+                self._sites.peer(standby).call("attach", **request, after=start)
+        return start
 
     def _start_tasks(self, points: dict[str, dict[str, Any]]) -> None:
         by_site: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -131,18 +137,21 @@ def without(some: Iterable[TaskSpec], others: Iterable[TaskSpec]) -> list[TaskSp
     return [task for task in some if task.name not in names]
 
 
-def undeploy(sites: Sites, definition: AnyDef, known: Definitions) -> None:
-    """Take a definition off its sites, but for what others in `known` use. A site that cannot be
-    reached runs nothing of ours any more once it is gone; but those it read from would keep tuples
-    for it for ever."""
+def undeploy(sites: Sites, definition: AnyDef, known: Definitions) -> list[str]:
+    """Take a definition off its sites, but for what others in `known` use; the names of the tasks
+    that are no more. A site that cannot be reached runs nothing of ours any more once it is gone;
+    but those it read from would keep tuples for it for ever."""
     if isinstance(definition, StreamDef | TableDef):
         drop(sites, definition.site, [definition.name], [])
-    elif isinstance(definition, QueryDef | PocketDef):
+        return []
+    gone: list[TaskSpec] = []
+    if isinstance(definition, QueryDef | PocketDef):
         others = [one for one in known.values() if one.name != definition.name]
         gone = without(tasks([definition], known), tasks(others, known))
         for site in dict.fromkeys(task.site for task in gone):
             drop(sites, site, [], list(reversed(_names_at(site, gone))))
         _let_go(sites, gone)
+    return [task.name for task in gone]
 
 
 def _names_at(site: str, some: Iterable[TaskSpec]) -> list[str]:

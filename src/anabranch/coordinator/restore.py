@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from anabranch.coordinator.deploy import PREPARE_S, Definitions, tasks
+from anabranch.coordinator.protect import Protector
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import SiteError
 from anabranch.plan.catalog import StreamDef, TableDef
@@ -24,11 +25,16 @@ class Restoration:
     got it.
     """
 
-    def __init__(self, sites: Sites, lost: Collection[str], known: Definitions) -> None:
+    def __init__(
+        self, sites: Sites, lost: Collection[str], known: Definitions, protector: Protector
+    ) -> None:
+        """What a standby elsewhere is about to take over is left to it."""
         self._sites = sites
         self._lost = lost
+        self._protector = protector
         all_tasks = tasks(known.values(), known)
-        self._tasks = [task for task in all_tasks if task.site in lost]
+        self._tasks = [task for task in all_tasks
+                       if task.site in lost and not protector.in_hand(task.name)]  # fmt: skip
         self._readers = [task for task in all_tasks if any(i.site in lost for i in task.inputs)]
         self._sources = [one for one in known.values()
                          if isinstance(one, StreamDef | TableDef) and one.site in lost]  # fmt: skip
@@ -39,11 +45,14 @@ class Restoration:
             self._prepare(site)
         for task in self._tasks:
             if task.name not in self._points:
-                self._points[task.name] = {"inputs": self._attach_inputs(task), "output": 0}
+                self._points[task.name] = self._begin(task)
         self._place()
         self._attach_readers()
         for site in self._lost:
-            here = {task.name: self._points[task.name] for task in self._at(site)}
+            here = {
+                task.name: self._points[task.name] | {"epoch": self._protector.crown(task.name)}
+                for task in self._at(site)
+            }
             self._sites.peer(site).call("start", timeout_s=PREPARE_S, tasks=here)
         for site in self._lost:
             read = {source.stream for task in self._readers for source in task.inputs}
@@ -68,16 +77,14 @@ class Restoration:
         peer.call("prepare", timeout_s=PREPARE_S, sources=sources, tasks=here, resume=True)
         peer.call("peers", peers=self._sites.addresses())
 
-    def _attach_inputs(self, task: TaskSpec) -> list[int]:
+    def _begin(self, task: TaskSpec) -> Point:
         """For a task that was killed before it had a restart point: as upstream remembers it."""
-        return [
-            int(self._sites.peer(source.site).call(
+        for index, source in enumerate(task.inputs):
+            self._sites.peer(source.site).call(
                 "attach", stream=source.stream, consumer=task.consumer(index),
-                local=self._sites.together(source.site, task.site),
                 after=0 if source.table else None,
-            ))
-            for index, source in enumerate(task.inputs)
-        ]  # fmt: skip
+            )  # fmt: skip
+        return self._protector.remembered(task)
 
     def _place(self) -> None:
         """Every outlet begins where the first of its readers needs it."""
@@ -106,7 +113,6 @@ class Restoration:
                         stream=source.stream,
                         consumer=task.consumer(index),
                         after=after,
-                        local=self._sites.together(source.site, task.site),
                     )
 
 

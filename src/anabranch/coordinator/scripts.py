@@ -169,6 +169,8 @@ class ScriptCheck:
         )
         if statement.site_span:
             self._check_site(query.site, statement.site_span)
+        for name in _other_sites(statement):
+            self._check_site(name.text, name.span)
         return rewritten(query, self._relation, self._running)
 
     def _types(
@@ -280,7 +282,7 @@ class ScriptCheck:
             raise self._script.error(span, f"unknown site '{site}'", remedy)
         if site not in self._sites.alive():
             raise self._script.error(
-                span, f"site {site} is not reachable", "Start it, or choose another with AT."
+                span, f"site {site} is not reachable", "Start it, or choose another."
             )
 
 
@@ -296,10 +298,17 @@ def _needs(one: AnyDef, found: AnyDef) -> bool:
 
 
 def sites_named(script: Script) -> list[str]:
-    """The sites that a script's AT clauses name, in order; for running without a cluster file."""
-    named = [
-        statement.site
-        for statement in parse(script)
-        if isinstance(statement, CreateStream | CreateTable | CreateQuery) and statement.site
-    ]
+    """The sites that a script's AT and ON name, in order; for running without a cluster file."""
+    named: list[str] = []
+    for statement in parse(script):
+        if isinstance(statement, CreateStream | CreateTable | CreateQuery) and statement.site:
+            named.append(statement.site)
+        if isinstance(statement, CreateQuery):
+            named += [name.text for name in _other_sites(statement)]
     return list(dict.fromkeys(named))
+
+
+def _other_sites(statement: CreateQuery) -> list[Name]:
+    """Those of the query's sink and standby, if it names them."""
+    standby = statement.standby.on if statement.standby else None
+    return [name for name in (statement.sink_site, standby) if name]

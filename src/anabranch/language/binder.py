@@ -16,7 +16,14 @@ from anabranch.language.functions import check_functions
 from anabranch.language.outputs import outputs
 from anabranch.language.scope import Scope
 from anabranch.language.source import Script, Span
-from anabranch.language.statements import CallNode, CreateQuery, Expression, Select, SelectItem
+from anabranch.language.statements import (
+    CallNode,
+    CreateQuery,
+    Expression,
+    Select,
+    SelectItem,
+    StandbyNode,
+)
 from anabranch.language.types import Asked, Typer, ask
 from anabranch.plan.catalog import AggregateDef, QueryDef
 from anabranch.plan.expressions import Expr, Use
@@ -31,6 +38,7 @@ from anabranch.plan.operators import (
     Projection,
     Selection,
 )
+from anabranch.plan.protection import Standby
 from anabranch.stream.names import POSITION
 
 
@@ -69,6 +77,8 @@ def bind_query(
         written=node,
         nodes=(node,),
         sink=bind_call(stmt.sink) if stmt.sink else None,
+        sink_site=stmt.sink_site.text if stmt.sink_site else None,
+        standby=_bind_standby(script, stmt.standby, site) if stmt.standby else None,
         text=stmt.text,
         base=base,
     )
@@ -76,6 +86,16 @@ def bind_query(
 
 def bind_call(node: CallNode) -> Call:
     return Call(name=node.name, options=node.values)
+
+
+def _bind_standby(script: Script, node: StandbyNode, site: str) -> Standby:
+    if node.on and node.on.text == site:
+        raise script.error(
+            node.on.span,
+            f"the query itself runs at {site}, and its standby must be elsewhere",
+            "Name another site, or leave ON out.",
+        )
+    return node.asked
 
 
 def _operators(scope: Scope, select: Select, lookup: Lookup, typer: Typer) -> tuple[Operator, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from anabranch.language.tokens import Cursor
 
@@ -11,9 +11,7 @@ JOINS = frozenset({
     "ANTI", "CROSS", "FULL", "INNER", "JOIN", "LATERAL", "LEFT", "NATURAL", "ON", "OUTER", "RIGHT",
     "SEMI", "USING",
 })  # fmt: skip
-LATER = {
-    "DEADLINE": "DEADLINE", "STANDBY": "STANDBY", "APPROXIMATE": "APPROXIMATE",
-}  # fmt: skip
+LATER = {"DEADLINE": "DEADLINE", "APPROXIMATE": "APPROXIMATE"}
 """Words that start what the language has no meaning for yet, and what to call it."""
 ENDLESS = {
     "ORDER": "ORDER BY", "SORT": "SORT BY", "CLUSTER": "CLUSTER BY", "DISTRIBUTE": "DISTRIBUTE BY",
@@ -64,6 +62,24 @@ def reject_unsupported(cursor: Cursor) -> None:
         )
 
 
+class Open(NamedTuple):
+    """What a clause holds, and the words that could have followed in it."""
+
+    held: Any
+    more: Sequence[str]
+
+
+def take(cursor: Cursor, table: Clauses) -> dict[str, Any]:
+    """What the clauses that come next hold, in any order, each at most once."""
+    found: dict[str, Any] = {}
+    while cursor.at(*table):
+        keyword = cursor.advance()
+        if keyword.key in found:
+            raise cursor.error(keyword.span, f"{keyword.key} is given twice", "Keep one of them.")
+        found[keyword.key] = table[keyword.key](cursor)
+    return found
+
+
 def gather(
     cursor: Cursor, table: Clauses, misplaced: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -71,15 +87,14 @@ def gather(
 
     `misplaced` says of keywords that cannot stand here where they could.
     """
-    found: dict[str, Any] = {}
-    while not cursor.at_end():
-        if not cursor.at(*table):
-            reject_unsupported(cursor)
-            if found_word := at_clause(cursor, *(misplaced or ())):
-                raise cursor.error(cursor.peek().span, (misplaced or {})[found_word])
-            raise cursor.unexpected((*(word for word in table if word not in found), ";"))
-        keyword = cursor.advance()
-        if keyword.key in found:
-            raise cursor.error(keyword.span, f"{keyword.key} is given twice", "Keep one of them.")
-        found[keyword.key] = table[keyword.key](cursor)
-    return found
+    found = take(cursor, table)
+    if not cursor.at_end():
+        if word := at_clause(cursor, *(misplaced or ())):
+            raise cursor.error(cursor.peek().span, (misplaced or {})[word])
+        reject_unsupported(cursor)
+        last = next(reversed(found.values()), None)
+        more = last.more if isinstance(last, Open) else ()
+        raise cursor.unexpected((*more, *(word for word in table if word not in found), ";"))
+    return {
+        word: clause.held if isinstance(clause, Open) else clause for word, clause in found.items()
+    }

@@ -10,9 +10,9 @@ from anabranch.language.statements import Count, Extent, FromItem, Name, WindowN
 from anabranch.language.tokens import Cursor
 from anabranch.language.wording import closest
 
-AFTER_FROM = ("WHERE", "GROUP BY", "HAVING", "INTO", "AT")
+AFTER_FROM = ("WHERE", "GROUP BY", "HAVING", "STANDBY", "INTO", "AT")
 """What may follow the items of FROM."""
-_FOLLOWS = ("WHERE", "GROUP", "HAVING", "INTO", "AT")
+_FOLLOWS = ("WHERE", "GROUP", "HAVING", "STANDBY", "INTO", "AT")
 
 
 def from_items(cursor: Cursor) -> tuple[FromItem, ...]:
@@ -126,10 +126,14 @@ def _starts_clause(cursor: Cursor) -> bool:
 
 
 def _reject_misspelt_clause(cursor: Cursor) -> None:
-    """A word that looks like a keyword and has more after it than an alias can is a misspelling."""
+    """A word that looks like a keyword and has more after it than an alias can is a misspelling.
+
+    STANDBY may stand alone, and taken for an alias it would leave the query unprotected.
+    """
     after = cursor.peek(1)
     follows = (*_FOLLOWS, ",", "[", ";", "")
     word = cursor.peek()
     keywords = [text.split()[0] for text in AFTER_FROM]
-    if word.kind is Kind.WORD and after.key not in follows and closest(word.text, keywords):
+    misspelt = after.key not in follows and closest(word.text, keywords)
+    if word.kind is Kind.WORD and (misspelt or closest(word.text, ["STANDBY"], 0.85)):
         raise cursor.unexpected((*AFTER_FROM, ";"))

@@ -65,6 +65,7 @@ def _create(cursor: Cursor, start: Token) -> Statement:
     return _CREATIONS[cursor.expect(*_CREATIONS).key](cursor, start)
 
 
+_OF_QUERIES = {"STANDBY": "STANDBY is for queries: give it to those that read this"}
 _STREAM_CLAUSES: Clauses = {
     "TIMESTAMP": lambda cursor: cursor.name("the name of a field"),
     "LATENESS": lambda cursor: cursor.duration(),
@@ -77,7 +78,7 @@ def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
     """create stream := CREATE STREAM name (column {, column}) {clause}"""
     name = cursor.name("the name of the stream")
     columns = _columns(cursor)
-    found = gather(cursor, _STREAM_CLAUSES)
+    found = gather(cursor, _STREAM_CLAUSES, _OF_QUERIES)
     site: Name | None = found.get("AT")
     span = cursor.since(start)
     return CreateStream(
@@ -95,7 +96,7 @@ def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
 
 
 _TABLE_CLAUSES: Clauses = {word: _STREAM_CLAUSES[word] for word in ("FROM", "AT")}
-_OF_STREAMS = {
+_NOT_OF_TABLES = _OF_QUERIES | {
     word: f"{word} is for streams; a table has no event times" for word in ("TIMESTAMP", "LATENESS")
 }
 
@@ -104,7 +105,7 @@ def _create_table(cursor: Cursor, start: Token) -> CreateTable:
     """create table := CREATE TABLE name (column {, column}) FROM wrapper [AT site]"""
     name = cursor.name("the name of the table")
     columns = _columns(cursor)
-    found = gather(cursor, _TABLE_CLAUSES, _OF_STREAMS)
+    found = gather(cursor, _TABLE_CLAUSES, _NOT_OF_TABLES)
     if "FROM" not in found:
         remedy = "Say where its rows come from, as in FROM file(path = 'rooms.csv')."
         raise cursor.error(name.span, "a table needs FROM wrapper(...)", remedy)

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from anabranch.language.calls import call
-from anabranch.language.clauses import Clauses, accept_clause, at_clause, at_unsupported, gather
+from anabranch.language.clauses import (
+    Clauses,
+    Open,
+    accept_clause,
+    at_clause,
+    at_unsupported,
+    gather,
+)
 from anabranch.language.expressions import (
     ends_operand,
     is_expression,
@@ -16,6 +23,7 @@ from anabranch.language.expressions import (
 )
 from anabranch.language.from_items import from_items
 from anabranch.language.lexer import Kind, Token
+from anabranch.language.standby import STANDBY_PARTS, standby
 from anabranch.language.statements import (
     CreateQuery,
     Expression,
@@ -28,13 +36,19 @@ from anabranch.language.tokens import Cursor
 from anabranch.language.wording import closest
 
 _CLAUSES: Clauses = {
-    "INTO": lambda cursor: call(cursor, "the name of a sink"),
+    "STANDBY": standby,
+    "INTO": lambda cursor: _into(cursor),
     "AT": lambda cursor: cursor.name("the name of a site"),
 }
 """What may follow a SELECT, whose own clauses come in a fixed order."""
 _ORDERED = ("WHERE", "GROUP", "HAVING")
 _ORDER = "WHERE, GROUP BY and HAVING come once, in this order, right after FROM"
-_MISPLACED = dict.fromkeys(_ORDERED, _ORDER) | {"MASTER": "MASTER comes before SELECT"}
+_MISPLACED = {
+    **dict.fromkeys(_ORDERED, _ORDER),
+    "MASTER": "MASTER comes before SELECT",
+    **{word: f"{word} is a part of STANDBY and comes right after it" for word in STANDBY_PARTS},
+    "ON": "ON comes right after STANDBY, or after the sink in INTO",
+}
 
 
 def create_query(cursor: Cursor, start: Token) -> CreateQuery:
@@ -45,21 +59,31 @@ def create_query(cursor: Cursor, start: Token) -> CreateQuery:
 
 
 def query(cursor: Cursor, start: Token, name: Name) -> CreateQuery:
-    """query := select {INTO call | AT site}"""
+    """query := select {STANDBY … | INTO call [ON site] | AT site}"""
     select = _select(cursor)
     found = gather(cursor, _CLAUSES, _MISPLACED)
     site: Name | None = found.get("AT")
+    sink, sink_site = found.get("INTO", (None, None))
     span = cursor.since(start)
     return CreateQuery(
         name=name.text,
         select=select,
-        sink=found.get("INTO"),
+        sink=sink,
+        sink_site=sink_site,
+        standby=found.get("STANDBY"),
         site=site.text if site else None,
         name_span=name.span,
         site_span=site.span if site else None,
         span=span,
         text=cursor.script.slice(span),
     )
+
+
+def _into(cursor: Cursor) -> Open:
+    """INTO call [ON site]; AT is the query's own site, wherever it stands."""
+    sink = call(cursor, "the name of a sink")
+    site = cursor.name("the name of a site") if cursor.accept("ON") else None
+    return Open((sink, site), () if site else ("ON",))
 
 
 def _select(cursor: Cursor) -> Select:

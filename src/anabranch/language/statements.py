@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from anabranch.language.lexer import Token
 from anabranch.language.source import Span
+from anabranch.plan.protection import Standby
 
 OptionValue = str | int | float | bool
 DropKind = Literal["stream", "table", "query", "aggregate", "pocket"]
@@ -195,12 +196,22 @@ class CreateAggregate:
 
 
 @dataclass(frozen=True)
+class StandbyNode:
+    """`on` is the site in `asked`, with its place."""
+
+    asked: Standby
+    on: Name | None
+
+
+@dataclass(frozen=True)
 class CreateQuery:
     """A query without a name, `SELECT …` alone or behind EXPLAIN, has the empty name."""
 
     name: str
     select: Select
     sink: CallNode | None
+    sink_site: Name | None
+    standby: StandbyNode | None
     site: str | None
     name_span: Span = field(compare=False)
     site_span: Span | None = field(compare=False)

@@ -24,12 +24,12 @@ def listed(texts: Sequence[str], word: str) -> str:
     return f" {word} ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
-def closest(word: str, candidates: Iterable[str]) -> str | None:
+def closest(word: str, candidates: Iterable[str], cutoff: float = 0.65) -> str | None:
     """The candidate that `word` is most likely a misspelling of, whatever the case."""
     if len(word) < 2:
         return None
     spelling = {candidate.lower(): candidate for candidate in candidates}
-    matches = get_close_matches(word.lower(), spelling, n=1, cutoff=0.65)
+    matches = get_close_matches(word.lower(), spelling, n=1, cutoff=cutoff)
     return spelling[matches[0]] if matches else None
 
 

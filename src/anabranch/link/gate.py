@@ -10,7 +10,7 @@ import hmac
 import json
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from anabranch.errors import AnabranchError, SetupError
-from anabranch.link.outlet import LiveOutlet
+from anabranch.link.codec import PACKED, pack
+from anabranch.link.outlet import LiveOutlet, Traffic
 from anabranch.link.wire import header
+from anabranch.stream.batch import Batch
 
 Handler = Callable[[dict[str, Any]], Any]
 FindOutlet = Callable[[str], LiveOutlet]
+Pack = Callable[[Batch[pa.RecordBatch]], pa.RecordBatch]
 
 _PATIENCE_S = 3.0
 _NOTHING: dict[str, LiveOutlet] = {}
@@ -66,6 +69,26 @@ class _TokenCheck(flight.ServerMiddlewareFactory):
         given = next(iter(headers.get("authorization", ())), "")
         if not hmac.compare_digest(given, self._expected):
             raise flight.FlightUnauthenticatedError("wrong or missing token")
+
+
+def _messages(
+    batches: Iterable[Batch[pa.RecordBatch]], pack: Pack = lambda batch: batch.data
+) -> Iterator[tuple[pa.RecordBatch, pa.Buffer]]:
+    try:
+        for batch in batches:
+            yield pack(batch), header(batch)
+    except AnabranchError as error:
+        details = json.dumps(error.to_dict()).encode()
+        raise flight.FlightServerError(error.message, extra_info=details) from error
+
+
+def _packer(traffic: Traffic, codec: str | None) -> Pack:
+    def packed(batch: Batch[pa.RecordBatch]) -> pa.RecordBatch:
+        data = pack(batch.data, codec) if codec else batch.data
+        traffic.shipped_as(batch, data.nbytes)
+        return data
+
+    return packed
 
 
 class Gate(flight.FlightServerBase):
@@ -116,20 +139,21 @@ class Gate(flight.FlightServerBase):
             outlet = self._find_outlet(request["stream"])
         except KeyError:
             raise flight.FlightUnavailableError(f"no stream {request['stream']} here") from None
-        batches = self._messages(outlet, request, context)
-        return flight.GeneratorStream(outlet.schema, batches)
+        if "ship" in request:
+            return self._shipments(outlet, request, context)
+        consumer, after, epoch = request["consumer"], request["after"], request["epoch"]
+        followed = outlet.follow(consumer, after, context.is_cancelled, epoch)
+        return flight.GeneratorStream(outlet.schema, _messages(followed))
 
-    def _messages(
+    def _shipments(
         self, outlet: LiveOutlet, request: dict[str, Any], context: flight.ServerCallContext
-    ) -> Iterator[tuple[pa.RecordBatch, pa.Buffer]]:
-        try:
-            for batch in outlet.follow(
-                request["consumer"], request["after"], gone=context.is_cancelled
-            ):
-                yield batch.data, header(batch)
-        except AnabranchError as error:
-            details = json.dumps(error.to_dict()).encode()
-            raise flight.FlightServerError(error.message, extra_info=details) from error
+    ) -> flight.FlightDataStream:
+        """The stream as a standby gets it: in batches, perhaps compressed."""
+        consumer, after, epoch = request["consumer"], request["after"], request["epoch"]
+        size, codec = request["ship"]["batch"], request["ship"]["codec"]
+        shipped = outlet.ship(consumer, after, epoch, size, context.is_cancelled)
+        schema = PACKED if codec else outlet.schema
+        return flight.GeneratorStream(schema, _messages(shipped, _packer(outlet.traffic, codec)))
 
     def do_action(
         self, context: flight.ServerCallContext, action: flight.Action

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
@@ -36,6 +36,19 @@ class LiveInlet:
     def start_at(self, position: int) -> None:
         """Expect the tuple behind `position` first. Before anything is offered."""
         self._inlet = Inlet(self.stream, position)
+
+    def preload(self, batches: Iterable[Batch[pa.RecordBatch]]) -> None:
+        """Add batches whether or not there is space: they are there already. Nobody is told."""
+        with self._changed:
+            before = self._inlet.waiting_bytes
+            for batch in batches:
+                self._inlet.offer(batch)
+            self._budget.use(self._inlet.waiting_bytes - before)
+
+    def expect(self, epoch: int) -> None:
+        """Refuse what producers of earlier epochs still send."""
+        with self._changed:
+            self._inlet.epoch = max(self._inlet.epoch, epoch)
 
     @property
     def received(self) -> int:

@@ -6,23 +6,48 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from anabranch.errors import SiteError
 from anabranch.link.wire import empty_batch
 from anabranch.stream.batch import END_WATERMARK, Batch
-from anabranch.stream.outlet import Outlet
+from anabranch.stream.outlet import Outlet, Shipment
 from anabranch.stream.restart import RestartPoint
 
 RecordBatches = Iterator[Batch[pa.RecordBatch]]
+Gone = Callable[[], bool]
+
+
+@dataclass
+class Traffic:
+    """Bytes sent to primary consumers and to standbys: as they are, and as they went over the wire
+    once compressed."""
+
+    primary: int = 0
+    shipped: int = 0
+    packed: int = 0
+    tuples: int = 0
+
+    def sent(self, batch: Batch[pa.RecordBatch]) -> None:
+        self.primary += batch.data.nbytes if batch.rows else 0
+
+    def shipped_as(self, batch: Batch[pa.RecordBatch], nbytes: int) -> None:
+        if batch.rows:
+            self.shipped += batch.data.nbytes
+            self.packed += nbytes
+            self.tuples += batch.rows
 
 
 class LiveOutlet:
     """Bounded: `room` is False while the slowest consumer has `limit` bytes still to be sent.
 
-    `on_room` is called when room appears, `on_ack` with the position that every consumer has
-    safely has; both without the lock held, from the thread that caused them.
+    `on_room` is called when room appears, `on_ack` with the position up to which no consumer needs
+    anything; both without the lock held, from the thread that caused them.
+
+    While `standing_by` nobody is served: the stream's primary is elsewhere, and its consumers'
+    acks say what need not be kept here either.
     """
 
     def __init__(
@@ -45,6 +70,8 @@ class LiveOutlet:
         self._changed = threading.Condition()
         self._closed = False
         self._had_room = True
+        self.standing_by = False
+        self.traffic = Traffic()
         self._followers: dict[str, object] = {}
         self._leases: dict[str, float] = {}
         """Since when consumers with a lease do not follow; those that do have `inf`."""
@@ -95,7 +122,7 @@ class LiveOutlet:
 
     def room(self) -> bool:
         with self._changed:
-            return self._outlet.unsent_bytes() < self._limit
+            return self.standing_by or self._outlet.unsent_bytes() < self._limit
 
     def wait_for_room(self, stopped: threading.Event, timeout_s: float = math.inf) -> bool:
         """Block until there is room; False if `stopped` is set, the outlet closed or the time is
@@ -110,27 +137,34 @@ class LiveOutlet:
                 self._changed.wait(0.1)
         return False
 
+    @property
+    def epoch(self) -> int:
+        return self._outlet.epoch
+
     def start_at(self, position: int) -> None:
-        """The next tuple is the one behind `position`. Before anything is appended."""
+        """The next tuple is the one behind `position`: before anything is appended, or when all
+        that was is forgotten."""
         with self._changed:
             before = self._outlet
             self._outlet = Outlet(self.stream, position, before.epoch, whole=before.whole)
-            for consumer, known in before.consumers.items():  # who was quick to come back
-                self._outlet.attach(consumer, after=position, local=known.local)
+            self._outlet.consumers = before.consumers  # some were quick to come back
+            for known in before.consumers.values():
+                known.released = max(known.released, position)
+                known.received = max(known.received, known.released)
 
-    def attach(
-        self,
-        consumer: str,
-        *,
-        after: int | None = None,
-        local: bool = False,
-        lease: bool = False,
-    ) -> int:
+    def reign(self, epoch: int, *, standing_by: bool = False) -> None:
+        """Produce the stream in `epoch`, or stand by to do so."""
+        with self._changed:
+            self._outlet.epoch = epoch
+            self.standing_by = standing_by
+            self._changed.notify_all()
+
+    def attach(self, consumer: str, *, after: int | None = None, lease: bool = False) -> int:
         """With a `lease` it is detached when it does not follow for long; see `expire`."""
         with self._changed:
             if lease:
                 self._leases[consumer] = time.monotonic()
-            return self._outlet.attach(consumer, after=after, local=local)
+            return self._outlet.attach(consumer, after=after)
 
     @property
     def leased(self) -> tuple[str, ...]:
@@ -154,17 +188,43 @@ class LiveOutlet:
         self.on_room()
         self.on_ack(acknowledged)
 
-    def level0(self, consumer: str, position: int, epoch: int) -> None:
+    def level0(self, consumer: str, position: int, epoch: int, reign: int = 0) -> None:
         with self._changed:
-            acknowledged = self._outlet.level0(consumer, position, epoch)
-        self.on_ack(acknowledged)
+            self._outlet.level0(consumer, position, epoch, reign)
 
-    def level1(self, consumer: str, input_position: int, point: RestartPoint) -> None:
+    def level1(
+        self, consumer: str, input_position: int, point: RestartPoint, reign: int = 0
+    ) -> None:
         with self._changed:
-            self._outlet.level1(consumer, input_position, point)
+            self._outlet.level1(consumer, input_position, point, reign)
             acknowledged = self._outlet.acknowledged()
         self._tell_room()
         self.on_ack(acknowledged)
+
+    def needed(self) -> dict[str, int]:
+        """Consumer → the position behind which it still needs tuples; without those on lease."""
+        with self._changed:
+            return {name: one.released for name, one in self._outlet.consumers.items()
+                    if name not in self._leases}  # fmt: skip
+
+    def claim(self, consumer: str, epoch: int) -> tuple[int, RestartPoint | None]:
+        """The task that consumes as `consumer` is now the one of `epoch`: what was released on the
+        word of the one before, and its restart point. Raises Superseded if it comes too late."""
+        with self._changed:
+            if self.standing_by:
+                raise SiteError(f"this site stands by for stream {self.stream}")
+            self._outlet.rule(consumer, epoch)
+            self._followers.pop(consumer, None)
+            self._changed.notify_all()
+        return self.standing(consumer)
+
+    def standing(self, consumer: str) -> tuple[int, RestartPoint | None]:
+        """What was released for a consumer, and where it would restart."""
+        with self._changed:
+            known = self._outlet.consumers.get(consumer)
+            if known is None:
+                raise SiteError(f"stream {self.stream} keeps nothing for {consumer}")
+            return known.released, known.restart
 
     def close(self) -> None:
         with self._changed:
@@ -172,15 +232,20 @@ class LiveOutlet:
             self._changed.notify_all()
 
     def follow(
-        self, consumer: str, after: int, gone: Callable[[], bool] = lambda: False
+        self, consumer: str, after: int, gone: Gone = lambda: False, epoch: int = 0
     ) -> RecordBatches:
         """Batches behind `after` as they come, and a heartbeat when none came for a while.
 
         Ends after the stream's last tuple, when the outlet closes, once `gone()` is true, or when
         `consumer` follows anew: it has lost this connection, which may not have noticed yet.
+        Raises Superseded if the consumer's task of `epoch` has been replaced.
         """
         watermark = None
-        me = self._followers[consumer] = object()
+        with self._changed:
+            if self.standing_by:
+                raise SiteError(f"this site stands by for stream {self.stream}")
+            self._outlet.rule(consumer, epoch)
+            me = self._followers[consumer] = object()
         if consumer in self._leases:
             self._leases[consumer] = math.inf
         try:
@@ -189,13 +254,72 @@ class LiveOutlet:
                 if batch is None:
                     return
                 self._tell_room()
+                self.traffic.sent(batch)
                 yield batch
                 after, watermark = batch.last, batch.watermark
                 if watermark == END_WATERMARK:
                     return
         finally:
-            if consumer in self._leases and self._followers[consumer] is me:
+            if consumer in self._leases and self._followers.get(consumer) is me:
                 self._leases[consumer] = time.monotonic()
+
+    def ship(
+        self, consumer: str, after: int, epoch: int, batch: int, gone: Gone = lambda: False
+    ) -> RecordBatches:
+        """For the standby of `consumer`, which has all up to `after`: what is not yet released, in
+        batches; and when there is none for a while, the newest restart point.
+
+        Raises Superseded when the standby has been replaced, or is the primary now."""
+        with self._changed:
+            if self.standing_by:
+                raise SiteError(f"this site stands by for stream {self.stream}")
+            self._outlet.back_up(consumer, epoch, batch, after)
+        while not gone():
+            batch_or_beat = self._next_shipment(consumer, after, epoch)
+            if batch_or_beat is None:
+                return
+            yield batch_or_beat
+            after = batch_or_beat.last
+
+    def ship_here(
+        self, consumer: str, after: int, epoch: int, batch: int, gone: Gone
+    ) -> RecordBatches:
+        """To a standby at our own site: nothing goes over the wire."""
+        for shipped in self.ship(consumer, after, epoch, batch, gone):
+            self.traffic.shipped_as(shipped, 0)
+            yield shipped
+
+    def _next_shipment(self, consumer: str, after: int, epoch: int) -> Batch[pa.RecordBatch] | None:
+        deadline = time.monotonic() + self._heartbeat_s
+        with self._changed:
+            shipment = self._outlet.due(consumer, epoch)
+            while shipment is None and not self._closed and time.monotonic() < deadline:
+                self._changed.wait(max(0.001, deadline - time.monotonic()))
+                shipment = self._outlet.due(consumer, epoch)
+            if self._closed:
+                return None
+            if shipment is None:
+                watermark, point = self._outlet.heartbeat(consumer)
+                return replace(self._heartbeat(after), watermark=watermark, point=point)
+        return _whole(shipment)
+
+    def batch_by(self, consumer: str, epoch: int, batch: int) -> None:
+        """Ship in batches of this size from now on, if it is still that standby's turn."""
+        with self._changed:
+            known = self._outlet.consumers.get(consumer)
+            if known and known.backup and known.backup.epoch == epoch:
+                known.backup.batch = batch
+                self._changed.notify_all()
+
+    def pending(self, consumer: str) -> dict[str, int]:
+        """How things stand for the consumer and its standby, as positions."""
+        with self._changed:
+            known = self._outlet.consumers.get(consumer)
+            if known is None:
+                return {}
+            shipped = known.backup.shipped if known.backup else 0
+            return {"last": self._outlet.last, "received": known.received,
+                    "released": known.released, "shipped": shipped}  # fmt: skip
 
     def _next(
         self, consumer: str, after: int, told: int | None, me: object
@@ -207,7 +331,7 @@ class LiveOutlet:
             if batch is None and self._outlet.watermark == told and not self._closed:
                 self._changed.wait(self._heartbeat_s)
                 batch = self._outlet.read(after)
-            if self._closed or self._followers[consumer] is not me:
+            if self._closed or self._followers.get(consumer) is not me:
                 return None
             batch = self._heartbeat(after) if batch is None else self._newest(batch)
             self._outlet.sent(consumer, batch.last)
@@ -233,3 +357,10 @@ class LiveOutlet:
                 self._changed.notify_all()
         if appeared:
             self.on_room()
+
+
+def _whole(shipment: Shipment[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
+    """As one batch: compression and the standby's task fare better with it."""
+    newest = shipment.batches[-1]
+    data = pa.concat_batches([batch.data for batch in shipment.batches])
+    return replace(newest, first=shipment.after + 1, data=data, point=shipment.point)

@@ -61,11 +61,21 @@ class Peer:
         return answer["ok"]
 
     def follow(self, stream: str, consumer: str, after: int, epoch: int) -> RemoteStream:
-        """Start to follow `stream` behind `after`. Raises SiteError if the gate is not there.
+        """Start to follow `stream` behind `after`, as the consumer's task of `epoch`. Raises
+        SiteError if the gate is not there."""
+        return self._open(stream=stream, consumer=consumer, after=after, epoch=epoch)
 
-        On a connection of its own: when one goes silent, the next is not the same one again.
-        """
-        request = {"stream": stream, "consumer": consumer, "after": after, "epoch": epoch}
+    def ship(
+        self, stream: str, consumer: str, after: int, epoch: int, batch: int, codec: str | None
+    ) -> RemoteStream:
+        """What the consumer's standby of `epoch` gets of `stream`, in batches of so many tuples; as
+        `link.codec` packs them if there is a codec."""
+        ship = {"batch": batch, "codec": codec}
+        return self._open(stream=stream, consumer=consumer, after=after, epoch=epoch, ship=ship)
+
+    def _open(self, **request: Any) -> RemoteStream:
+        """On a connection of its own: when one goes silent, the next is not the same one again."""
+        stream = request["stream"]
         ticket = flight.Ticket(json.dumps(request).encode())
         options = flight.FlightCallOptions(headers=self._headers)
         client = self._connect()
@@ -91,6 +101,12 @@ class Peer:
             f"{self.name} at {self.address} is unreachable ({_reason(error)})",
             remedy="Check that it runs and that the address is right.",
         )
+
+
+def refused(error: SiteError) -> bool:
+    """Nobody listens at that address, or the connection was cut off: its process has ended."""
+    text = error.message.lower()
+    return any(sign in text for sign in ("refused", "reset by peer", "socket closed"))
 
 
 def _reason(error: Exception) -> str:
@@ -149,6 +165,10 @@ class Peers:
     def update(self, addresses: dict[str, str]) -> None:
         with self._lock:
             self._addresses.update(addresses)
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return list(self._addresses)
 
     def __getitem__(self, site: str) -> Peer:
         with self._lock:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from anabranch.stream.batch import Batch
 from anabranch.stream.names import BORN, EVENT_TIME, POSITION
+from anabranch.stream.restart import RestartPoint
 
 __all__ = [
     "BORN", "EVENT_TIME", "POSITION", "empty_batch", "header", "read_batch", "record_batches",
@@ -25,12 +26,24 @@ def wire_schema(columns: pa.Schema) -> pa.Schema:
 
 
 def header(batch: Batch[pa.RecordBatch]) -> pa.Buffer:
-    return pa.py_buffer(_HEADER.pack(batch.first, batch.watermark, batch.epoch, batch.more))
+    """The numbers of a batch; for a standby those of the restart point behind them."""
+    fixed = _HEADER.pack(batch.first, batch.watermark, batch.epoch, batch.more)
+    point = batch.point
+    numbers = (point.output, point.instant, *point.inputs) if point else ()
+    return pa.py_buffer(fixed + struct.pack(f"<{len(numbers)}q", *numbers))
 
 
 def read_batch(stream: str, data: pa.RecordBatch, metadata: pa.Buffer) -> Batch[pa.RecordBatch]:
-    first, watermark, epoch, more = _HEADER.unpack(metadata)
-    return Batch(stream, first, watermark, epoch, data, more)
+    first, watermark, epoch, more = _HEADER.unpack_from(metadata)
+    return Batch(stream, first, watermark, epoch, data, more, _point(metadata))
+
+
+def _point(metadata: pa.Buffer) -> RestartPoint | None:
+    numbers = (metadata.size - _HEADER.size) // 8
+    if not numbers:
+        return None
+    output, instant, *inputs = struct.unpack_from(f"<{numbers}q", metadata, _HEADER.size)
+    return RestartPoint(tuple(inputs), output, instant)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

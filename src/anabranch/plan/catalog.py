@@ -9,6 +9,7 @@ from pydantic import Field
 from anabranch.plan.graph import Node
 from anabranch.plan.operators import Join
 from anabranch.plan.program import Program
+from anabranch.plan.protection import Standby
 from anabranch.plan.spec import Call, Column, Spec
 from anabranch.plan.windows import GONE
 
@@ -81,6 +82,9 @@ class QueryDef(Spec):
     written: Node
     nodes: tuple[Node, ...]
     sink: Call | None = None
+    sink_site: str | None = None
+    """Where the sink writes, if not at `site`."""
+    standby: Standby | None = None
     run: str = ""
     """Names this creation of the query, should another of the same name follow."""
     text: str = ""

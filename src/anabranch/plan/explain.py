@@ -19,13 +19,15 @@ def explain(query: QueryDef, lookup: Lookup) -> str:
 
 def draw(branch: Branch) -> str:
     lines = list(_lines(branch, "", ""))
-    width = max(len(text) for text, _ in lines) + 2
-    return "\n".join(f"{text:<{width}}@ {site}" for text, site in lines)
+    width = max(len(text) for text, site in lines if site) + 2
+    return "\n".join(f"{text:<{width}}@ {site}" if site else text for text, site in lines)
 
 
 def _lines(branch: Branch, first: str, rest: str) -> Iterator[tuple[str, str]]:
-    """`first` leads the branch's own line, `rest` those below it."""
+    """`first` leads the branch's own line, `rest` those below it. Notes have no site."""
     yield first + branch.text, branch.site
+    for note in branch.notes:
+        yield rest + ("│  " if branch.inputs else "   ") + note, ""
     for index, inner in enumerate(branch.inputs):
         last = index == len(branch.inputs) - 1
         yield from _lines(

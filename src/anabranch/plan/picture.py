@@ -114,7 +114,8 @@ def _texts(branch: Branch) -> tuple[str, tuple[str, ...], str]:
     text, _, node = branch.text.partition("  [")
     words = text.split(" ")
     count = 2 if words[0] in _HEADS_OF_TWO else 1
-    lines = wrap(" ".join(words[count:]), _CHARACTERS, break_on_hyphens=False)
+    texts = (" ".join(words[count:]), *branch.notes)
+    lines = [line for one in texts for line in wrap(one, _CHARACTERS, break_on_hyphens=False)]
     name = node.removesuffix("]")
     return " ".join(words[:count]), tuple(lines), f"{branch.site} · {name}" if name else branch.site
 

@@ -106,7 +106,7 @@ def _sink_task(query: QueryDef) -> TaskSpec:
     return TaskSpec(
         name=sink_task(query.name),
         query=query.name,
-        site=query.site,
+        site=query.sink_site or query.site,
         inputs=(source,),
         columns=query.columns,
         sink=query.sink,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.plan.catalog import QueryDef, Relation, StreamDef
 from anabranch.plan.expressions import Expr, Use, shown
 from anabranch.plan.graph import Node, Port
 from anabranch.plan.operators import Aggregate, AggregateCall, Item, Join, Operator, Selection
+from anabranch.plan.protection import Standby
 from anabranch.plan.spec import Call
 from anabranch.plan.windows import Range, RowPanes, Rows, TimePanes, Until, Window
 from anabranch.units import show_duration
@@ -23,13 +24,26 @@ class Branch:
     text: str
     site: str
     inputs: tuple[Branch, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What else there is to say of it."""
 
 
 def tree(query: QueryDef, nodes: Sequence[Node], lookup: Lookup) -> Branch:
     """The tree of `query` when it is run as `nodes`, the last of which gives its output."""
     named = {node.name: node for node in nodes}
-    root = _node(nodes[-1], named, lookup, query.name or "(query)")
-    return Branch(f"sink {show_call(query.sink)}", query.site, (root,)) if query.sink else root
+    title = query.name or "(query)"
+    root = _noted(_node(nodes[-1], named, lookup, title), query.standby)
+    if query.sink is None:
+        return root
+    site = query.sink_site or query.site
+    if site != query.site:
+        root = Branch(f"link {title}", f"{query.site} → {site}", (root,))
+    return Branch(f"sink {show_call(query.sink)}", site, (root,))
+
+
+def _noted(branch: Branch, standby: Standby | None) -> Branch:
+    notes = (f"standby: {standby.explained()}",) if standby else ()
+    return replace(branch, notes=notes)
 
 
 def _node(node: Node, named: Mapping[str, Node], lookup: Lookup, title: str) -> Branch:
@@ -56,7 +70,7 @@ def _input(port: Port, node: Node, named: Mapping[str, Node], lookup: Lookup) ->
 def _relation(found: Relation, lookup: Lookup) -> Branch:
     if isinstance(found, QueryDef):
         named = {node.name: node for node in found.nodes}
-        return _node(found.nodes[-1], named, lookup, found.name)
+        return _noted(_node(found.nodes[-1], named, lookup, found.name), found.standby)
     if isinstance(found, StreamDef) and found.source is None:
         return Branch(f"stream {found.name}", found.site)
     assert found.source is not None

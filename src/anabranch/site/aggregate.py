@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -63,9 +64,11 @@ class AggregateBody:
         }
         plan = CallPlan(aggregate.calls, calls.types, custom, latest=by_position)
         self._lift = SparkLift(spark, aggregate.keys, plan)
-        self._windows = WindowAggregate(
-            _grid(self._panes), by_position, plan, keys, self._lift, block
+        grid = _grid(self._panes)
+        self._new_windows = partial(
+            WindowAggregate, grid, by_position, plan, keys, self._lift, block
         )
+        self._windows = self._new_windows()
 
     def open(self, instant: int = START_WATERMARK) -> None:
         """Have Spark plan and compile the query once, so that its first tuples need not wait."""
@@ -76,6 +79,10 @@ class AggregateBody:
         # An expression may refuse NULLs; the stream may have none.
         with suppress(PySparkException, AnabranchError):
             self._lift(Ready(nulls, one, one, range(1), 1))
+
+    def reopen(self, instant: int) -> None:
+        self._windows = self._new_windows()
+        self._windows.open(instant)
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs

@@ -67,6 +67,9 @@ class Body(Protocol):
         """Called once before the first step. Results with an event time up to `instant` have been
         given before: what leads to them only rebuilds the state."""
 
+    def reopen(self, instant: int) -> None:
+        """Forget all that was taken and begin again, as after `open`."""
+
     def step(self, inputs: Sequence[Taken]) -> Produced: ...
 
     def close(self) -> None:
@@ -94,6 +97,9 @@ class SelectionBody:
         nulls = pa.RecordBatch.from_pylist([{}], self._input)
         with suppress(PySparkException):  # one that cannot take NULLs; its tuples may have none
             self._run(Taken([Batch("", 1, 0, 0, nulls)], last=1, watermark=0))
+
+    def reopen(self, instant: int) -> None:
+        """Nothing is remembered."""
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs
@@ -125,6 +131,9 @@ class SinkBody:
     def open(self, instant: int = START_WATERMARK) -> None:
         self._sink.open()
         self._written = written(self._sink) or 0
+
+    def reopen(self, instant: int) -> None:
+        """What is written is written; it is skipped by its positions."""
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs

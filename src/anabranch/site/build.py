@@ -108,8 +108,7 @@ class Builder:
     def task(self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet], *, resume: bool) -> Task:
         """Raises ConfigError or SinkError if its sink cannot be written to. A pocket's output goes
         to one of the `outlets` that are there already."""
-        limit, budget = self._limit, self._budget
-        inlets = [LiveInlet(one.stream, limit=limit, budget=budget) for one in spec.inputs]
+        inlets = self.inlets(spec)
         outlet = outlets[spec.output] if spec.pocket and spec.output else None
         if outlet and outlet.ended:
             raise SourceError(
@@ -118,6 +117,10 @@ class Builder:
         if outlet is None and spec.output:
             outlet = self._outlet(spec.output, spec.columns)
         return Task(spec, self._body(spec, resume=resume), inlets, outlet, self._name_job)
+
+    def inlets(self, spec: TaskSpec) -> list[LiveInlet]:
+        limit, budget = self._limit, self._budget
+        return [LiveInlet(one.stream, limit=limit, budget=budget) for one in spec.inputs]
 
     def _body(self, spec: TaskSpec, *, resume: bool) -> Body:
         if spec.sink:

@@ -17,6 +17,8 @@ class Heartbeat:
         self._coordinator = coordinator
         self._interval_s = interval_s
         self._stopped = threading.Event()
+        self._news = threading.Event()
+        site.on_news = self._news.set
         self._thread = threading.Thread(target=self._run, name=f"{site.name}-beat", daemon=True)
 
     def start(self) -> None:
@@ -25,16 +27,20 @@ class Heartbeat:
         self._thread.start()
 
     def beat(self) -> None:
-        self._site.peers.update(
-            self._coordinator.call("heartbeat", timeout_s=3.0, report=self._site.report())
-        )
+        report = self._site.report()
+        self._site.learn(self._coordinator.call("heartbeat", timeout_s=3.0, report=report))
 
     def close(self) -> None:
         self._stopped.set()
+        self._news.set()
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._interval_s):
+        while not self._stopped.is_set():
+            self._news.wait(self._interval_s)
+            self._news.clear()
+            if self._stopped.is_set():
+                return
             try:
                 self.beat()
             except AnabranchError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +45,8 @@ class JoinBody:
         self._evaluator = SparkEvaluator(spark, join.conditions, behind)
         asked = [use for c in join.conditions for use in c.expr.uses]
         self._candidates = _candidates(node_inputs, [*asked, *uses])
-        self._state = JoinState(join, node_inputs, uses, self._evaluator)
+        self._new_state = partial(JoinState, join, node_inputs, uses, self._evaluator)
+        self._state = self._new_state()
 
     def open(self, instant: int = START_WATERMARK) -> None:
         """Also has Spark plan and compile the job once, so that the first tuples need not wait."""
@@ -52,6 +54,10 @@ class JoinBody:
         nulls = pa.Table.from_pylist([{INDEX: 0}], self._candidates)
         with suppress(PySparkException):  # one that cannot take NULLs; its tuples may have none
             self._evaluator.results(nulls)
+
+    def reopen(self, instant: int) -> None:
+        self._state = self._new_state()
+        self._state.open(instant)
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         arrivals = [

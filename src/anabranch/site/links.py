@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from anabranch.config.cluster import Cluster
-from anabranch.errors import AnabranchError, SiteError, StaleEpoch
+from anabranch.errors import AnabranchError, SiteError, StaleEpoch, Superseded
+from anabranch.link.codec import Unpack
 from anabranch.link.emulation import Emulation
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peers
-from anabranch.link.subscription import Batches, Subscription
+from anabranch.link.subscription import Batches, Receiver, Subscription
 from anabranch.plan.tasks import Input
 from anabranch.site.acks import Ack, AckSender
 from anabranch.site.points import PointsFile
@@ -20,6 +21,7 @@ from anabranch.site.readers import ReadersFile
 from anabranch.site.task import Task
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.restart import RestartPoint
+from anabranch.stream.routes import Route, Routes
 
 LEASE_S = 30.0
 """How long a stream keeps its tuples for a program that does not follow it."""
@@ -49,6 +51,8 @@ class Links:
         self._tasks = tasks
         self._points = points
         self._readers = readers
+        self.routes = Routes()
+        self.on_superseded: Callable[[Task], None] = lambda task: None
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._senders: dict[str, AckSender] = {}
         self._lock = threading.Lock()
@@ -73,13 +77,63 @@ class Links:
         """Feed the inlets of a task that has been started."""
         links = []
         for index, (source, inlet) in enumerate(zip(task.spec.inputs, task.inlets, strict=True)):
-            follow = partial(self._follow, task.spec.consumer(index), source)
-            emulation = self._emulation(source.site, self._name)
-            links.append(Subscription(inlet, follow, emulation, task.fail))
-            self._sender(source.site)
+            follow = partial(self._follow, task, index)
+            inlet.expect(self.route(source).epoch)
+            links.append(self.subscription(source, inlet, follow, partial(self._failed, task)))
+            for site in self.route(source).sites:
+                self._sender(site)
         self._subscriptions[task.spec.name] = links
         for link in links:
             link.start()
+
+    def subscription(
+        self,
+        source: Input,
+        receiver: Receiver,
+        follow: Callable[[int], Batches],
+        on_failure: Callable[[AnabranchError], None],
+        decode: Unpack = lambda batch: batch,
+    ) -> Subscription:
+        """Brings `source`, from wherever it is produced, to a receiver at this site."""
+
+        def emulation() -> Emulation:
+            return self._emulation(self.route(source).site, self._name)
+
+        return Subscription(receiver, follow, emulation, on_failure, decode)
+
+    def _failed(self, task: Task, error: AnabranchError) -> None:
+        if isinstance(error, Superseded):
+            self.on_superseded(task)
+        else:
+            task.fail(error)
+
+    # -- routes ----------------------------------------------------------------------------------
+
+    def route(self, source: Input) -> Route:
+        """Where an input is produced now: where it was deployed, unless we heard otherwise."""
+        return self.routes[source.stream] or Route(source.site)
+
+    def learn(self, news: Mapping[str, Route]) -> None:
+        """Streams are produced or backed up elsewhere: follow them there, send acks there, and stop
+        what we produce ourselves though our epoch is over."""
+        before = {stream: self.routes[stream] for stream in news}
+        for stream, route in self.routes.learn(news).items():
+            for task in list(self._tasks.values()):
+                self._tell(task, stream, route, before[stream])
+
+    def _tell(self, task: Task, stream: str, route: Route, before: Route | None) -> None:
+        if task.spec.output == stream and task.role == "primary" and task.epoch < route.epoch:
+            self.on_superseded(task)
+        links = self._subscriptions.get(task.spec.name, [])
+        for source, inlet, link in zip(task.spec.inputs, task.inlets, links, strict=False):
+            if source.stream == stream:
+                inlet.expect(route.epoch)
+                for site in route.sites:
+                    self._sender(site)
+                if route.site != (before.site if before else source.site):
+                    link.reroute()
+
+    # -- leaving ---------------------------------------------------------------------------------
 
     def unfollow(self, task: Task) -> None:
         for link in self._subscriptions.pop(task.spec.name, ()):
@@ -98,20 +152,26 @@ class Links:
         if outlet:
             outlet.detach(consumer)
 
-    def _follow(self, consumer: str, source: Input, after: int, epoch: int) -> Batches:
-        if source.site != self._name:
-            return self._peers[source.site].follow(source.stream, consumer, after, epoch)
-        outlet = self._outlets.get(source.stream)
+    def _follow(self, task: Task, index: int, after: int) -> Batches:
+        source, consumer = task.spec.inputs[index], task.spec.consumer(index)
+        site = self.route(source).site
+        if site != self._name:
+            return self._peers[site].follow(source.stream, consumer, after, task.epoch)
+        return self.outlet(source.stream).follow(consumer, after, self._closed.is_set, task.epoch)
+
+    def outlet(self, stream: str) -> LiveOutlet:
+        outlet = self._outlets.get(stream)
         if outlet is None:
-            raise SiteError(f"site {self._name} does not produce stream {source.stream}")
-        return outlet.follow(consumer, after, self._closed.is_set)
+            raise SiteError(f"site {self._name} does not produce stream {stream}")
+        return outlet
 
     def _detach_at(self, source: Input, consumer: str) -> None:
-        if source.site == self._name:
-            self.detach(source.stream, consumer)
-        else:
-            peer = self._peers[source.site]
-            peer.call("detach", timeout_s=2.0, stream=source.stream, consumer=consumer)
+        for site in self.route(source).sites:
+            if site == self._name:
+                self.detach(source.stream, consumer)
+            else:
+                peer = self._peers[site]
+                peer.call("detach", timeout_s=2.0, stream=source.stream, consumer=consumer)
 
     def _emulation(self, sender: str, receiver: str) -> Emulation:
         link = self._cluster.link(sender, receiver)
@@ -133,36 +193,41 @@ class Links:
 
     def arrived(self, task: Task, index: int) -> None:
         """Tuples have come in; if they are many, the producer hears of it before its time."""
-        if task.inlets[index].ack_overdue:
-            self._sender(task.spec.inputs[index].site).arrived()
+        if task.inlets[index].ack_overdue and task.role == "primary":
+            self._sender(self.route(task.spec.inputs[index]).site).arrived()
 
     def released(self, task: Task) -> None:
         """Downstream acks have moved the task's restart point. A sink has no downstream: its
         restart point moves with every write and is told with the next periodic ack."""
-        if task.outlet:
+        if task.outlet and task.role == "primary":
             for source in task.spec.inputs:
-                self._sender(source.site).released()
+                for site in self.route(source).sites:
+                    self._sender(site).released()
 
-    def take_acks(self, acks: Iterable[Ack]) -> None:
-        """Raises the last StaleEpoch, after every other ack of the message was taken."""
-        stale: StaleEpoch | None = None
+    def take_acks(self, acks: Iterable[Ack]) -> list[str]:
+        """The consumers among them that have been replaced and ought to know."""
+        superseded = []
         for ack in acks:
             try:
                 self._take(ack)
-            except StaleEpoch as error:
-                stale = error
-        if stale:
-            raise stale
+            except Superseded:
+                superseded.append(ack["consumer"])
+            except StaleEpoch:
+                for task in list(self._tasks.values()):
+                    if task.spec.output == ack["stream"] and task.role == "primary":
+                        self.on_superseded(task)
+        return superseded
 
     def _take(self, ack: Ack) -> None:
         outlet = self._outlets.get(ack["stream"])
         if outlet is None:
             return
+        reign = ack.get("reign", 0)
         if ack["received"] is not None:
-            outlet.level0(ack["consumer"], ack["received"], ack["epoch"])
+            outlet.level0(ack["consumer"], ack["received"], ack["epoch"], reign)
         instant = ack.get("instant", START_WATERMARK)
         point = RestartPoint(tuple(ack["inputs"]), ack["output"], instant)
-        outlet.level1(ack["consumer"], point.inputs[ack["index"]], point)
+        outlet.level1(ack["consumer"], point.inputs[ack["index"]], point, reign)
 
     def _sender(self, site: str) -> AckSender:
         with self._lock:
@@ -177,21 +242,25 @@ class Links:
             return self._senders[site]
 
     def _collect(self, site: str, level0: bool) -> list[Ack]:
-        tasks = [task for task in list(self._tasks.values()) if task.state in ("running", "done")]
+        tasks = [task for task in list(self._tasks.values())
+                 if task.state in ("running", "done") and task.role == "primary"]  # fmt: skip
         acks = [
             _ack(task, index, level0)
             for task in tasks
             for index, source in enumerate(task.spec.inputs)
-            if source.site == site
+            if site in self.route(source).sites
         ]
         self._points.save((task.spec.name, task) for task in tasks)
         return acks
 
     def _send(self, site: str, acks: list[Ack]) -> None:
         if site == self._name:
-            self.take_acks(acks)
+            superseded = self.take_acks(acks)
         else:
-            self._peers[site].call("acks", timeout_s=2.0, acks=acks)
+            superseded = self._peers[site].call("acks", timeout_s=2.0, acks=acks)
+        for task in list(self._tasks.values()):
+            if not set(superseded).isdisjoint(map(task.spec.consumer, range(len(task.inlets)))):
+                self.on_superseded(task)
 
 
 def _ack(task: Task, index: int, level0: bool) -> Ack:
@@ -200,6 +269,7 @@ def _ack(task: Task, index: int, level0: bool) -> Ack:
         "stream": task.spec.inputs[index].stream,
         "consumer": task.spec.consumer(index),
         "epoch": inlet.epoch,
+        "reign": task.epoch,
         "received": inlet.acked() if level0 else None,
         "inputs": list(point.inputs),
         "index": index,

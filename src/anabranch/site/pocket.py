@@ -64,6 +64,12 @@ class PocketBody:
         except Exception as error:
             raise self._failed(error) from error
 
+    def reopen(self, instant: int) -> None:
+        if self._pocket:
+            with suppress(Exception):
+                self._pocket.close()
+        self.open(instant)
+
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs
         whole = taken.table(self._input)

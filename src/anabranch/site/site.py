@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.gate import Credentials, Gate
+from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import StreamDef, TableDef
@@ -27,6 +28,7 @@ from anabranch.site.executor import Executor
 from anabranch.site.links import Links
 from anabranch.site.open_stream import OpenStream, decoded, encoded
 from anabranch.site.points import PointsFile, point_of
+from anabranch.site.protection import Protection
 from anabranch.site.readers import ReadersFile
 from anabranch.site.source import Source
 from anabranch.site.task import Task
@@ -71,6 +73,8 @@ class Site:
         self._links = Links(
             name, cluster, self.peers, self._outlets, self.tasks, self._points, self._readers
         )
+        self._protection = Protection(name, cluster, self, self._links, self.peers)
+        self.on_news: Callable[[], None] = lambda: None
         self._closed = threading.Event()
         self._gate = Gate(
             str(self._config.listen), credentials, self._actions(), self._outlets.__getitem__
@@ -93,6 +97,7 @@ class Site:
         if self._closed.is_set():
             return
         self._closed.set()
+        self._protection.close()
         for source in self.sources.values():
             source.close()
         self._drop_tasks(list(self.tasks), tell=False)
@@ -118,6 +123,7 @@ class Site:
             "start": self._start,
             "start_sources": self._start_sources,
             "drop": self._drop,
+            **self._protection.actions(),
             "acks": lambda body: self._links.take_acks(body["acks"]),
             "schema": lambda body: encoded(self._open_stream(body).schema().empty_table()),
             "push": lambda body: self._open_stream(body).push(decoded(body["rows"])),
@@ -132,10 +138,15 @@ class Site:
             "tasks": [self._task_report(task) for task in list(self.tasks.values())],
             "sources": [source.report() for source in list(self.sources.values())],
             "kept": {name: outlet.kept() for name, outlet in list(self._outlets.items())},
+            "traffic": {
+                name: asdict(one.traffic)
+                for name, one in list(self._outlets.items())
+                if one.traffic.tuples
+            },
         }
 
     def _task_report(self, task: Task) -> dict[str, Any]:
-        return task.report() | self._links.report(task)
+        return task.report() | self._links.report(task) | self._protection.report(task)
 
     def _analyse(self, body: dict[str, Any]) -> Any:
         columns, aggregate = _columns(body["columns"]), body.get("aggregate", False)
@@ -180,7 +191,10 @@ class Site:
         task.on_failure = self._let_go
         task.on_early_end = self._let_go
         task.on_release = partial(self._links.released, task)
-        for index, inlet in enumerate(task.inlets):
+        self._listen(task, task.inlets)
+
+    def _listen(self, task: Task, inlets: Sequence[LiveInlet]) -> None:
+        for index, inlet in enumerate(inlets):
             inlet.on_data = partial(self._arrived, task, index)
 
     def _executor_of(self, task: Task) -> Executor:
@@ -201,7 +215,8 @@ class Site:
         with self._deploying:
             for name, point in body["tasks"].items():
                 task = self.tasks[name]
-                task.start(point_of({"output": 0, **point}))
+                epoch = point.pop("epoch", 0)
+                task.start(point_of({"output": 0, **point}), epoch)
                 self._links.follow_inputs(task)
             self._points.save(list(self.tasks.items()))
 
@@ -224,6 +239,7 @@ class Site:
             task = self.tasks.pop(name, None)
             if task is None:
                 continue
+            self._protection.forget(name)
             task.stop()
             if own := self._pockets.pop(name, None):
                 own.close()  # which does not wait for ever for one that hangs
@@ -244,8 +260,47 @@ class Site:
         elif output:
             self._outlets.pop(output).close()
 
+    # -- protection ------------------------------------------------------------------------------
+
+    def learn(self, news: dict[str, Any]) -> None:
+        """From the coordinator: where all sites are, and who produces what."""
+        self.peers.update(news["addresses"])
+        self._protection.learn(news["routes"])
+
+    def install_standby(self, spec: TaskSpec) -> Task:
+        with self._deploying:
+            self._drop_tasks([spec.name], tell=False)
+            task = self._builder.task(spec, outlets=self._outlets, resume=False)
+            task.role = "standby"
+            self._install(task)
+            return task
+
+    def new_inlets(self, task: Task) -> Sequence[LiveInlet]:
+        inlets = self._builder.inlets(task.spec)
+        self._listen(task, inlets)
+        return inlets
+
+    def consider(self, task: Task) -> None:
+        self._executor_of(task).consider(task)
+
+    def ruling(self, task: Task) -> None:
+        """A task here has taken over: a restart would begin at its point."""
+        self._points.save((name, one) for name, one in list(self.tasks.items())
+                          if one.role == "primary")  # fmt: skip
+        self.on_news()
+
+    def discard(self, task: Task) -> None:
+        with self._deploying:
+            if self.tasks.get(task.spec.name) is task:
+                self._drop_tasks([task.spec.name], tell=False)
+        self.on_news()
+
+    # -- leaving ---------------------------------------------------------------------------------
+
     def _let_go(self, task: Task) -> None:
         """Let go of the inputs, so that other consumers of them are not held up."""
+        if task.role == "standby":
+            return self._protection.forget(task.spec.name)
 
         def leave() -> None:
             self._links.unfollow(task)
@@ -258,11 +313,10 @@ class Site:
         self._links.arrived(task, index)
 
     def _attach(self, body: dict[str, Any]) -> int:
-        """Keep tuples for a consumer from now on, or from behind `after`. A `local` one shares our
-        process."""
+        """Keep tuples for a consumer from now on, or from behind `after`."""
         outlet = self._outlet(body["stream"])
-        local, lease = body.get("local", False), body.get("lease", False)
-        return outlet.attach(body["consumer"], after=body.get("after"), local=local, lease=lease)
+        lease = body.get("lease", False)
+        return outlet.attach(body["consumer"], after=body.get("after"), lease=lease)
 
     def _open_stream(self, body: dict[str, Any]) -> OpenStream:
         name = body["stream"]

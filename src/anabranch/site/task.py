@@ -46,6 +46,8 @@ class Task:
         self.outlet = outlet
         self.measures = Measures()
         self.state = "waiting"
+        self.role = "primary"
+        self.epoch = 0
         self.error: AnabranchError | None = None
         self.on_release: Callable[[], None] = lambda: None
         self.on_failure: Callable[[Task], None] = lambda task: None
@@ -53,17 +55,41 @@ class Task:
         self._body = body
         self._name_job = name_job
         self._lock = threading.Lock()
+        self._instance = threading.Lock()
         self._log = RestartLog(RestartPoint(tuple(0 for _ in inlets), 0))
 
-    def start(self, point: RestartPoint) -> None:
+    def start(self, point: RestartPoint, epoch: int = 0) -> None:
         """Begin behind the inputs of `point`; the first output is numbered one above its."""
+        self.epoch = epoch
         for inlet, position in zip(self.inlets, point.inputs, strict=True):
             inlet.start_at(position)
         self._log = RestartLog(point)
         if self.outlet:
             self.outlet.on_ack = self.acknowledge
+            self.outlet.reign(epoch, standing_by=self.role == "standby")
         self._body.open(point.instant)
         self.state = "running"
+
+    def restart(self, point: RestartPoint, inlets: Sequence[LiveInlet]) -> None:
+        """Forget everything and begin anew at `point`, with other `inlets`. What was put out before
+        is safe with those who read it, or follows again."""
+        for inlet in self.inlets:
+            inlet.close()
+        with self._instance:
+            self.inlets = inlets
+            with self._lock:
+                self._log = RestartLog(point)
+                if self.state == "done":
+                    self.state = "running"
+            if self.outlet:
+                self.outlet.start_at(point.output)
+            self._body.reopen(point.instant)
+
+    def take_over(self) -> None:
+        """From a standby to the primary."""
+        self.role = "primary"
+        if self.outlet:
+            self.outlet.reign(self.epoch)
 
     def stop(self) -> None:
         """No instance begins any more."""
@@ -79,13 +105,15 @@ class Task:
 
     def run_instance(self) -> None:
         """Take what waits, process it, pass the results on. Never raises: a failure is a state."""
-        try:
-            self._run_instance()
-        except Exception as error:
-            self.fail(explain(error, self.spec))
-        finally:
-            for inlet in self.inlets:
-                inlet.done()
+        with self._instance:
+            inlets = self.inlets
+            try:
+                self._run_instance()
+            except Exception as error:
+                self.fail(explain(error, self.spec))
+            finally:
+                for inlet in inlets:
+                    inlet.done()
 
     def _run_instance(self) -> None:
         started = time.perf_counter()
@@ -158,6 +186,8 @@ class Task:
             "site": self.spec.site,
             "output": self.spec.output,
             "state": self.state,
+            "role": self.role,
+            "epoch": self.epoch,
             "error": self.error.to_dict() if self.error else None,
             "sink": self.spec.sink.name if self.spec.sink else None,
             "queue": sum(inlet.waiting for inlet in self.inlets),

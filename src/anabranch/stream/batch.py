@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
-START_WATERMARK = -(2**63)
-"""Nothing is known yet: any tuple may still come."""
-END_WATERMARK = 2**63 - 1
-"""No tuple will ever come: the stream has ended."""
+from anabranch.stream.restart import RestartPoint
+from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
+
+__all__ = ["END_WATERMARK", "START_WATERMARK", "Batch", "P", "Payload"]
 
 
 class Payload(Protocol):
@@ -36,6 +36,9 @@ class Batch(Generic[P]):
     data: P
     more: bool = False
     """The producer has the next batch ready: whoever waits a moment gets a larger one."""
+    point: RestartPoint | None = None
+    """For a standby: where the task it stands by for would restart, as far as the producer knows.
+    What lies before may have been let go of, and never comes."""
 
     @property
     def rows(self) -> int:

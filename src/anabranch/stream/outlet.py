@@ -6,26 +6,33 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Generic
 
-from anabranch.errors import Gap, StaleEpoch
+from anabranch.errors import Gap, SiteError, StaleEpoch, Superseded
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch, P
 from anabranch.stream.restart import RestartPoint
 
 
 @dataclass(slots=True)
+class Backup:
+    """What a consumer's standby gets: in batches of `batch` tuples, up to `shipped` so far."""
+
+    epoch: int
+    batch: int
+    shipped: int
+
+
+@dataclass(slots=True)
 class Consumer:
     """What the outlet knows of one consumer: how far it was sent, has received (Level-0), and no
-    longer needs (Level-1), with the restart point that came with the latter. A `local` one is in
-    our own process and would die with us, so what it has only received is not safe there."""
+    longer needs (Level-1), with the restart point that came with the latter.
+
+    `epoch` is that of the task that consumes: whoever ruled before it is refused."""
 
     sent: int
     received: int
     released: int
-    local: bool = False
     restart: RestartPoint | None = None
-
-    @property
-    def safe(self) -> int:
-        return self.released if self.local else self.received
+    epoch: int = 0
+    backup: Backup | None = None
 
 
 class Outlet(Generic[P]):
@@ -62,10 +69,10 @@ class Outlet(Generic[P]):
         batch = Batch(self.stream, self.last + 1, self.watermark, self.epoch, data)
         if batch.rows:
             self.last = batch.last
-            if self.consumers or self.whole:
+            if (self.consumers and batch.last > self.released) or self.whole:
                 self._keep(batch)
-            else:
-                self.released = self.last
+            else:  # nobody wants it, or a primary ahead of us gave it to all
+                self.released = max(self.released, self.last)
         return batch
 
     def _keep(self, batch: Batch[P]) -> None:
@@ -81,13 +88,13 @@ class Outlet(Generic[P]):
         self.watermark = watermark
         return True
 
-    def attach(self, consumer: str, *, after: int | None = None, local: bool = False) -> int:
+    def attach(self, consumer: str, *, after: int | None = None) -> int:
         """Keep tuples for `consumer` from now on, or from behind `after` if they are still there;
         returns the position it starts behind."""
         known = self.consumers.get(consumer)
         if known is None:
             start = self.last if after is None else max(after, self.released)
-            self.consumers[consumer] = Consumer(start, start, start, local)
+            self.consumers[consumer] = Consumer(start, start, start)
             return start
         return known.received
 
@@ -117,25 +124,30 @@ class Outlet(Generic[P]):
         index = bisect_right(self._lasts, slowest)
         return self._bytes - (self._ends[index - 1] if index else self._released_bytes)
 
-    def level0(self, consumer: str, position: int, epoch: int) -> int:
-        """`consumer` has received everything up to `position`; returns what all have received.
+    # -- acks ------------------------------------------------------------------------------------
 
-        Raises StaleEpoch if the consumer already follows a later producer than this one.
+    def level0(self, consumer: str, position: int, epoch: int, reign: int = 0) -> None:
+        """`consumer`, in its task's epoch `reign`, has received everything up to `position` of what
+        the producer in `epoch` sent.
+
+        Raises StaleEpoch if the consumer already follows a later producer than this one,
+        Superseded if it has itself been replaced.
         """
         if epoch > self.epoch:
             raise StaleEpoch(
                 f"stream {self.stream}: consumer {consumer} is at epoch {epoch}, we at {self.epoch}"
             )
-        known = self.consumers.get(consumer)
+        known = self._ruling(consumer, reign)
         if known is not None:
             known.received = max(known.received, position)
-        return self.acknowledged()
 
-    def level1(self, consumer: str, input_position: int, point: RestartPoint) -> int:
+    def level1(
+        self, consumer: str, input_position: int, point: RestartPoint, reign: int = 0
+    ) -> int:
         """`consumer` needs nothing up to `input_position` any more and would restart at `point`;
         returns up to where this outlet has now released. An ack overtaken by a newer one changes
-        nothing."""
-        known = self.consumers.get(consumer)
+        nothing. Raises Superseded as `level0`."""
+        known = self._ruling(consumer, reign)
         if known is not None and _newer(known, input_position, point):
             known.received = max(known.received, input_position)
             known.released = input_position
@@ -144,18 +156,96 @@ class Outlet(Generic[P]):
         return self.released
 
     def acknowledged(self) -> int:
-        """The position up to which the stream is safe with every consumer."""
-        return min((c.safe for c in self.consumers.values()), default=self.last)
+        """The position up to which no consumer needs anything, however often it restarts.
+
+        What a consumer has merely received is not enough: should it die together with the producer,
+        nobody had it any more."""
+        return min((c.released for c in self.consumers.values()), default=self.last)
 
     def _release(self) -> None:
         if self.whole:
             return
-        floor = min((c.released for c in self.consumers.values()), default=self.last)
+        floor = self.acknowledged()
         index = bisect_right(self._lasts, floor)
         if index:
             self._released_bytes = self._ends[index - 1]
             del self._kept[:index], self._lasts[:index], self._ends[:index]
         self.released = max(self.released, floor)
+
+    # -- standby ---------------------------------------------------------------------------------
+
+    def rule(self, consumer: str, epoch: int) -> Consumer | None:
+        """From now on the consumer is the task of `epoch`: those of earlier ones are refused, and
+        nothing more is released for them. Raises Superseded if this one is itself too late."""
+        known = self._ruling(consumer, epoch)
+        if known is not None and epoch > known.epoch:
+            known.epoch = epoch
+            known.backup = None
+        return known
+
+    def _ruling(self, consumer: str, epoch: int) -> Consumer | None:
+        known = self.consumers.get(consumer)
+        if known is not None and epoch < known.epoch:
+            raise Superseded(
+                f"stream {self.stream}: consumer {consumer} of epoch {epoch} was replaced by that"
+                f" of epoch {known.epoch}"
+            )
+        return known
+
+    def back_up(self, consumer: str, epoch: int, batch: int, after: int) -> None:
+        """Ship to the standby of `consumer` that would rule in `epoch` and has all up to `after`.
+        Raises Superseded if there is one of a later epoch."""
+        known = self.consumers.get(consumer)
+        if known is None:
+            raise SiteError(f"stream {self.stream} keeps nothing for {consumer}")
+        if epoch <= known.epoch or (known.backup and epoch < known.backup.epoch):
+            raise Superseded(f"stream {self.stream}: standby of epoch {epoch} was replaced")
+        known.backup = Backup(epoch, batch, after)
+
+    def due(self, consumer: str, epoch: int) -> Shipment[P] | None:
+        """What the standby gets next: the tuples not released and not shipped, in whole batches.
+        None if they are fewer than a batch. Raises Superseded once another standby has come."""
+        known = self.consumers.get(consumer)
+        if known is None or known.backup is None or known.backup.epoch != epoch:
+            raise Superseded(f"stream {self.stream}: standby of epoch {epoch} was replaced")
+        backup = known.backup
+        start = max(backup.shipped, known.released)
+        rows = max(0, self.last - start) // backup.batch * backup.batch
+        if not rows:
+            return None
+        backup.shipped = start + rows
+        return Shipment(start, self._cut(start, start + rows), known.restart)
+
+    def heartbeat(self, consumer: str) -> tuple[int, RestartPoint | None]:
+        """What a standby that gets no tuples should know: the watermark, if all is shipped that
+        lies before it, and the newest restart point."""
+        known = self.consumers[consumer]
+        shipped = known.backup.shipped if known.backup else 0
+        all_there = max(shipped, known.released) >= self.last
+        return self.watermark if all_there else START_WATERMARK, known.restart
+
+    def _cut(self, after: int, last: int) -> list[Batch[P]]:
+        """The kept tuples after+1…last. The watermark of one that is cut does not hold yet."""
+        found = []
+        watermark = START_WATERMARK
+        for batch in self._kept[bisect_right(self._lasts, after) :]:
+            if batch.first > last:
+                break
+            part = batch.after(after)
+            if part.last > last:
+                part = part.head(last - part.first + 1, watermark)
+            watermark = part.watermark
+            found.append(part)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment(Generic[P]):
+    """Tuples behind `after` for a standby, and the restart point that says what it may lack."""
+
+    after: int
+    batches: list[Batch[P]]
+    point: RestartPoint | None
 
 
 def _newer(known: Consumer, input_position: int, point: RestartPoint) -> bool:

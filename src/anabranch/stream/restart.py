@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from anabranch.stream.batch import START_WATERMARK
+from anabranch.stream.watermark import START_WATERMARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,11 @@ class RestartPoint:
     inputs: tuple[int, ...]
     output: int
     instant: int = START_WATERMARK
+
+    @property
+    def progress(self) -> tuple[int, int, tuple[int, ...]]:
+        """Grows with every later point of the same task."""
+        return self.output, self.instant, self.inputs
 
 
 class RestartLog:

@@ -1,0 +1,265 @@
+"""Who protects what: gives every protected task a standby, and finds out who rules after a failure.
+
+Standbys take over by themselves. The coordinator only chooses them, hands out epochs, of which no
+two standbys ever get the same, and replaces those that died or have become primaries.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+from anabranch.coordinator.catalog import Catalog
+from anabranch.coordinator.deploy import PREPARE_S, Definitions, tasks
+from anabranch.coordinator.rulers import Ruler, Rulers
+from anabranch.coordinator.sites import Sites
+from anabranch.errors import AnabranchError, SiteError
+from anabranch.plan.catalog import QueryDef, StreamDef, TableDef
+from anabranch.plan.protection import Standby
+from anabranch.plan.tasks import TaskSpec
+
+GRACE_S = 5.0
+"""How long a new standby may take to appear in its site's reports."""
+FIRST_BATCH = 100
+"""Until the tuner knows better."""
+
+
+class Protector:
+    """Every call is made by one thread at a time: the coordinator's lock is held."""
+
+    def __init__(self, sites: Sites, catalog: Catalog) -> None:
+        self._sites = sites
+        self._catalog = catalog
+        self.rulers = Rulers(catalog)
+        self.problems: dict[str, str] = {}
+        """Task → why it has no standby."""
+        self._posted: dict[str, float] = {}
+        self.wanted = False
+        self.want(catalog.definitions())
+
+    def want(self, known: Definitions) -> None:
+        """Look whether there is anything to protect."""
+        self.wanted = bool(protected(known)) or bool(self.rulers.items())
+
+    def look(self, known: Definitions) -> None:
+        """Replace the standbys that are gone."""
+        for name, standby in protected(known).items():
+            ruler = self._ruler(name, known)
+            if not self._standby_is_well(name, ruler):
+                with suppress(AnabranchError):
+                    self._post(name, standby, known)
+
+    def learn(self, known: Definitions) -> list[QueryDef]:
+        """Queries that have moved, as they are now: a standby has taken over."""
+        moved: dict[str, QueryDef] = {}
+        for name, ruler in self.rulers.items():
+            found = self._reported(name, "primary")
+            newest = max(found, key=lambda one: found[one], default=None)
+            if newest is None or found[newest] <= ruler.epoch:
+                continue
+            self.rulers.set(name, Ruler(newest, found[newest], None, found[newest]))
+            for query in known.values():
+                if isinstance(query, QueryDef) and any(n.name == name for n in query.nodes):
+                    moved[query.name] = placed(moved.get(query.name, query), name, newest)
+        return list(moved.values())
+
+    def routes(self) -> dict[str, list[Any]]:
+        """For the sites: stream → (site, epoch, standby, its claim)."""
+        return {name: [r.site, r.epoch, r.standby, r.claim] for name, r in self.rulers.items()}
+
+    def standby_of(self, stream: str) -> str | None:
+        ruler = self.rulers.get(stream)
+        return ruler.standby if ruler else None
+
+    def forget(self, names: Iterable[str]) -> None:
+        """These tasks are dropped."""
+        for name in names:
+            ruler = self.rulers.get(name)
+            if ruler and ruler.standby:
+                with suppress(AnabranchError):
+                    self._sites.peer(ruler.standby).call("drop", timeout_s=30.0, tasks=[name])
+            self.rulers.forget(name)
+            self.problems.pop(name, None)
+
+    def report(self) -> dict[str, dict[str, Any]]:
+        """Task → who runs it, who stands by, and what is amiss."""
+        return {
+            name: asdict(ruler) | {
+                "problem": self.problems.get(name, ""),
+                "protected": self._protects(name, ruler),
+            }
+            for name, ruler in self.rulers.items()
+        }  # fmt: skip
+
+    def in_hand(self, name: str) -> bool:
+        """A live standby of the task is about to rule, or does already."""
+        ruler = self.rulers.get(name)
+        return ruler is not None and self._standby_is_well(name, ruler)
+
+    def crown(self, name: str) -> int:
+        """The epoch in which a task that is put back where it was begins; 0 if it never moves."""
+        ruler = self.rulers.get(name)
+        if ruler is None:
+            return 0
+        epoch = self.rulers.next_epoch()
+        self.rulers.set(name, Ruler(ruler.site, epoch, None, epoch))
+        return epoch
+
+    # -- choosing --------------------------------------------------------------------------------
+
+    def _ruler(self, name: str, known: Definitions) -> Ruler:
+        ruler = self.rulers.get(name)
+        if ruler is None:
+            ruler = Ruler(spec_of(name, known).site)
+            self.rulers.set(name, ruler)
+        return ruler
+
+    def _reported(self, name: str, role: str) -> dict[str, int]:
+        """Sites that say they run the task in this role → its epoch there."""
+        found = {}
+        for site in self._sites.alive():
+            record = self._sites.record(site)
+            for task in record.report.get("tasks", ()) if record else ():
+                if task["name"] == name and task["role"] == role:
+                    found[site] = task["epoch"]
+        return found
+
+    def _standby_is_well(self, name: str, ruler: Ruler) -> bool:
+        if ruler.standby is None:
+            return False
+        if self._reported(name, "standby").get(ruler.standby) == ruler.claim:
+            return True
+        posted = self._posted.get(name, 0.0)
+        return ruler.standby in self._sites.alive() and time.monotonic() - posted < GRACE_S
+
+    def _protects(self, name: str, ruler: Ruler) -> bool:
+        record = self._sites.record(ruler.standby) if ruler.standby else None
+        found = record.report.get("tasks", ()) if record else ()
+        return any(task["name"] == name and task.get("protects") for task in found)
+
+    def choose(self, ruler: Ruler, wanted: str | None) -> str | None:
+        """A site for the standby: the one asked for if it is up, or another, that does not die with
+        the primary."""
+        alive = [site for site in self._sites.alive() if site != ruler.site]
+        if wanted in alive:
+            return wanted
+        apart = [site for site in alive if not self._sites.together(site, ruler.site)]
+        return min(apart, key=self._burden, default=None)
+
+    def _burden(self, site: str) -> tuple[int, str]:
+        record = self._sites.record(site)
+        return len(record.report.get("tasks", ())) if record else 0, site
+
+    # -- posting ---------------------------------------------------------------------------------
+
+    def _post(self, name: str, standby: Standby, known: Definitions) -> None:
+        ruler = self.rulers[name]
+        site = self.choose(ruler, standby.on)
+        if site is None:
+            self.problems[name] = f"no site but {ruler.site} is up that could stand by"
+            return
+        try:
+            self.post(name, site, standby, known)
+            self.problems.pop(name, None)
+        except AnabranchError as error:
+            self.problems[name] = error.line()
+            raise
+
+    def post(self, name: str, site: str, standby: Standby, known: Definitions) -> None:
+        """Have `site` stand by for a task, instead of who did so before."""
+        ruler = self.rulers[name]
+        if ruler.standby and ruler.standby != site:
+            with suppress(AnabranchError):
+                self._sites.peer(ruler.standby).call("drop", timeout_s=10.0, tasks=[name])
+        spec = spec_of(name, known)
+        claim = self.rulers.next_epoch()
+        point = self._point(spec, ruler)
+        peer = self._sites.peer(site)
+        peer.call("peers", peers=self._sites.addresses())
+        peer.call("routes", routes=self.routes())
+        peer.call(
+            "stand_by",
+            timeout_s=PREPARE_S,
+            task=spec.model_copy(update={"site": site}).model_dump(),
+            point=point,
+            primary=ruler.site,
+            epoch=claim,
+            batch=standby.batch or FIRST_BATCH,
+            codec=standby.compress,
+            consumers=self._consumers(spec, known),
+        )
+        self._posted[name] = time.monotonic()
+        self.rulers.set(name, replace(ruler, standby=site, claim=claim))
+        self.broadcast()
+
+    def broadcast(self) -> None:
+        """Tell all sites at once; those that miss it hear it with their next heartbeat."""
+        routes = self.routes()
+        for site in self._sites.alive():
+            with suppress(AnabranchError):
+                self._sites.peer(site).call("routes", timeout_s=2.0, routes=routes)
+
+    def _point(self, spec: TaskSpec, ruler: Ruler) -> dict[str, Any]:
+        """Where the task would restart: as its primary says, or if that is dead, those it reads."""
+        with suppress(SiteError):
+            points = self._sites.peer(ruler.site).call("points", timeout_s=2.0)
+            if spec.name in points:
+                found: dict[str, Any] = points[spec.name]
+                return found
+        return self.remembered(spec)
+
+    def remembered(self, spec: TaskSpec) -> dict[str, Any]:
+        """The newest restart point that a task told those it reads."""
+        stands = [
+            self._sites.peer(source.site).call(
+                "standing", stream=source.stream, consumer=spec.consumer(index)
+            )
+            for index, source in enumerate(spec.inputs)
+        ]
+        points = [one["restart"] for one in stands if one["restart"]]
+        if points:
+            return dict(max(points, key=lambda p: (p["output"], p["instant"], p["inputs"])))
+        return {"inputs": [one["released"] for one in stands], "output": 0}
+
+    def _consumers(self, spec: TaskSpec, known: Definitions) -> dict[str, int]:
+        """Who reads the task's output, and what each still needs."""
+        needed: dict[str, int] = {}
+        for task in tasks(known.values(), known):
+            for index, source in enumerate(task.inputs):
+                if source.stream == spec.output:
+                    points = self._sites.peer(task.site).call("points")
+                    point = points.get(task.name)
+                    needed[task.consumer(index)] = point["inputs"][index] if point else 0
+        return needed
+
+
+def protected(known: Definitions) -> dict[str, Standby]:
+    """The tasks that queries ask a standby for. What reads a source where that is dies with it,
+    and comes back with it; only the query itself is protected even there."""
+    found: dict[str, Standby] = {}
+    for query in known.values():
+        if not isinstance(query, QueryDef) or query.standby is None:
+            continue
+        for node in query.nodes:
+            sources = [known.get(port.stream) for port in node.inputs]
+            pinned = any(isinstance(one, StreamDef | TableDef) for one in sources)
+            if node.name == query.name or not pinned:
+                found[node.name] = query.standby
+    return found
+
+
+def spec_of(name: str, known: Definitions) -> TaskSpec:
+    return next(task for task in tasks(known.values(), known) if task.name == name)
+
+
+def placed(query: QueryDef, node: str, site: str) -> QueryDef:
+    """The query with one of its nodes at another site."""
+    nodes = tuple(n.model_copy(update={"site": site}) if n.name == node else n for n in query.nodes)
+    update: dict[str, Any] = {"nodes": nodes}
+    if node == query.name:
+        update["site"] = site
+        update["sink_site"] = query.sink_site or query.site
+    return query.model_copy(update=update)

@@ -1,0 +1,53 @@
+"""Which site runs each task that may move, and which stands by; kept in the catalog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import ItemsView
+from dataclasses import asdict, dataclass
+
+from anabranch.coordinator.catalog import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Ruler:
+    """`site` runs the task in `epoch`; `standby` would in the epoch `claim`."""
+
+    site: str
+    epoch: int = 0
+    standby: str | None = None
+    claim: int = 0
+
+
+class Rulers:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        kept = json.loads(catalog.setting("rulers") or "{}")
+        self._rulers = {name: Ruler(**one) for name, one in kept.items()}
+
+    def __getitem__(self, task: str) -> Ruler:
+        return self._rulers[task]
+
+    def get(self, task: str) -> Ruler | None:
+        return self._rulers.get(task)
+
+    def items(self) -> ItemsView[str, Ruler]:
+        return dict(self._rulers).items()
+
+    def set(self, task: str, ruler: Ruler) -> None:
+        self._rulers[task] = ruler
+        self._save()
+
+    def forget(self, task: str) -> None:
+        if self._rulers.pop(task, None):
+            self._save()
+
+    def _save(self) -> None:
+        kept = {name: asdict(one) for name, one in self._rulers.items()}
+        self._catalog.remember("rulers", json.dumps(kept))
+
+    def next_epoch(self) -> int:
+        """Never the same twice, also after a restart: it is kept before it is used."""
+        epoch = int(self._catalog.setting("epoch") or 0) + 1
+        self._catalog.remember("epoch", str(epoch))
+        return epoch

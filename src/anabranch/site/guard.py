@@ -1,0 +1,321 @@
+"""Standing by for a task: runs it on what is shipped, watches its primary, and takes over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.errors import AnabranchError, Gap, SiteError, Superseded
+from anabranch.link.codec import unpacker
+from anabranch.link.inlet import LiveInlet
+from anabranch.link.peer import Peers, refused
+from anabranch.link.subscription import Batches, Subscription
+from anabranch.link.wire import wire_schema
+from anabranch.plan.tasks import Input
+from anabranch.site.links import Links
+from anabranch.site.spark import arrow_schema
+from anabranch.site.task import Task
+from anabranch.standby.detector import Beat, Detector
+from anabranch.standby.secondary import Action, Claim, Feed, Secondary
+from anabranch.stream.batch import Batch
+from anabranch.stream.restart import RestartPoint
+from anabranch.stream.routes import Route
+
+RETRY_S = 0.05
+
+
+@dataclass(frozen=True)
+class Post:
+    """What a standby is told of its post: whom it stands by for, in which epoch it would rule, and
+    how it is shipped to."""
+
+    primary: str
+    epoch: int
+    batch: int
+    codec: str | None
+    heartbeat_s: float
+    missed: int
+
+
+class _Collector:
+    """One input of a standby as its subscription sees it."""
+
+    def __init__(self, guard: Guard, index: int, stream: str) -> None:
+        self._guard = guard
+        self._index = index
+        self.stream = stream
+
+    @property
+    def received(self) -> int:
+        return self._guard.received(self._index)
+
+    def offer(self, batch: Batch[pa.RecordBatch]) -> None:
+        self._guard.offer(self._index, batch)
+
+    def expect_no_more(self) -> None:
+        """Shipments are processed as they come."""
+
+    def close(self) -> None:
+        """The guard goes on."""
+
+
+class Guard:
+    """Of one task at the site `name`, begun at `point`.
+
+    `consider` has the executor look at the task; `on_primary` is told when the task has taken over,
+    `on_retired` when another has been given the post.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        task: Task,
+        point: RestartPoint,
+        post: Post,
+        links: Links,
+        peers: Peers,
+        new_inlets: Callable[[], Sequence[LiveInlet]],
+    ) -> None:
+        self.post = post
+        self.task = task
+        self.consider: Callable[[], None] = lambda: None
+        self.on_primary: Callable[[], None] = lambda: None
+        self.on_retired: Callable[[], None] = lambda: None
+        self.state = "standby"
+        self.jumps = 0
+        self.timeline: dict[str, float] = {}
+        """When the primary was found dead and how far the take-over came, in seconds since 1970."""
+        self._name = name
+        self._links = links
+        self._peers = peers
+        self._new_inlets = new_inlets
+        self._secondary: Secondary[pa.RecordBatch] = Secondary(point)
+        self._lock = threading.RLock()
+        self._heard: set[int] = set()
+        self._batch = post.batch
+        self._over = threading.Event()
+        self._asked = threading.Event()
+        self._subscriptions = [self._subscribe(i, one) for i, one in enumerate(task.spec.inputs)]
+        self._thread = threading.Thread(
+            target=self._watch, name=f"{name}-guard-{task.spec.name}", daemon=True
+        )
+
+    def start(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.start()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stand by no more."""
+        self._over.set()
+        self._asked.set()
+        for subscription in self._subscriptions:
+            subscription.close()
+
+    @property
+    def protects(self) -> bool:
+        """Heard from every input: it could take over now."""
+        return self.state == "standby" and len(self._heard) == len(self.task.spec.inputs)
+
+    def received(self, index: int) -> int:
+        return self._secondary.received[index]
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def _subscribe(self, index: int, source: Input) -> Subscription:
+        collector = _Collector(self, index, source.stream)
+        ship = partial(self._ship, index, source)
+        codec = self.post.codec
+        decode = unpacker(wire_schema(arrow_schema(source.columns)), codec) if codec else _same
+        return self._links.subscription(source, collector, ship, self._failed, decode)
+
+    def _ship(self, index: int, source: Input, after: int) -> Batches:
+        consumer, epoch = self.task.spec.consumer(index), self.post.epoch
+        site = self._links.route(source).site
+        if site == self._name:
+            outlet = self._links.outlet(source.stream)
+            return outlet.ship_here(consumer, after, epoch, self._batch, self._over.is_set)
+        peer = self._peers[site]
+        return peer.ship(source.stream, consumer, after, epoch, self._batch, self.post.codec)
+
+    def offer(self, index: int, batch: Batch[pa.RecordBatch]) -> None:
+        """A shipment or heartbeat has come."""
+        with self._lock:
+            feeds = self._perform(self._secondary.offer(index, batch))
+            self._heard.add(index)
+        for inlet, fed in feeds:  # which may block; a restart meanwhile closes the inlet
+            inlet.offer(fed)
+
+    def _perform(
+        self, actions: list[Action[pa.RecordBatch]]
+    ) -> list[tuple[LiveInlet, Batch[pa.RecordBatch]]]:
+        """Begin anew if need be; what is to be fed to which inlet."""
+        feeds = []
+        for action in actions:
+            if isinstance(action, Feed):
+                feeds.append((self.task.inlets[action.index], action.batch))
+                continue
+            self.jumps += 1
+            inlets = self._new_inlets()
+            for inlet, position, kept in zip(inlets, action.point.inputs, action.kept, strict=True):
+                inlet.start_at(position)
+                inlet.preload(kept)
+            self.task.restart(action.point, inlets)
+            self.consider()
+        return feeds
+
+    def _failed(self, error: AnabranchError) -> None:
+        if isinstance(error, Superseded):
+            self._retire()
+        elif self.state == "standby":
+            self.task.fail(error)
+
+    def reroute(self, stream: str) -> None:
+        for source, link in zip(self.task.spec.inputs, self._subscriptions, strict=True):
+            if source.stream == stream and self.state == "standby":
+                link.reroute()
+
+    def batch_by(self, batch: int) -> None:
+        """Have all inputs shipped in batches of another size."""
+        self._batch = batch
+        for index, source in enumerate(self.task.spec.inputs):
+            request = {"stream": source.stream, "consumer": self.task.spec.consumer(index)}
+            site = self._links.route(source).site
+            if site == self._name:
+                self._links.outlet(source.stream).batch_by(
+                    request["consumer"], self.post.epoch, batch
+                )
+            else:
+                self._peers[site].call("batch", 2.0, epoch=self.post.epoch, batch=batch, **request)
+
+    # -- take-over -------------------------------------------------------------------------------
+
+    def take_over(self) -> None:
+        """Now, though the primary may be well."""
+        self._asked.set()
+
+    def _watch(self) -> None:
+        detector = Detector(self.post.missed)
+        while not self._asked.wait(self.post.heartbeat_s):
+            if detector.heard(self._beat()):
+                break
+        if not self._over.is_set():
+            self.timeline["noticed"] = time.time()
+            self._claim()
+
+    def _beat(self) -> Beat:
+        try:
+            answer = self._peers[self.post.primary].call(
+                "beat", timeout_s=self.post.heartbeat_s, task=self.task.spec.name
+            )
+        except SiteError as error:
+            return Beat.REFUSED if refused(error) else Beat.SILENT
+        return Beat.ALIVE if answer["runs"] else Beat.ABSENT
+
+    def _claim(self) -> None:
+        """Tell everyone, learn from upstream where to go on, and go on. What is there already can
+        be sent at once: it is what the primary would send."""
+        self.state = "claiming"
+        for subscription in self._subscriptions:
+            subscription.close()
+        self.task.take_over()
+        self._announce()
+        try:
+            claims = [self._claimed(index) for index in range(len(self.task.inlets))]
+            for subscription in self._subscriptions:
+                subscription.join()
+            with self._lock:
+                self._perform(self._secondary.take_over(claims))
+        except Superseded:
+            self._retire()
+            return
+        except Gap as error:
+            self.task.fail(error)
+            return
+        if self._over.is_set():
+            return
+        self.timeline["claimed"] = time.time()
+        self.state = "primary"
+        self._links.follow_inputs(self.task)
+        self.consider()
+        self.on_primary()
+
+    def _claimed(self, index: int) -> Claim:
+        """The answer of an input's producer, as soon as there is one."""
+        source = self.task.spec.inputs[index]
+        request: dict[str, Any] = {
+            "stream": source.stream,
+            "consumer": self.task.spec.consumer(index),
+            "epoch": self.post.epoch,
+        }
+        while not self._over.wait(RETRY_S if self.timeline.get(f"asked {index}") else 0):
+            self.timeline[f"asked {index}"] = time.time()
+            site = self._links.route(source).site
+            try:
+                if site == self._name:
+                    released, restart = self._links.outlet(source.stream).claim(
+                        request["consumer"], self.post.epoch
+                    )
+                    return Claim(released, restart)
+                answer = self._peers[site].call("claim", timeout_s=2.0, **request)
+                return Claim(answer["released"], _point(answer["restart"]))
+            except SiteError:
+                continue
+        raise Superseded(f"{self.task.spec.name} stands by no more")
+
+    def _announce(self) -> None:
+        """To all sites, at once; those that cannot be reached now hear of it from others."""
+        output = self.task.spec.output
+        if output is None:
+            return
+        news = {output: Route(self._name, self.post.epoch, None, self.post.epoch)}
+        self._links.learn(news)
+        for site in self._peers.names():
+            if site != self._name:
+                threading.Thread(target=self._tell, args=(site, news), daemon=True).start()
+
+    def _tell(self, site: str, news: dict[str, Route]) -> None:
+        routes = {stream: [r.site, r.epoch, r.standby, r.claim] for stream, r in news.items()}
+        for _ in range(20):
+            try:
+                self._peers[site].call("routes", timeout_s=1.0, routes=routes)
+                return
+            except AnabranchError:
+                if self._over.wait(0.5):
+                    return
+
+    def _retire(self) -> None:
+        if self.state != "retired":
+            self.state = "retired"
+            self.close()
+            self.on_retired()
+
+    def report(self) -> dict[str, Any]:
+        """For the status of the task."""
+        return {
+            "guard": self.state,
+            "protects": self.protects,
+            "batch": self._batch,
+            "codec": self.post.codec,
+            "primary": self.post.primary,
+            "kept_inputs": self._secondary.kept,
+            "jumps": self.jumps,
+            "received": list(self._secondary.received),
+            "timeline": dict(self.timeline),
+        }
+
+
+def _same(batch: Batch[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
+    return batch
+
+
+def _point(data: dict[str, Any] | None) -> RestartPoint | None:
+    if data is None:
+        return None
+    return RestartPoint(tuple(data["inputs"]), data["output"], data["instant"])

@@ -1,0 +1,151 @@
+"""A site's part in protection: the tasks it stands by for, and what others ask of its streams."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any, Protocol
+
+from anabranch.config.cluster import Cluster
+from anabranch.errors import SiteError
+from anabranch.link.inlet import LiveInlet
+from anabranch.link.peer import Peers
+from anabranch.plan.tasks import TaskSpec
+from anabranch.site.guard import Guard, Post
+from anabranch.site.links import Links
+from anabranch.site.points import point_of
+from anabranch.site.task import Task
+from anabranch.stream.routes import Route
+
+
+class Host(Protocol):
+    """What protection needs of its site."""
+
+    tasks: dict[str, Task]
+
+    def install_standby(self, spec: TaskSpec) -> Task: ...
+    def new_inlets(self, task: Task) -> Sequence[LiveInlet]: ...
+    def consider(self, task: Task) -> None: ...
+    def discard(self, task: Task) -> None: ...
+    def ruling(self, task: Task) -> None: ...
+
+
+class Protection:
+    """Guards of the site `name` by the task they stand by for."""
+
+    def __init__(self, name: str, cluster: Cluster, host: Host, links: Links, peers: Peers) -> None:
+        self._name = name
+        self._cluster = cluster
+        self._host = host
+        self._links = links
+        self._peers = peers
+        self.guards: dict[str, Guard] = {}
+        links.on_superseded = self._superseded
+
+    def actions(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+        return {
+            "beat": self._beat,
+            "stand_by": self._stand_by,
+            "take_over": self._take_over,
+            "claim": self._claim,
+            "standing": self._standing,
+            "routes": lambda body: self.learn(body["routes"]),
+            "batch": self._batch,
+            "tune": lambda body: self._guard(body["task"]).batch_by(body["batch"]),
+            "needed": lambda body: self._links.outlet(body["stream"]).needed(),
+        }
+
+    def close(self) -> None:
+        for guard in self.guards.values():
+            guard.close()
+
+    def report(self, task: Task) -> dict[str, Any]:
+        guard = self.guards.get(task.spec.name)
+        return guard.report() if guard else {}
+
+    def forget(self, task: str) -> None:
+        """It is dropped."""
+        if guard := self.guards.pop(task, None):
+            guard.close()
+
+    # -- standing by -----------------------------------------------------------------------------
+
+    def _stand_by(self, body: dict[str, Any]) -> None:
+        """Run `task` from `point` on as the standby of `primary`, and rule in `epoch` after it.
+        `consumers` read its output: name → the position behind which they need it."""
+        spec = TaskSpec.model_validate(body["task"])
+        point = point_of(body["point"])
+        cluster = self._cluster
+        post = Post(
+            primary=body["primary"],
+            epoch=body["epoch"],
+            batch=body["batch"],
+            codec=body.get("codec"),
+            heartbeat_s=cluster.heartbeat_interval_us / 1e6,
+            missed=cluster.missed_heartbeats,
+        )
+        task = self._host.install_standby(spec)
+        if task.outlet:
+            task.outlet.start_at(point.output)
+            for consumer, after in body["consumers"].items():
+                task.outlet.attach(consumer, after=after)
+        task.start(point, post.epoch)
+        guard = Guard(
+            self._name, task, point, post, self._links, self._peers,
+            partial(self._host.new_inlets, task),
+        )  # fmt: skip
+        guard.consider = partial(self._host.consider, task)
+        guard.on_primary = partial(self._host.ruling, task)
+        guard.on_retired = partial(self._host.discard, task)
+        self.guards[spec.name] = guard
+        guard.start()
+
+    def _take_over(self, body: dict[str, Any]) -> None:
+        self._guard(body["task"]).take_over()
+
+    def _guard(self, task: str) -> Guard:
+        if task not in self.guards:
+            raise SiteError(f"site {self._name} does not stand by for {task}")
+        return self.guards[task]
+
+    # -- the other side --------------------------------------------------------------------------
+
+    def _beat(self, body: dict[str, Any]) -> dict[str, Any]:
+        task = self._host.tasks.get(body["task"])
+        return {"runs": task is not None and task.role == "primary" and task.state != "waiting"}
+
+    def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
+        outlet = self._links.outlet(body["stream"])
+        released, restart = outlet.claim(body["consumer"], body["epoch"])
+        return {"released": released, "restart": asdict(restart) if restart else None}
+
+    def _standing(self, body: dict[str, Any]) -> dict[str, Any]:
+        released, restart = self._links.outlet(body["stream"]).standing(body["consumer"])
+        return {"released": released, "restart": asdict(restart) if restart else None}
+
+    def _batch(self, body: dict[str, Any]) -> None:
+        outlet = self._links.outlet(body["stream"])
+        outlet.batch_by(body["consumer"], body["epoch"], body["batch"])
+
+    def learn(self, routes: Mapping[str, Sequence[Any]]) -> None:
+        """Stream → (site, epoch, standby, its claim)."""
+        before = {stream: self._links.routes[stream] for stream in routes}
+        news = {stream: Route(*route) for stream, route in routes.items()}
+        self._links.learn(news)
+        for stream, known in before.items():
+            route = self._links.routes[stream]
+            if route == known or route is None:
+                continue
+            for guard in list(self.guards.values()):
+                guard.reroute(stream)
+                mine = guard.task.spec.output == stream and guard.state == "standby"
+                if mine and route.claim > guard.post.epoch and route.standby != self._name:
+                    self._host.discard(guard.task)
+
+    def _superseded(self, task: Task) -> None:
+        """Another site runs it now: it stops, and lets go of nothing on the other's behalf. In a
+        thread of its own, since any of the task's threads may have found out."""
+        name = f"{task.spec.name}-superseded"
+        threading.Thread(target=self._host.discard, args=(task,), name=name, daemon=True).start()

@@ -1,0 +1,142 @@
+"""The standby of a task: what it was shipped, and when that does not join up, where it begins anew.
+
+A shipment may leave a gap, since tuples that were released before they were shipped never come. The
+point that comes with it lies behind the gap, so the task begins again there, with what was shipped
+behind that point on all its inputs. Until a point has moved on, everything behind it is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+from anabranch.errors import Gap, StaleEpoch
+from anabranch.stream.batch import START_WATERMARK, Batch, P
+from anabranch.stream.restart import RestartPoint
+
+
+@dataclass(frozen=True, slots=True)
+class Feed(Generic[P]):
+    """Give the running task the next tuples of input `index`."""
+
+    index: int
+    batch: Batch[P]
+
+
+@dataclass(frozen=True, slots=True)
+class Restart(Generic[P]):
+    """Forget the task's state and outputs; begin at `point` with `kept`, per input in order."""
+
+    point: RestartPoint
+    kept: tuple[tuple[Batch[P], ...], ...]
+
+
+Action = Feed[P] | Restart[P]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a producer answers to the claim of a task's rule: what it has let go of on the word of
+    the one before, and that one's restart point."""
+
+    released: int
+    restart: RestartPoint | None
+
+
+@dataclass(slots=True)
+class _Input(Generic[P]):
+    received: int
+    epoch: int = 0
+    newest: Batch[P] | None = None
+    """The newest watermark came with it; it may be empty."""
+    kept: list[Batch[P]] = field(default_factory=list)
+
+    def forget(self, position: int) -> None:
+        """What lies up to `position` is needed by nobody."""
+        while self.kept and self.kept[0].last <= position:
+            self.kept.pop(0)
+        if self.kept and self.kept[0].first <= position:
+            self.kept[0] = self.kept[0].after(position)
+
+    def add(self, batch: Batch[P]) -> Batch[P]:
+        fresh = batch.after(self.received)
+        if fresh.rows:
+            self.kept.append(fresh)
+            self.received = fresh.last
+        if self.newest is None or batch.watermark > self.newest.watermark:
+            self.newest = fresh.after(fresh.last)
+        return fresh
+
+    def replay(self) -> tuple[Batch[P], ...]:
+        late = self.newest
+        if late is None or late.watermark == START_WATERMARK or late.first != self.received + 1:
+            return tuple(self.kept)
+        return (*self.kept, late)
+
+
+class Secondary(Generic[P]):
+    """Stands by from `point` on: the task has begun there, and nothing was shipped yet."""
+
+    def __init__(self, point: RestartPoint) -> None:
+        self.point = point
+        """The newest point known: the task never needs what lies before."""
+        self._inputs: list[_Input[P]] = [_Input(position) for position in point.inputs]
+
+    @property
+    def received(self) -> tuple[int, ...]:
+        """The last position of each input; behind it, it may be followed."""
+        return tuple(one.received for one in self._inputs)
+
+    @property
+    def kept(self) -> int:
+        return sum(batch.rows for one in self._inputs for batch in one.kept)
+
+    def offer(self, index: int, batch: Batch[P]) -> list[Action[P]]:
+        """A shipment or heartbeat of input `index` has come. Raises StaleEpoch if its producer has
+        been replaced, Gap if it does not join up and no point lies behind the gap."""
+        one = self._inputs[index]
+        if batch.epoch < one.epoch:
+            raise StaleEpoch(f"stream {batch.stream}: epoch {batch.epoch} after {one.epoch}")
+        one.epoch = batch.epoch
+        if batch.point:
+            self._learn(batch.point)
+        if batch.first <= one.received + 1:
+            fresh = one.add(batch)
+            return [Feed(index, fresh)]
+        self._jump(index, batch.first - 1, batch.stream)
+        one.add(batch)
+        return [self._restart()]
+
+    def take_over(self, claims: Sequence[Claim]) -> list[Action[P]]:
+        """The producers of all inputs have agreed; they let go of nothing more. Afterwards each is
+        followed behind `received`. Raises Gap if one lacks what no point lies behind."""
+        for claim in claims:
+            if claim.restart:
+                self._learn(claim.restart)
+        behind = [index for index, (one, claim) in enumerate(zip(self._inputs, claims, strict=True))
+                  if one.received < claim.released]  # fmt: skip
+        for index in behind:
+            self._jump(index, claims[index].released, f"input {index + 1}")
+        return [self._restart()] if behind else []
+
+    def _learn(self, point: RestartPoint) -> None:
+        if point.progress > self.point.progress:
+            self.point = point
+            for one, position in zip(self._inputs, point.inputs, strict=True):
+                one.forget(position)
+
+    def _jump(self, index: int, needed: int, what: str) -> None:
+        """Go on behind the newest point, on all inputs."""
+        if self.point.inputs[index] < needed:
+            raise Gap(
+                f"{what}: {self.point.inputs[index] + 1} to {needed} were let go of, though the"
+                f" newest restart point needs them"
+            )
+        for one, position in zip(self._inputs, self.point.inputs, strict=True):
+            if one.received < position:
+                one.received = position
+                one.kept.clear()
+
+    def _restart(self) -> Restart[P]:
+        return Restart(self.point, tuple(one.replay() for one in self._inputs))

@@ -1,0 +1,51 @@
+"""Where each stream is produced now, and where its standby is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`site` produces the stream in `epoch`; `standby`, if there is one, would in `claim`."""
+
+    site: str
+    epoch: int = 0
+    standby: str | None = None
+    claim: int = 0
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Those that acks go to."""
+        return (self.site,) if self.standby is None else (self.site, self.standby)
+
+    @property
+    def _order(self) -> tuple[int, int]:
+        return self.epoch, self.claim
+
+    def replaces(self, other: Route) -> bool:
+        return self._order > other._order
+
+
+class Routes:
+    """News come from several sides, in any order; the newest holds."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Route] = {}
+
+    def __getitem__(self, stream: str) -> Route | None:
+        return self._known.get(stream)
+
+    def learn(self, news: Mapping[str, Route]) -> dict[str, Route]:
+        """Those of the `news` that are news."""
+        fresh = {
+            stream: route
+            for stream, route in news.items()
+            if (known := self._known.get(stream)) is None or route.replaces(known)
+        }
+        self._known.update(fresh)
+        return fresh
+
+    def forget(self, stream: str) -> None:
+        self._known.pop(stream, None)
