@@ -10,8 +10,9 @@ Status = dict[str, Any]
 
 
 def failures(status: Status) -> list[AnabranchError]:
-    """What has failed anywhere, as it was raised there."""
-    parts = [part for site in status["sites"] for part in (*site["sources"], *site["tasks"])]
+    """What has failed anywhere, as it was raised there. A standby that failed protects no more; its
+    query goes on."""
+    parts = [*(part for site in status["sites"] for part in site["sources"]), *_primaries(status)]
     return [from_dict(part["error"]) for part in parts if part["error"]]
 
 
@@ -35,8 +36,12 @@ def idle(status: Status) -> bool:
     awaited = frozenset[str]().union(*(sources_of(query, status["ends"]) for query in ending))
     if any(sources[name]["state"] != "ended" for name in awaited):
         return False
+    return all(task["state"] == "done" for task in _primaries(status) if task["query"] in ending)
+
+
+def _primaries(status: Status) -> list[dict[str, Any]]:
     tasks = [task for site in status["sites"] for task in site["tasks"]]
-    return all(task["state"] == "done" for task in tasks if task["query"] in ending)
+    return [task for task in tasks if task["role"] == "primary"]
 
 
 def sources_of(name: str, ends: dict[str, list[str]]) -> frozenset[str]:

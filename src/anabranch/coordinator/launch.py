@@ -85,13 +85,14 @@ class OwnSpark:
 
 class SiteProcesses:
     """Sites with a process and a Spark each. `tied` ones end when this process does, however it
-    ends; the others go on without it, and while we are here are started again if they die."""
+    ends; the others go on without it."""
 
     def __init__(
         self, coordinator: Coordinator, configs: list[SiteConfig], logs: Path, *, tied: bool
     ) -> None:
         self._coordinator = coordinator
         self._logs = logs
+        self._tied = tied
         self._closing = threading.Event()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._adopted: list[psutil.Process] = []
@@ -148,7 +149,7 @@ class SiteProcesses:
         while not self._closing.wait(WATCH_S):
             for name, process in list(self._processes.items()):
                 if process.poll() is not None and not self._closing.is_set():
-                    self._processes[name] = self._spawn(name, self._logs, tied=False)
+                    self._processes[name] = self._spawn(name, self._logs, tied=self._tied)
 
     def close(self) -> None:
         self._closing.set()
@@ -182,9 +183,12 @@ class RunningCluster:
         progress: Progress,
         *,
         tied: bool,
+        revive: bool | None = None,
         spark: SparkSession | None = None,
     ) -> None:
-        """Sites that share this process share `spark`, which stays its owner's, or one of ours."""
+        """Sites that share this process share `spark`, which stays its owner's, or one of ours.
+        `revive`: site processes that die are started again; if not said, those that are not
+        tied."""
         self.coordinator = coordinator
         self._spark: OwnSpark | None = None
         self._local: LocalSites | None = None
@@ -202,7 +206,7 @@ class RunningCluster:
                 self._local = LocalSites(coordinator, [one.name for one in shared], spark)
             if self._processes:
                 self._processes.wait(progress, logs)
-                if not tied:
+                if revive if revive is not None else not tied:
                     self._processes.watch()
         except BaseException:
             self.close()

@@ -1,0 +1,238 @@
+"""Primaries killed, stopped for a while, killed after their standbys: is anything lost or repeated?
+
+Every run is one query (or a chain of two) under load with a standby, on sites that are processes.
+Its whole output, positions included, is compared with what a few lines of Python make of the same
+input.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from anabranch.bench.cluster import FailingCluster, Progress, Status, read_lines, task_states
+from anabranch.errors import TaskError
+from anabranch.plan.protection import UNLIMITED
+
+TPS = 1_000
+SECONDS = 8
+ROWS = TPS * SECONDS
+START_US = 1_700_000_000_000_000
+STEP_US = 1_000_000 // TPS
+WORKERS = ("centre", "centre2", "centre3")
+BATCHES = (1, 20, 100, 500, UNLIMITED)
+CODECS = ("", "COMPRESS zlib", "COMPRESS lz4", "COMPRESS zstd")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, and what comes out of it: the columns and the event time of each tuple."""
+
+    name: str
+    script: str
+    expected: Callable[[], Iterator[tuple[Row, int]]]
+    last: str = "q"
+
+
+def _ts(value: int) -> int:
+    return START_US + value * STEP_US
+
+
+def _selection() -> Iterator[tuple[Row, int]]:
+    return (((n, 2 * n), _ts(n)) for n in range(ROWS) if n % 3)
+
+
+def _row_windows() -> Iterator[tuple[Row, int]]:
+    for end in range(100, ROWS + 1, 10):
+        window = range(end - 100, end)
+        yield (sum(window), 100), _ts(end - 1)
+
+
+def _time_windows(values: Iterable[int]) -> Iterator[tuple[Row, int]]:
+    """Windows of 1 s that begin every 250 ms, by n % 4."""
+    kept = list(values)
+    width, slide = 1_000_000, 250_000
+    first = _ts(kept[0]) // slide * slide - width + slide
+    for start in range(first, _ts(kept[-1]) + 1, slide):
+        inside = [n for n in kept if start <= _ts(n) < start + width]
+        for key in dict.fromkeys(n % 4 for n in inside):  # in the order of their first tuples
+            mine = [n for n in inside if n % 4 == key]
+            yield (key, sum(mine), len(mine)), start + width
+
+
+def _join() -> Iterator[tuple[Row, int]]:
+    """Both streams have a tuple at each instant, and each meets those of the last 50 ms."""
+    for now in range(ROWS):
+        recent = range(max(0, now - 49), now + 1)
+        pairs = [(n, m) for n in recent for m in recent if n % 25 == m % 25 and max(n, m) == now]
+        yield from ((pair, _ts(now)) for pair in pairs)
+
+
+SOURCE = f"""
+CREATE STREAM {{name}} (n BIGINT) FROM rate(tps = {TPS}, rows = {ROWS}, start = {START_US},
+  n = 'value') AT source;
+"""
+SELECTION = Case(
+    "selection",
+    SOURCE.format(name="r")
+    + """CREATE QUERY q AS SELECT n, n * 2 AS m FROM r WHERE n % 3 <> 0 AT centre
+  STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
+    _selection,
+)
+ROW_WINDOWS = Case(
+    "aggregate of rows",
+    SOURCE.format(name="r")
+    + """CREATE QUERY q AS SELECT SUM(n) AS s, COUNT(*) AS c FROM r[100 ROWS SLIDE 10 ROWS]
+  AT centre STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
+    _row_windows,
+)
+TIME_WINDOWS = Case(
+    "aggregate of time",
+    SOURCE.format(name="r")
+    + """CREATE QUERY q AS SELECT n % 4 AS k, SUM(n) AS s, COUNT(*) AS c FROM r[1s SLIDE 250ms]
+  GROUP BY n % 4 AT centre STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
+    lambda: _time_windows(range(ROWS)),
+)
+JOIN = Case(
+    "join",
+    SOURCE.format(name="r")
+    + SOURCE.format(name="s")
+    + """CREATE QUERY q AS MASTER r SELECT r.n AS n, s.n AS m FROM r[50ms], s[50ms]
+  WHERE r.n % 25 = s.n % 25 AT centre
+  STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
+    _join,
+)
+CHAIN = Case(
+    "selection, then aggregate",
+    SOURCE.format(name="r")
+    + """CREATE QUERY p AS SELECT n FROM r WHERE n % 3 <> 0 AT centre STANDBY {options};
+CREATE QUERY q AS SELECT n % 4 AS k, SUM(n) AS s, COUNT(*) AS c FROM p[1s SLIDE 250ms]
+  GROUP BY n % 4 AT centre2 STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
+    lambda: _time_windows(n for n in range(ROWS) if n % 3),
+)
+CASES = (SELECTION, ROW_WINDOWS, TIME_WINDOWS, JOIN, CHAIN)
+
+
+def plan(kills: int, pauses: int, standby_first: int, seed: int) -> Iterator[dict[str, Any]]:
+    """What is done in each run: every query in turn, the rest at random."""
+    rng = random.Random(seed)
+    kinds = ["kill"] * kills + ["pause"] * pauses + ["standby first"] * standby_first
+    for number, kind in enumerate(kinds):
+        yield {
+            "kind": kind,
+            "case": CASES[number % len(CASES)],
+            "batch": rng.choice(BATCHES),
+            "codec": rng.choice(CODECS),
+            "at_s": rng.uniform(0.5, SECONDS - 1.5),
+            "victim": rng.random(),
+        }
+
+
+def run(
+    progress: Progress,
+    kills: int = 20,
+    pauses: int = 5,
+    standby_first: int = 5,
+    seed: int = 1,
+) -> dict[str, Any]:
+    """`runs`, and over all of them how many tuples were `lost`, `repeated`, `reordered` or `wrong`,
+    which is all 0 if the output is that of a run without failures."""
+    planned = list(plan(kills, pauses, standby_first, seed))
+    rows = []
+    with FailingCluster(("source", "desk"), WORKERS, progress) as cluster:
+        for number, one in enumerate(planned, 1):
+            progress(f"run {number} of {len(planned)}: {one['kind']}, {one['case'].name} …")
+            rows.append(_one_run(cluster, **one))
+    faults = {name: sum(row[name] for row in rows) for name in FAULTS}
+    return {"runs": len(rows), **faults, "rows": rows}
+
+
+def _one_run(
+    cluster: FailingCluster,
+    kind: str,
+    case: Case,
+    batch: int,
+    codec: str,
+    at_s: float,
+    victim: float,
+) -> dict[str, Any]:
+    cluster.wait(lambda s: all(one["state"] == "up" for one in s["sites"]), "all sites up", 120)
+    output = cluster.folder / "out.jsonl"
+    output.unlink(missing_ok=True)
+    size = "UNLIMITED" if batch == UNLIMITED else batch
+    options = f"BATCH {size} {codec}"
+    cluster.execute(case.script.format(options=options))
+    begun = time.monotonic()
+    status = cluster.wait(cluster.protected, "protection")
+    time.sleep(max(0.0, begun + at_s - time.monotonic()))
+    killed = _strike(cluster, kind, status, victim)
+    end = cluster.wait(
+        lambda s: task_states(s, f"{case.last}/sink") == ["done"], f"the end of {case.name}", 90
+    )
+    faults = compare(read_lines(output), case)
+    cluster.drop_all()
+    return {
+        "kind": kind, "query": case.name, "options": options, "killed": killed,
+        "took_over": _epochs(end) > _epochs(status), **faults,
+    }  # fmt: skip
+
+
+def _epochs(status: Status) -> int:
+    return max(one["epoch"] for one in status["protection"].values())
+
+
+def _strike(cluster: FailingCluster, kind: str, status: Status, chance: float) -> str:
+    """Who was hit. A site that is stopped goes on after it has been replaced."""
+    found = sorted(status["protection"].values(), key=lambda one: str(one["site"]))
+    ruler = found[int(chance * len(found))]
+    if kind == "pause":
+        cluster.signal(ruler["site"], signal.SIGSTOP)
+        try:
+            cluster.wait(lambda s: _epochs(s) > _epochs(status), "a take-over", 30)
+            time.sleep(0.5)
+        finally:
+            cluster.signal(ruler["site"], signal.SIGCONT)
+        return str(ruler["site"])
+    if kind == "standby first":
+        cluster.signal(ruler["standby"], signal.SIGKILL)
+        time.sleep(0.2 + chance)
+    cluster.signal(ruler["site"], signal.SIGKILL)
+    return str(ruler["site"])
+
+
+FAULTS = ("lost", "repeated", "reordered", "wrong")
+
+
+def compare(lines: list[str], case: Case) -> dict[str, int]:
+    """Tuples by position: those that are missing, there more than once, out of order, or not what
+    they should be."""
+    expected = list(case.expected())
+    got = [json.loads(line) for line in lines]
+    positions = [row.pop("_pos") for row in got]
+    times = [row.pop("_ts") for row in got]
+    rows = [tuple(row.values()) for row in got]
+    seen = set(positions)
+    wanted = range(1, len(expected) + 1)
+    wrong = sum(
+        not (0 < at <= len(expected)) or expected[at - 1] != (row, ts)
+        for at, row, ts in zip(positions, rows, times, strict=True)
+    )
+    return {
+        "lost": sum(at not in seen for at in wanted),
+        "repeated": len(positions) - len(seen),
+        "reordered": sum(b < a for a, b in pairwise(positions)),
+        "wrong": wrong,
+    }
+
+
+def check(result: dict[str, Any]) -> None:
+    """Raises TaskError if any output was not that of a run without failures."""
+    if any(result[name] for name in FAULTS):
+        raise TaskError(", ".join(f"{result[name]} {name}" for name in FAULTS))

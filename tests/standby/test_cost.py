@@ -1,0 +1,135 @@
+"""The cost model against the outlet's rule run tuple by tuple, and against what the paper says."""
+
+from __future__ import annotations
+
+import random
+import statistics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.standby.cost import Load, Model, cost, zero_from
+from tests.standby.loads import drawn, loads, paper
+from tests.standby.outlet_simulation import simulate
+
+UNLIMITED = 2**62
+
+
+def test_batch_1_is_active_standby_and_unlimited_is_upstream_backup() -> None:
+    assert cost(paper(), 1).overhead == 1
+    assert cost(paper(), UNLIMITED).overhead == 0
+    assert cost(paper(), 1).recovery_s < cost(paper(), UNLIMITED).recovery_s
+
+
+def test_overhead_is_a_sawtooth() -> None:
+    model = Model(paper(lag_s=0.01))
+    assert model.overhead(140) < 0.6 < 0.9 < model.overhead(240)
+    assert model.worst_recovery(140) <= model.worst_recovery(240)
+
+
+def test_nothing_is_shipped_beyond_what_piles_up_between_acks() -> None:
+    """b > r(T + D) + K."""
+    assert zero_from(paper()) == 351
+    assert zero_from(paper(window=100)) == 451
+    assert Model(paper()).overhead(350) > 0.5
+
+
+def test_compression_scales_overhead_alone() -> None:
+    """SASC has 47 % of SAS's overhead at a ratio of 47 %, and the same recovery time."""
+    plain, compressed = cost(paper(), 120), cost(paper(ratio=0.47), 120)
+    assert compressed.overhead == pytest.approx(0.47 * plain.overhead)
+    assert compressed.recovery_s == plain.recovery_s
+
+
+def test_dearer_tuples_take_longer_to_recover() -> None:
+    """Aggregation: three times the cost of a tuple, the same overhead."""
+    selection = paper(heartbeat_s=0.0, rtt_s=0.0, fixed_s=0.0)
+    aggregation = paper(heartbeat_s=0.0, rtt_s=0.0, fixed_s=0.0, per_tuple_s=3e-4)
+    few, many = cost(selection, 300), cost(aggregation, 300)
+    assert many.overhead == few.overhead
+    assert many.recovery_s == pytest.approx(3 * few.recovery_s)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("varying", [False, True])
+def test_overhead_is_what_the_rule_ships(chunked: bool, varying: bool) -> None:
+    """Within two points, for a b not more than a chunk away: at a tooth's edge a single chunk
+    decides, and which phase the producer happens to have. Where lags are random, both sides are
+    samples, and one in twenty may be further off, by no more than four points."""
+    rng = random.Random(4 * chunked + varying)
+    errors, misses = [], []
+    for seed in range(30):
+        load = drawn(rng, chunked=chunked, varying=varying)
+        model = Model(load)
+        b = rng.randrange(max(1, int(model.kept)), int(model.peak * 1.1) + 2)
+        near = {max(1, b + by) for by in (-int(load.chunk), -1, 0, 1, int(load.chunk))}
+        modelled = [model.overhead(other) for other in near]
+        simulated = simulate(load, b, seed).overhead
+        errors.append(abs(model.overhead(b) - simulated))
+        misses.append(max(0.0, min(modelled) - simulated, simulated - max(modelled)))
+    assert statistics.mean(errors) < 0.02
+    assert sum(miss > 0.02 for miss in misses) <= (len(misses) // 20 if varying else 0)
+    assert max(misses) < 0.04
+
+
+@pytest.mark.parametrize("b", [60, 140, 240, 300, 340, 360, 1000])
+@pytest.mark.parametrize("load", [paper(), paper(window=100, chunk=20, lag_spread_s=0.03)])
+def test_what_the_standby_lacks_is_what_is_pending(load: Load, b: int) -> None:
+    """With nothing else to wait for, recovery is the processing of what was pending."""
+    bare = {"heartbeat_s": 0.0, "rtt_s": 0.0, "fixed_s": 0.0, "per_tuple_s": 1e-6}
+    values = {name: getattr(load, name) for name in ("window", "chunk", "lag_spread_s")}
+    model = Model(paper(**(values | bare)))
+    pending = simulate(load, b, 1).pending
+    mean = statistics.mean(pending)
+    assert model.mean_recovery(b) * 1e6 == pytest.approx(mean, rel=0.08, abs=load.chunk / 2)
+    assert model.worst_recovery(b) * 1e6 >= max(pending) - 1e-6
+    assert model.worst_recovery(b) * 1e6 <= max(pending) + load.chunk + 5
+
+
+def test_what_the_upstream_ships_during_detection_need_not_be_asked_for() -> None:
+    """Filled within 0.1 s, a batch of 100 is processed long before the heartbeat is missed."""
+    model = Model(paper(fixed_s=0.01))
+    assert model.worst_recovery(100) == model.best_s == pytest.approx(0.256)
+    assert model.worst_recovery(300) > model.best_s
+
+
+def test_instances_that_take_long_hold_up_even_an_active_standby() -> None:
+    assert Model(paper(fixed_s=0.2)).worst_recovery(1) > Model(paper(fixed_s=0.05)).worst_recovery(
+        1
+    )
+
+
+def test_silence_takes_longer_to_notice_than_a_refused_connection() -> None:
+    refused, silent = cost(paper(), 1), cost(paper(missed=3), 1)
+    assert silent.worst_recovery_s - refused.worst_recovery_s == pytest.approx(0.5)
+    assert silent.recovery_s - refused.recovery_s == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_slow_link_has_to_carry_what_is_lacking() -> None:
+    slow, fast = cost(paper(bandwidth=1e5), 400), cost(paper(), 400)
+    carried = (350 + 1000 * 0.256 - 206) * 56 / 1e5
+    assert slow.worst_recovery_s - fast.worst_recovery_s == pytest.approx(carried, rel=0.01)
+
+
+@given(loads, st.integers(1, 5000))
+@settings(max_examples=60, deadline=None)
+def test_bounds(load: Load, b: int) -> None:
+    model = Model(load)
+    found = model.cost(b)
+    assert 0 <= found.overhead <= load.ratio
+    assert found.recovery_s <= found.worst_recovery_s * (1 + 1e-9)
+    assert model.best_s <= found.worst_recovery_s
+    assert model.worst_recovery(b) <= model.worst_recovery(b + 1) * (1 + 1e-9)
+    assert model.worst_recovery(b) <= model.worst_recovery(UNLIMITED) * (1 + 1e-9)
+    zero = model.zero_from()
+    assert model.overhead(zero) == model.overhead(zero + b) == model.overhead(UNLIMITED) == 0
+
+
+@given(loads)
+@settings(max_examples=60, deadline=None)
+def test_zero_from_is_what_the_formula_says(load: Load) -> None:
+    """Up to a chunk: more of them may fall between two acks than r·T on average."""
+    least = load.rate * (load.ack_interval_s + max(0, load.lag_s - load.lag_spread_s)) + load.window
+    most = load.rate * (load.ack_interval_s + load.lag_s + load.lag_spread_s) + load.window
+    assert least - 2 * load.chunk <= zero_from(load) <= most + 2 * load.chunk + 1
