@@ -189,6 +189,11 @@ class Protector:
             epoch=claim,
             batch=standby.batch or FIRST_BATCH,
             codec=standby.compress,
+            wishes={
+                "batch": standby.batch,
+                "recovery_s": standby.recovery_us / 1e6 if standby.recovery_us else None,
+                "overhead": standby.overhead,
+            },
             consumers=self._consumers(spec, known),
         )
         self._posted[name] = time.monotonic()

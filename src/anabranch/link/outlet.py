@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from anabranch.errors import SiteError
+from anabranch.link.meter import Meter
 from anabranch.link.wire import empty_batch
 from anabranch.stream.batch import END_WATERMARK, Batch
 from anabranch.stream.outlet import Outlet, Shipment
@@ -67,11 +68,12 @@ class LiveOutlet:
         self._limit = limit
         self._nothing = empty_batch(schema)
         self._heartbeat_s = heartbeat_s
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.RLock())
         self._closed = False
         self._had_room = True
         self.standing_by = False
         self.traffic = Traffic()
+        self._meter = Meter()
         self._followers: dict[str, object] = {}
         self._leases: dict[str, float] = {}
         """Since when consumers with a lease do not follow; those that do have `inf`."""
@@ -106,9 +108,11 @@ class LiveOutlet:
     def append(self, batches: Iterable[pa.RecordBatch], watermark: int) -> int:
         """Add the batches, the watermark behind the last of them; returns the last position."""
         with self._changed:
-            before = self._outlet.watermark
+            before, last, size = self._outlet.watermark, self._outlet.last, 0
             for data in batches:
                 self._outlet.append(data, before)
+                size += data.nbytes
+            self._meter.appended(time.monotonic(), self._outlet.last - last, size)
             self._outlet.advance(watermark)
             self._had_room = self._outlet.unsent_bytes() < self._limit
             self._changed.notify_all()
@@ -196,7 +200,11 @@ class LiveOutlet:
         self, consumer: str, input_position: int, point: RestartPoint, reign: int = 0
     ) -> None:
         with self._changed:
+            before = self._outlet.released
             self._outlet.level1(consumer, input_position, point, reign)
+            known = self._outlet.consumers.get(consumer)
+            if known and known.backup and self._outlet.released > before:
+                self._meter.released(time.monotonic(), consumer, self._outlet.last - known.released)
             acknowledged = self._outlet.acknowledged()
         self._tell_room()
         self.on_ack(acknowledged)
@@ -207,16 +215,16 @@ class LiveOutlet:
             return {name: one.released for name, one in self._outlet.consumers.items()
                     if name not in self._leases}  # fmt: skip
 
-    def claim(self, consumer: str, epoch: int) -> tuple[int, RestartPoint | None]:
+    def claim(self, consumer: str, epoch: int) -> tuple[int, RestartPoint | None, int]:
         """The task that consumes as `consumer` is now the one of `epoch`: what was released on the
-        word of the one before, and its restart point. Raises Superseded if it comes too late."""
+        word of the one before, its restart point, and how far it was sent. Raises Superseded if it comes too late."""
         with self._changed:
             if self.standing_by:
                 raise SiteError(f"this site stands by for stream {self.stream}")
             self._outlet.rule(consumer, epoch)
             self._followers.pop(consumer, None)
             self._changed.notify_all()
-        return self.standing(consumer)
+            return (*self.standing(consumer), self._outlet.consumers[consumer].sent)
 
     def standing(self, consumer: str) -> tuple[int, RestartPoint | None]:
         """What was released for a consumer, and where it would restart."""
@@ -311,15 +319,13 @@ class LiveOutlet:
                 known.backup.batch = batch
                 self._changed.notify_all()
 
-    def pending(self, consumer: str) -> dict[str, int]:
-        """How things stand for the consumer and its standby, as positions."""
+    def measured(self, consumer: str) -> dict[str, float]:
+        """What the cost of a consumer's standby depends on; empty while too little is known."""
         with self._changed:
-            known = self._outlet.consumers.get(consumer)
-            if known is None:
-                return {}
-            shipped = known.backup.shipped if known.backup else 0
-            return {"last": self._outlet.last, "received": known.received,
-                    "released": known.released, "shipped": shipped}  # fmt: skip
+            found = self._meter.report(time.monotonic(), consumer)
+        if found and self.traffic.shipped and self.traffic.packed:
+            found["ratio"] = self.traffic.packed / self.traffic.shipped
+        return found
 
     def _next(
         self, consumer: str, after: int, told: int | None, me: object

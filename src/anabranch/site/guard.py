@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError, Gap, SiteError, Superseded
 from anabranch.link.codec import unpacker
 from anabranch.link.inlet import LiveInlet
@@ -21,6 +22,7 @@ from anabranch.plan.tasks import Input
 from anabranch.site.links import Links
 from anabranch.site.spark import arrow_schema
 from anabranch.site.task import Task
+from anabranch.site.tuning import Costs, Tuning, Wishes
 from anabranch.standby.detector import Beat, Detector
 from anabranch.standby.secondary import Action, Claim, Feed, Secondary
 from anabranch.stream.batch import Batch
@@ -28,6 +30,7 @@ from anabranch.stream.restart import RestartPoint
 from anabranch.stream.routes import Route
 
 RETRY_S = 0.05
+CATCH_UP_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,7 @@ class Post:
     epoch: int
     batch: int
     codec: str | None
-    heartbeat_s: float
-    missed: int
+    wishes: Wishes
 
 
 class _Collector:
@@ -78,6 +80,7 @@ class Guard:
         task: Task,
         point: RestartPoint,
         post: Post,
+        cluster: Cluster,
         links: Links,
         peers: Peers,
         new_inlets: Callable[[], Sequence[LiveInlet]],
@@ -98,7 +101,19 @@ class Guard:
         self._secondary: Secondary[pa.RecordBatch] = Secondary(point)
         self._lock = threading.RLock()
         self._heard: set[int] = set()
-        self._batch = post.batch
+        self._batches = [post.batch for _ in task.spec.inputs]
+        self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
+        self._missed = cluster.missed_heartbeats
+        self._costs = Costs(0.0, 0.0, 0.0)
+        self._tuning = Tuning(
+            task.spec,
+            cluster,
+            name,
+            post.wishes,
+            self._measured,
+            lambda: self._costs,
+            self.batch_by,
+        )
         self._over = threading.Event()
         self._asked = threading.Event()
         self._subscriptions = [self._subscribe(i, one) for i, one in enumerate(task.spec.inputs)]
@@ -110,10 +125,12 @@ class Guard:
         for subscription in self._subscriptions:
             subscription.start()
         self._thread.start()
+        self._tuning.start()
 
     def close(self) -> None:
         """Stand by no more."""
         self._over.set()
+        self._tuning.close()
         self._asked.set()
         for subscription in self._subscriptions:
             subscription.close()
@@ -140,9 +157,11 @@ class Guard:
         site = self._links.route(source).site
         if site == self._name:
             outlet = self._links.outlet(source.stream)
-            return outlet.ship_here(consumer, after, epoch, self._batch, self._over.is_set)
+            return outlet.ship_here(consumer, after, epoch, self._batches[index], self._over.is_set)
         peer = self._peers[site]
-        return peer.ship(source.stream, consumer, after, epoch, self._batch, self.post.codec)
+        return peer.ship(
+            source.stream, consumer, after, epoch, self._batches[index], self.post.codec
+        )
 
     def offer(self, index: int, batch: Batch[pa.RecordBatch]) -> None:
         """A shipment or heartbeat has come."""
@@ -181,18 +200,28 @@ class Guard:
             if source.stream == stream and self.state == "standby":
                 link.reroute()
 
-    def batch_by(self, batch: int) -> None:
-        """Have all inputs shipped in batches of another size."""
-        self._batch = batch
-        for index, source in enumerate(self.task.spec.inputs):
-            request = {"stream": source.stream, "consumer": self.task.spec.consumer(index)}
-            site = self._links.route(source).site
-            if site == self._name:
-                self._links.outlet(source.stream).batch_by(
-                    request["consumer"], self.post.epoch, batch
-                )
-            else:
-                self._peers[site].call("batch", 2.0, epoch=self.post.epoch, batch=batch, **request)
+    # -- tuning ----------------------------------------------------------------------------------
+
+    def batch_by(self, index: int, batch: int) -> None:
+        """Have an input shipped in batches of another size."""
+        self._batches[index] = batch
+        source, consumer = self.task.spec.inputs[index], self.task.spec.consumer(index)
+        site, epoch = self._links.route(source).site, self.post.epoch
+        if site == self._name:
+            self._links.outlet(source.stream).batch_by(consumer, epoch, batch)
+        else:
+            request = {"stream": source.stream, "consumer": consumer, "epoch": epoch}
+            self._peers[site].call("batch", 2.0, batch=batch, **request)
+
+    def _measured(self, index: int) -> dict[str, float]:
+        source, consumer = self.task.spec.inputs[index], self.task.spec.consumer(index)
+        site = self._links.route(source).site
+        if site == self._name:
+            return self._links.outlet(source.stream).measured(consumer)
+        found: dict[str, float] = self._peers[site].call(
+            "measured", 2.0, stream=source.stream, consumer=consumer
+        )
+        return found
 
     # -- take-over -------------------------------------------------------------------------------
 
@@ -201,8 +230,8 @@ class Guard:
         self._asked.set()
 
     def _watch(self) -> None:
-        detector = Detector(self.post.missed)
-        while not self._asked.wait(self.post.heartbeat_s):
+        detector = Detector(self._missed)
+        while not self._asked.wait(self._heartbeat_s):
             if detector.heard(self._beat()):
                 break
         if not self._over.is_set():
@@ -210,28 +239,32 @@ class Guard:
             self._claim()
 
     def _beat(self) -> Beat:
+        begun = time.monotonic()
         try:
             answer = self._peers[self.post.primary].call(
-                "beat", timeout_s=self.post.heartbeat_s, task=self.task.spec.name
+                "beat", timeout_s=self._heartbeat_s, task=self.task.spec.name
             )
         except SiteError as error:
             return Beat.REFUSED if refused(error) else Beat.SILENT
+        rtt_s = time.monotonic() - begun
+        self._costs = Costs(answer["fixed_ms"] / 1e3, answer["per_tuple_us"] / 1e6, rtt_s)
         return Beat.ALIVE if answer["runs"] else Beat.ABSENT
 
     def _claim(self) -> None:
         """Tell everyone, learn from upstream where to go on, and go on. What is there already can
         be sent at once: it is what the primary would send."""
         self.state = "claiming"
+        self._tuning.close()
         for subscription in self._subscriptions:
             subscription.close()
         self.task.take_over()
         self._announce()
         try:
-            claims = [self._claimed(index) for index in range(len(self.task.inlets))]
+            answers = [self._claimed(index) for index in range(len(self.task.inlets))]
             for subscription in self._subscriptions:
                 subscription.join()
             with self._lock:
-                self._perform(self._secondary.take_over(claims))
+                self._perform(self._secondary.take_over([claim for claim, _ in answers]))
         except Superseded:
             self._retire()
             return
@@ -245,8 +278,17 @@ class Guard:
         self._links.follow_inputs(self.task)
         self.consider()
         self.on_primary()
+        self._catch_up([sent for _, sent in answers])
 
-    def _claimed(self, index: int) -> Claim:
+    def _catch_up(self, sent: Sequence[int]) -> None:
+        """Note when all that the primary had been sent is processed here too."""
+        deadline = time.monotonic() + CATCH_UP_S
+        while any(done < last for done, last in zip(self.task.processed, sent, strict=True)):
+            if self._over.wait(0.002) or time.monotonic() > deadline:
+                return
+        self.timeline["recovered"] = time.time()
+
+    def _claimed(self, index: int) -> tuple[Claim, int]:
         """The answer of an input's producer, as soon as there is one."""
         source = self.task.spec.inputs[index]
         request: dict[str, Any] = {
@@ -259,12 +301,10 @@ class Guard:
             site = self._links.route(source).site
             try:
                 if site == self._name:
-                    released, restart = self._links.outlet(source.stream).claim(
-                        request["consumer"], self.post.epoch
-                    )
-                    return Claim(released, restart)
+                    outlet = self._links.outlet(source.stream)
+                    return _claim(*outlet.claim(request["consumer"], self.post.epoch))
                 answer = self._peers[site].call("claim", timeout_s=2.0, **request)
-                return Claim(answer["released"], _point(answer["restart"]))
+                return _claim(answer["released"], _point(answer["restart"]), answer["sent"])
             except SiteError:
                 continue
         raise Superseded(f"{self.task.spec.name} stands by no more")
@@ -301,7 +341,8 @@ class Guard:
         return {
             "guard": self.state,
             "protects": self.protects,
-            "batch": self._batch,
+            "batch": self._batches[0],
+            "tuning": self._tuning.report(),
             "codec": self.post.codec,
             "primary": self.post.primary,
             "kept_inputs": self._secondary.kept,
@@ -313,6 +354,11 @@ class Guard:
 
 def _same(batch: Batch[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
     return batch
+
+
+def _claim(released: int, restart: RestartPoint | None, sent: int) -> tuple[Claim, int]:
+    """What was let go of, and how far the primary was sent."""
+    return Claim(released, restart), sent
 
 
 def _point(data: dict[str, Any] | None) -> RestartPoint | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -17,6 +18,7 @@ from anabranch.site.guard import Guard, Post
 from anabranch.site.links import Links
 from anabranch.site.points import point_of
 from anabranch.site.task import Task
+from anabranch.site.tuning import Wishes
 from anabranch.stream.routes import Route
 
 
@@ -53,7 +55,7 @@ class Protection:
             "standing": self._standing,
             "routes": lambda body: self.learn(body["routes"]),
             "batch": self._batch,
-            "tune": lambda body: self._guard(body["task"]).batch_by(body["batch"]),
+            "measured": lambda body: self._links.outlet(body["stream"]).measured(body["consumer"]),
             "needed": lambda body: self._links.outlet(body["stream"]).needed(),
         }
 
@@ -77,15 +79,8 @@ class Protection:
         `consumers` read its output: name → the position behind which they need it."""
         spec = TaskSpec.model_validate(body["task"])
         point = point_of(body["point"])
-        cluster = self._cluster
-        post = Post(
-            primary=body["primary"],
-            epoch=body["epoch"],
-            batch=body["batch"],
-            codec=body.get("codec"),
-            heartbeat_s=cluster.heartbeat_interval_us / 1e6,
-            missed=cluster.missed_heartbeats,
-        )
+        wishes = Wishes(**body["wishes"])
+        post = Post(body["primary"], body["epoch"], body["batch"], body["codec"], wishes)
         task = self._host.install_standby(spec)
         if task.outlet:
             task.outlet.start_at(point.output)
@@ -93,7 +88,7 @@ class Protection:
                 task.outlet.attach(consumer, after=after)
         task.start(point, post.epoch)
         guard = Guard(
-            self._name, task, point, post, self._links, self._peers,
+            self._name, task, point, post, self._cluster, self._links, self._peers,
             partial(self._host.new_inlets, task),
         )  # fmt: skip
         guard.consider = partial(self._host.consider, task)
@@ -114,12 +109,17 @@ class Protection:
 
     def _beat(self, body: dict[str, Any]) -> dict[str, Any]:
         task = self._host.tasks.get(body["task"])
-        return {"runs": task is not None and task.role == "primary" and task.state != "waiting"}
+        if task is None or task.role != "primary" or task.state == "waiting":
+            return {"runs": False, "fixed_ms": 0.0, "per_tuple_us": 0.0}
+        report = task.measures.report(time.monotonic())
+        return {"runs": True, "fixed_ms": report["fixed_ms"],
+                "per_tuple_us": report["per_tuple_us"]}  # fmt: skip
 
     def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
         outlet = self._links.outlet(body["stream"])
-        released, restart = outlet.claim(body["consumer"], body["epoch"])
-        return {"released": released, "restart": asdict(restart) if restart else None}
+        released, restart, sent = outlet.claim(body["consumer"], body["epoch"])
+        point = asdict(restart) if restart else None
+        return {"released": released, "restart": point, "sent": sent}
 
     def _standing(self, body: dict[str, Any]) -> dict[str, Any]:
         released, restart = self._links.outlet(body["stream"]).standing(body["consumer"])

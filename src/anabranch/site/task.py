@@ -48,6 +48,8 @@ class Task:
         self.state = "waiting"
         self.role = "primary"
         self.epoch = 0
+        self.processed = tuple(0 for _ in inlets)
+        """The last position of each input whose results are out."""
         self.error: AnabranchError | None = None
         self.on_release: Callable[[], None] = lambda: None
         self.on_failure: Callable[[Task], None] = lambda task: None
@@ -123,6 +125,7 @@ class Task:
             self._name_job(self.spec.query, f"{self.spec.name}: {rows} tuples")
         produced = self._body.step(taken)
         self._emit(produced)
+        self.processed = tuple(one.last for one in taken)
         if rows:
             ages = ages_s(produced.table, time.time_ns() // 1000)
             elapsed = time.perf_counter() - started

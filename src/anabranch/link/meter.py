@@ -1,0 +1,51 @@
+"""What an outlet sees of its traffic over the last seconds: what a standby's cost depends on."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import fmean, pstdev
+
+WINDOW_S = 2.0
+
+
+class Meter:
+    """Times are given, in seconds of any one clock."""
+
+    def __init__(self) -> None:
+        self._appended: deque[tuple[float, int, int]] = deque()
+        self._released: dict[str, deque[tuple[float, int]]] = {}
+
+    def appended(self, now: float, rows: int, nbytes: int) -> None:
+        if rows:
+            self._appended.append((now, rows, nbytes))
+            _forget(self._appended, now)
+
+    def released(self, now: float, consumer: str, left: int) -> None:
+        """An ack has released some of the consumer's tuples and `left` others."""
+        acks = self._released.setdefault(consumer, deque())
+        acks.append((now, left))
+        _forget(acks, now)
+
+    def report(self, now: float, consumer: str) -> dict[str, float]:
+        """Tuples a second, tuples at a time, bytes of one; seconds between acks, and the tuples
+        that they leave, with how far that varies. Empty while too little is known."""
+        _forget(self._appended, now)
+        acks = self._released.get(consumer, deque())
+        _forget(acks, now)
+        rows = sum(n for _, n, _ in self._appended)
+        if rows == 0 or len(acks) < 3:
+            return {}
+        left = [n for _, n in acks]
+        return {
+            "rate": rows / WINDOW_S,
+            "chunk": rows / len(self._appended),
+            "tuple_bytes": sum(size for _, _, size in self._appended) / rows,
+            "ack_interval_s": (acks[-1][0] - acks[0][0]) / (len(acks) - 1),
+            "left": fmean(left),
+            "left_spread": 1.7 * pstdev(left),  # of a uniform distribution
+        }
+
+
+def _forget(events: deque[tuple[float, int]] | deque[tuple[float, int, int]], now: float) -> None:
+    while events and events[0][0] < now - WINDOW_S:
+        events.popleft()
