@@ -217,7 +217,8 @@ class LiveOutlet:
 
     def claim(self, consumer: str, epoch: int) -> tuple[int, RestartPoint | None, int]:
         """The task that consumes as `consumer` is now the one of `epoch`: what was released on the
-        word of the one before, its restart point, and how far it was sent. Raises Superseded if it comes too late."""
+        word of the one before, its restart point, and how far it was sent. Raises Superseded if it
+        comes too late."""
         with self._changed:
             if self.standing_by:
                 raise SiteError(f"this site stands by for stream {self.stream}")

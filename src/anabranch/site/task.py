@@ -66,6 +66,7 @@ class Task:
         for inlet, position in zip(self.inlets, point.inputs, strict=True):
             inlet.start_at(position)
         self._log = RestartLog(point)
+        self.processed = point.inputs
         if self.outlet:
             self.outlet.on_ack = self.acknowledge
             self.outlet.reign(epoch, standing_by=self.role == "standby")
@@ -79,6 +80,7 @@ class Task:
             inlet.close()
         with self._instance:
             self.inlets = inlets
+            self.processed = point.inputs
             with self._lock:
                 self._log = RestartLog(point)
                 if self.state == "done":

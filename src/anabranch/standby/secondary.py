@@ -121,10 +121,10 @@ class Secondary(Generic[P]):
         return [self._restart()] if behind else []
 
     def _learn(self, point: RestartPoint) -> None:
-        if point.progress > self.point.progress:
-            self.point = point
-            for one, position in zip(self._inputs, point.inputs, strict=True):
-                one.forget(position)
+        """What producers were told at different times, perhaps by different runs of the task."""
+        self.point = self.point.join(point)
+        for one, position in zip(self._inputs, self.point.inputs, strict=True):
+            one.forget(position)
 
     def _jump(self, index: int, needed: int, what: str) -> None:
         """Go on behind the newest point, on all inputs."""

@@ -88,13 +88,21 @@ class Outlet(Generic[P]):
         self.watermark = watermark
         return True
 
-    def attach(self, consumer: str, *, after: int | None = None) -> int:
+    def attach(
+        self,
+        consumer: str,
+        *,
+        after: int | None = None,
+        point: RestartPoint | None = None,
+        epoch: int = 0,
+    ) -> int:
         """Keep tuples for `consumer` from now on, or from behind `after` if they are still there;
-        returns the position it starts behind."""
+        returns the position it starts behind. What it told another outlet of the stream goes on
+        to hold here: its restart `point`, and the `epoch` before which it is refused."""
         known = self.consumers.get(consumer)
         if known is None:
             start = self.last if after is None else max(after, self.released)
-            self.consumers[consumer] = Consumer(start, start, start)
+            self.consumers[consumer] = Consumer(start, start, start, point, epoch)
             return start
         return known.received
 
@@ -210,6 +218,8 @@ class Outlet(Generic[P]):
             raise Superseded(f"stream {self.stream}: standby of epoch {epoch} was replaced")
         backup = known.backup
         start = max(backup.shipped, known.released)
+        if start < self.released:  # it began behind; the consumer's next ack says where it stands
+            return None
         rows = max(0, self.last - start) // backup.batch * backup.batch
         if not rows:
             return None
@@ -218,10 +228,10 @@ class Outlet(Generic[P]):
 
     def heartbeat(self, consumer: str) -> tuple[int, RestartPoint | None]:
         """What a standby that gets no tuples should know: the watermark, if all is shipped that
-        lies before it, and the newest restart point."""
+        lies before it, and the newest restart point. Tuples released before they were shipped are
+        not there: without them the watermark would close windows that lack them."""
         known = self.consumers[consumer]
-        shipped = known.backup.shipped if known.backup else 0
-        all_there = max(shipped, known.released) >= self.last
+        all_there = known.backup is not None and known.backup.shipped >= self.last
         return self.watermark if all_there else START_WATERMARK, known.restart
 
     def _cut(self, after: int, last: int) -> list[Batch[P]]:

@@ -28,12 +28,21 @@ class RestartPoint:
         """Grows with every later point of the same task."""
         return self.output, self.instant, self.inputs
 
+    def join(self, other: RestartPoint) -> RestartPoint:
+        """A point that is as far as both, for those who know both: what one run of the task did not
+        need for its results behind `output`, none needs for those behind a later one."""
+        return RestartPoint(
+            tuple(map(max, self.inputs, other.inputs)),
+            max(self.output, other.output),
+            max(self.instant, other.instant),
+        )
+
 
 class RestartLog:
     """The restart points of one task that downstream has not yet made obsolete, oldest first."""
 
     def __init__(self, start: RestartPoint) -> None:
-        self._current = start
+        self._current = self._newest = start
         self._ahead: deque[RestartPoint] = deque()
 
     @property
@@ -43,22 +52,27 @@ class RestartLog:
 
     def add(self, point: RestartPoint) -> None:
         """Record where the task now stands. Points never go back."""
-        newest = self._ahead[-1] if self._ahead else self._current
+        newest = self._newest
         if (point.output, point.instant) < (newest.output, newest.instant) or any(
             new < old for new, old in zip(point.inputs, newest.inputs, strict=True)
         ):
             raise ValueError(f"restart point went back from {newest} to {point}")
         if point == newest:
             return
-        if self._ahead and newest.output == point.output:
+        self._newest = point
+        if self._ahead and self._ahead[-1].output == point.output:
             self._ahead[-1] = point
         else:
             self._ahead.append(point)
 
     def acknowledge(self, output: int) -> RestartPoint | None:
         """Everything up to `output` has arrived downstream: the newest point this frees, if any."""
-        moved = False
+        before = self._current
         while self._ahead and self._ahead[0].output <= output:
-            self._current = self._ahead.popleft()
-            moved = True
-        return self._current if moved else None
+            self._current = self._current.join(self._ahead.popleft())
+        return self._current if self._current != before else None
+
+    def learn(self, point: RestartPoint) -> None:
+        """Another run of the task got acks for this point: whoever restarts need not go back
+        behind it, though this run may not be there yet."""
+        self._current = self._current.join(point)
