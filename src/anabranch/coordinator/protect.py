@@ -18,8 +18,8 @@ from anabranch.coordinator.rulers import Ruler, Rulers
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.plan.catalog import QueryDef, StreamDef, TableDef
-from anabranch.plan.protection import Standby
-from anabranch.plan.tasks import TaskSpec
+from anabranch.plan.protection import SHARED_SINKS, Standby
+from anabranch.plan.tasks import TaskSpec, sink_task
 
 GRACE_S = 5.0
 """How long a new standby may take to appear in its site's reports."""
@@ -195,6 +195,7 @@ class Protector:
                 "overhead": standby.overhead,
             },
             consumers=self._consumers(spec, known),
+            sink=_sink_along(spec, site, known),
         )
         self._posted[name] = time.monotonic()
         self.rulers.set(name, replace(ruler, standby=site, claim=claim))
@@ -256,8 +257,25 @@ def protected(known: Definitions) -> dict[str, Standby]:
     return found
 
 
+def _sink_along(spec: TaskSpec, site: str, known: Definitions) -> dict[str, Any] | None:
+    """The task of the sink that goes where its query goes, as it would be at `site`."""
+    query = known.get(spec.name)
+    if not isinstance(query, QueryDef) or not query.sink or settled_sink(query):
+        return None
+    sink = spec_of(sink_task(query.name), known)
+    there = tuple(source.model_copy(update={"site": site}) for source in sink.inputs)
+    return sink.model_copy(update={"site": site, "inputs": there}).model_dump()
+
+
 def spec_of(name: str, known: Definitions) -> TaskSpec:
     return next(task for task in tasks(known.values(), known) if task.name == name)
+
+
+def settled_sink(query: QueryDef) -> str | None:
+    """The site that a query's sink stays at though the query moves; None if it moves along."""
+    if query.sink_site or not query.sink or query.sink.name in SHARED_SINKS:
+        return query.sink_site
+    return query.site
 
 
 def placed(query: QueryDef, node: str, site: str) -> QueryDef:
@@ -266,5 +284,5 @@ def placed(query: QueryDef, node: str, site: str) -> QueryDef:
     update: dict[str, Any] = {"nodes": nodes}
     if node == query.name:
         update["site"] = site
-        update["sink_site"] = query.sink_site or query.site
+        update["sink_site"] = settled_sink(query)
     return query.model_copy(update=update)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from anabranch.config.cluster import Cluster
-from anabranch.errors import SiteError
+from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.peer import Peers
 from anabranch.plan.tasks import TaskSpec
@@ -19,6 +19,7 @@ from anabranch.site.links import Links
 from anabranch.site.points import point_of
 from anabranch.site.task import Task
 from anabranch.site.tuning import Wishes
+from anabranch.stream.restart import RestartPoint
 from anabranch.stream.routes import Route
 
 
@@ -27,7 +28,7 @@ class Host(Protocol):
 
     tasks: dict[str, Task]
 
-    def install_standby(self, spec: TaskSpec) -> Task: ...
+    def install_standby(self, spec: TaskSpec, *, resume: bool = False) -> Task: ...
     def new_inlets(self, task: Task) -> Sequence[LiveInlet]: ...
     def consider(self, task: Task) -> None: ...
     def discard(self, task: Task) -> None: ...
@@ -67,10 +68,15 @@ class Protection:
         guard = self.guards.get(task.spec.name)
         return guard.report() if guard else {}
 
-    def forget(self, task: str) -> None:
-        """It is dropped."""
-        if guard := self.guards.pop(task, None):
-            guard.close()
+    def forget(self, task: str) -> list[str]:
+        """It is dropped; the sinks that were to begin with it are to be, too."""
+        guard = self.guards.pop(task, None)
+        if guard is None:
+            return []
+        guard.close()
+        output = guard.task.spec.output
+        waiting = [one.spec for one in self._host.tasks.values() if one.role == "standby"]
+        return [one.name for one in waiting if one.sink and one.inputs[0].stream == output]
 
     # -- standing by -----------------------------------------------------------------------------
 
@@ -91,11 +97,29 @@ class Protection:
             self._name, task, point, post, self._cluster, self._links, self._peers,
             partial(self._host.new_inlets, task),
         )  # fmt: skip
+        sink = body["sink"]
+        along = (
+            self._host.install_standby(TaskSpec.model_validate(sink), resume=True) if sink else None
+        )
         guard.consider = partial(self._host.consider, task)
-        guard.on_primary = partial(self._host.ruling, task)
+        guard.on_primary = partial(self._rule, guard, along)
         guard.on_retired = partial(self._host.discard, task)
         self.guards[spec.name] = guard
         guard.start()
+
+    def _rule(self, guard: Guard, sink: Task | None) -> None:
+        """The task has taken over. Its sink goes on behind what it has written, which it knows; the
+        one that wrote before can write no more, or only what is there already."""
+        task = guard.task
+        if sink and task.outlet:
+            released, _ = task.outlet.standing(sink.spec.name)
+            sink.role = "primary"
+            try:
+                sink.start(RestartPoint((released,), released), guard.post.epoch)
+                self._links.follow_inputs(sink)
+            except AnabranchError as error:
+                sink.fail(error)
+        self._host.ruling(task)
 
     def _take_over(self, body: dict[str, Any]) -> None:
         self._guard(body["task"]).take_over()

@@ -189,7 +189,7 @@ class Site:
                 stream.pocket = task.spec.name
             task.outlet.on_room = partial(self._executor_of(task).consider, task)
         task.on_failure = self._let_go
-        task.on_early_end = self._let_go
+        task.on_early_end = self._ended_early
         task.on_release = partial(self._links.released, task)
         self._listen(task, task.inlets)
 
@@ -239,7 +239,7 @@ class Site:
             task = self.tasks.pop(name, None)
             if task is None:
                 continue
-            self._protection.forget(name)
+            self._drop_tasks(self._protection.forget(name), tell=False)
             task.stop()
             if own := self._pockets.pop(name, None):
                 own.close()  # which does not wait for ever for one that hangs
@@ -248,7 +248,7 @@ class Site:
             self._links.unfollow(task)
             task.close()
             self._drop_output(task)
-            if tell:
+            if tell and task.role == "primary":  # a standby reads under its primary's name
                 self._links.leave(task)
 
     def _drop_output(self, task: Task) -> None:
@@ -267,10 +267,10 @@ class Site:
         self.peers.update(news["addresses"])
         self._protection.learn(news["routes"])
 
-    def install_standby(self, spec: TaskSpec) -> Task:
+    def install_standby(self, spec: TaskSpec, *, resume: bool = False) -> Task:
         with self._deploying:
             self._drop_tasks([spec.name], tell=False)
-            task = self._builder.task(spec, outlets=self._outlets, resume=False)
+            task = self._builder.task(spec, outlets=self._outlets, resume=resume)
             task.role = "standby"
             self._install(task)
             return task
@@ -297,10 +297,15 @@ class Site:
 
     # -- leaving ---------------------------------------------------------------------------------
 
+    def _ended_early(self, task: Task) -> None:
+        if task.role == "primary":  # a standby has let go of nothing that its primary needs
+            self._let_go(task)
+
     def _let_go(self, task: Task) -> None:
         """Let go of the inputs, so that other consumers of them are not held up."""
         if task.role == "standby":
-            return self._protection.forget(task.spec.name)
+            self._protection.forget(task.spec.name)
+            return
 
         def leave() -> None:
             self._links.unfollow(task)

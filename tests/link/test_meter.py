@@ -1,0 +1,29 @@
+from anabranch.link.meter import Meter
+
+
+def test_what_a_steady_load_is_measured_as() -> None:
+    """100 tuples of 8 bytes every 100 ms; acks every 250 ms that leave 40 and 60 by turns."""
+    meter = Meter()
+    for tick in range(60):
+        meter.appended(tick * 0.1, 100, 800)
+        if tick % 5 == 0:
+            meter.released(tick * 0.1, "c", 40)
+            meter.released(tick * 0.1 + 0.25, "c", 60)
+    found = meter.report(5.95, "c")
+    assert found == {
+        "rate": 1000.0,
+        "chunk": 100.0,
+        "tuple_bytes": 8.0,
+        "ack_interval_s": 0.25,
+        "left": 50.0,
+        "left_spread": 17.0,
+    }
+
+
+def test_it_says_nothing_while_it_knows_too_little() -> None:
+    meter = Meter()
+    assert meter.report(0.0, "c") == {}
+    meter.appended(0.0, 5, 40)
+    meter.released(0.1, "c", 1)
+    assert meter.report(0.2, "c") == {}
+    assert meter.report(9.0, "c") == {}
