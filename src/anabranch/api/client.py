@@ -42,6 +42,7 @@ class Client:
         self._peers = Peers(credentials)
         self.readers: WeakSet[Closing] = WeakSet()
         self._known: dict[str, str] = {}
+        self._rulers: dict[str, tuple[str, str | None]] = {}
 
     def execute(
         self, statement: Text, *, readers: Mapping[str, str] | None = None, base: str = ""
@@ -77,6 +78,8 @@ class Client:
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = self._coordinator.call("status")
         self._known = {one["site"]: one["address"] for one in status["sites"]}
+        self._rulers = {name: (one["site"], one["standby"])
+                        for name, one in status["protection"].items()}  # fmt: skip
         self._peers.update(self._known)
         return status
 
@@ -99,6 +102,10 @@ class Client:
         if name not in self._known:
             self.refresh()
         return self._peers[name]
+
+    def ruler(self, stream: str) -> tuple[str, str | None] | None:
+        """The sites that run and stand by for a protected query; None for any other stream."""
+        return self._rulers.get(stream)
 
     def refresh(self) -> None:
         """Learn where the sites are now, if the coordinator can say."""
@@ -123,7 +130,8 @@ class Client:
             parts += [(one["output"], one) for one in site["tasks"]]
             parts += [(one["query"], one) for one in site["tasks"] if not one["sink"]]
             for name, part in parts:
-                if part["error"] and name in upstream:
+                standby = part.get("role") == "standby"
+                if part["error"] and name in upstream and not standby:
                     return from_dict(part["error"])
         return None
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,8 @@ ACK_S = 0.1
 LOOK_S = 1.0
 """How often a stream that brings nothing is asked why."""
 SILENCE_S = 5.0
+STANDBY_S = 2.0
+"""How often the standby of a stream hears of us."""
 RETRY_S = 0.2
 
 
@@ -44,6 +47,7 @@ class Reader:
         self._position: int | None = None
         self._acked_at = 0.0
         self._unacked = False
+        self._told_at = 0.0
         self._looked_at = time.monotonic()
         self._heard = time.monotonic()
         self._waiting: deque[pa.RecordBatch] = deque()
@@ -119,16 +123,13 @@ class Reader:
 
     def _follow(self) -> bool:
         """Until the stream ends (True) or the connection does."""
+        if ruler := self._client.ruler(self._stream):
+            self._site = ruler[0]
         peer = self._client.site(self._site)
-        start: int = peer.call(
-            "attach",
-            stream=self._stream,
-            consumer=self._consumer,
-            after=self._position,
-            lease=True,
-        )
+        start = self._attach(peer)
         if self._position is None:
             self._position = start
+        self._tell_standby()
         self._heard = time.monotonic()
         self._remote = peer.follow(self._stream, self._consumer, self._position, 0)
         self._learn(self._remote.schema)
@@ -147,6 +148,27 @@ class Reader:
             if ended:
                 return True
         return False
+
+    def _attach(self, peer: Peer) -> int:
+        position: int = peer.call(
+            "attach",
+            stream=self._stream,
+            consumer=self._consumer,
+            after=self._position,
+            lease=True,
+        )
+        return position
+
+    def _tell_standby(self) -> None:
+        """Whoever would take the stream over must keep for us what we have not got."""
+        self._told_at = time.monotonic()
+        self._client.refresh()
+        ruler = self._client.ruler(self._stream)
+        if ruler and ruler[1]:
+            with suppress(AnabranchError):
+                peer = self._client.site(ruler[1])
+                self._attach(peer)
+                peer.call("acks", timeout_s=2.0, acks=[self._ack(0)])
 
     def _learn(self, wire: pa.Schema) -> None:
         columns = [field for field in wire if field.name not in (EVENT_TIME, BORN)]
@@ -178,11 +200,15 @@ class Reader:
 
     def _acknowledge(self, peer: Peer, epoch: int) -> None:
         """What has come here is not sent again."""
-        last = self._position
-        ack = {"stream": self._stream, "consumer": self._consumer, "epoch": epoch,
-               "received": last, "inputs": [last], "index": 0, "output": last}  # fmt: skip
-        peer.call("acks", timeout_s=2.0, acks=[ack])
+        peer.call("acks", timeout_s=2.0, acks=[self._ack(epoch)])
         self._acked_at, self._unacked = time.monotonic(), False
+        if self._client.ruler(self._stream) and time.monotonic() - self._told_at > STANDBY_S:
+            self._tell_standby()
+
+    def _ack(self, epoch: int) -> dict[str, Any]:
+        last = self._position
+        return {"stream": self._stream, "consumer": self._consumer, "epoch": epoch,
+                "received": last, "inputs": [last], "index": 0, "output": last}  # fmt: skip
 
     def _look(self) -> bool:
         """Whether there is a reason to wait no longer. While the coordinator is away nobody knows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,12 +13,14 @@ from uuid import uuid4
 
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.catalog import Catalog
-from anabranch.coordinator.deploy import Deployment, undeploy
+from anabranch.coordinator.deploy import Deployment, tasks, undeploy
+from anabranch.coordinator.move import Move
 from anabranch.coordinator.pockets import Submission, changes_for
-from anabranch.coordinator.protect import Protector
+from anabranch.coordinator.protect import Protector, settled_sink
 from anabranch.coordinator.restore import Restoration, lost_sites
 from anabranch.coordinator.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.sites import Sites
+from anabranch.coordinator.status import system_status
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials, Gate
@@ -41,6 +43,7 @@ class Coordinator:
         self.sites = Sites(self._catalog, credentials, report_s * cluster.missed_heartbeats)
         self._protector = Protector(self.sites, self._catalog)
         self._changing = threading.Lock()
+        self._moving = threading.Lock()
         self._news = threading.Event()
         self._problems: dict[str, str] = {}
         self.stop_asked = threading.Event()
@@ -70,6 +73,7 @@ class Coordinator:
             "heartbeat": self._heartbeat,
             "execute": self._execute,
             "submit": self._submit,
+            "move": lambda body: {"was_at": self.move(body["query"], body["site"])},
             "status": lambda body: self.status(),
             "stop": lambda body: self.stop_asked.set(),
         }
@@ -191,13 +195,21 @@ class Coordinator:
         add = [_marked(one) for one in changes.add]
         known = kept | {one.name: one for one in add}
         try:
-            Deployment(self.sites, add, known, readers, self._protector.standby_of).run()
+            protector = self._protector
+            protect = partial(protector.look, known)
+            Deployment(self.sites, add, known, readers, protector.standby_of, protect).run()
         except AnabranchError:
+            self._protector.forget(task.name for task in tasks(add, known))
             self._catalog.change(add=(), drop=changes.drop)
             raise
         self._catalog.change(add=add, drop=changes.drop)
         self._protector.want(self._catalog.definitions())
         self._news.set()
+
+    def move(self, query: str, site: str) -> str:
+        """Have another site run a query, without loss or repetition; the site it was at."""
+        with self._moving:
+            return Move(self.sites, self._catalog, self._protector, self._changing).run(query, site)
 
     def redeploy_if_all_is_lost(self) -> bool:
         """After a restart: if no site runs anything of the catalog, deploy all of it anew."""
@@ -219,35 +231,9 @@ class Coordinator:
 
     def status(self) -> dict[str, Any]:
         """Every site with a fresh report, or why there is none."""
-        names = self.sites.names()
-        with ThreadPoolExecutor(max_workers=max(1, min(16, len(names)))) as pool:
-            reports = list(pool.map(self._site_status, names))
-        definitions = self._catalog.definitions().values()
-        queries = [one for one in definitions if one.kind == "query"]
-        pockets = [one for one in definitions if one.kind == "pocket"]
-        return {
-            "address": self.address,
-            "sites": reports,
-            "streams": [one.name for one in definitions if one.kind == "stream"],
-            "tables": [one.name for one in definitions if one.kind == "table"],
-            "pockets": [one.name for one in pockets],
-            "protection": self._protector.report(),
-            "reads": {query.name: query.reads for query in queries},
-            "ends": {query.name: query.ends_with for query in queries}
-            | {one.output: one.reads for one in pockets}
-            | {one.name: one.reads for one in pockets},
-        }
-
-    def _site_status(self, name: str) -> dict[str, Any]:
-        try:
-            report: dict[str, Any] = self.sites.peer(name).call("status", timeout_s=3.0)
-        except SiteError as error:
-            record = self.sites.record(name)
-            address = record.address if record else ""
-            missing = {"tasks": [], "sources": [], "state": "unreachable", "problem": error.line()}
-            return {"site": name, "address": address} | missing
-        problem = self._problems.get(name, "")
-        return report | {"state": "stuck" if problem else "up", "problem": problem}
+        known = self._catalog.definitions()
+        status = system_status(self.sites, known, self._protector, self._problems)
+        return {"address": self.address, **status}
 
     def _site_rows(self) -> list[tuple[str, ...]]:
         alive = self.sites.alive()
@@ -274,8 +260,8 @@ def _marked(definition: AnyDef) -> AnyDef:
     """Each creation of a query bears a mark of its own. What a protected one writes stays where it
     is written, though the query may move."""
     if isinstance(definition, QueryDef):
-        update = {"run": uuid4().hex}
-        if definition.standby and definition.sink:
-            update["sink_site"] = definition.sink_site or definition.site
+        update: dict[str, Any] = {"run": uuid4().hex}
+        if definition.standby:
+            update["sink_site"] = settled_sink(definition)
         return definition.model_copy(update=update)
     return definition

@@ -36,10 +36,13 @@ class Deployment:
         known: Definitions,
         readers: Mapping[str, str] | None = None,
         standby_of: Callable[[str], str | None] = lambda stream: None,
+        protect: Callable[[], None] = lambda: None,
     ) -> None:
         """`readers`: query → the consumer that will follow it from its first tuple on.
-        `standby_of` a stream: the site that keeps its tuples too."""
+        `standby_of` a stream: the site that keeps its tuples too. `protect` is called when all is
+        there but the sources' tuples."""
         self._sites = sites
+        self._protect = protect
         self._standby_of = standby_of
         self._readers = readers or {}
         self._known = known
@@ -60,6 +63,7 @@ class Deployment:
                 peer = self._sites.peer(relation(self._known, query).site)
                 peer.call("attach", stream=query, consumer=consumer, lease=True)
             self._start_tasks(points)
+            self._protect()
             self._start_sources()
         except AnabranchError:
             for site in prepared:

@@ -21,9 +21,9 @@ def lost_sites(status: Status) -> list[str]:
 
 
 def idle(status: Status) -> bool:
-    """Raises ConfigError if there is nothing finite to wait for. While a site is away, what it
-    still has to do is unknown."""
-    if lost_sites(status):
+    """Raises ConfigError if there is nothing finite to wait for. While a site does not run what is
+    its own, what it still has to do is unknown."""
+    if any(site["missing"] for site in status["sites"]):
         return False
     sources = {one["stream"]: one for site in status["sites"] for one in site["sources"]}
     finite = {name for name, source in sources.items() if source["finite"]}
@@ -40,8 +40,13 @@ def idle(status: Status) -> bool:
 
 
 def _primaries(status: Status) -> list[dict[str, Any]]:
+    """Of each task the one that rules: another may not know yet that it was replaced."""
     tasks = [task for site in status["sites"] for task in site["tasks"]]
-    return [task for task in tasks if task["role"] == "primary"]
+    found: dict[str, dict[str, Any]] = {}
+    for task in sorted(tasks, key=lambda task: int(task["epoch"])):
+        if task["role"] == "primary":
+            found[task["name"]] = task
+    return list(found.values())
 
 
 def sources_of(name: str, ends: dict[str, list[str]]) -> frozenset[str]:

@@ -190,9 +190,11 @@ class Guard:
         return feeds
 
     def _failed(self, error: AnabranchError) -> None:
+        if self.state != "standby":
+            return  # our own claim has ended the shipments
         if isinstance(error, Superseded):
             self._retire()
-        elif self.state == "standby":
+        else:
             self.task.fail(error)
 
     def reroute(self, stream: str) -> None:

@@ -21,6 +21,7 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.operators import Column
+from anabranch.plan.protection import SHARED_SINKS
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.analyse import analyse, check_types
 from anabranch.site.build import Builder
@@ -290,9 +291,13 @@ class Site:
         self.on_news()
 
     def discard(self, task: Task) -> None:
+        """Another site runs it: we do no more, nor does the sink that went there with it."""
         with self._deploying:
             if self.tasks.get(task.spec.name) is task:
-                self._drop_tasks([task.spec.name], tell=False)
+                along = [name for name, one in self.tasks.items()
+                         if one.spec.sink and one.spec.sink.name in SHARED_SINKS
+                         and one.spec.inputs[0].stream == task.spec.output]  # fmt: skip
+                self._drop_tasks([*along, task.spec.name], tell=False)
         self.on_news()
 
     # -- leaving ---------------------------------------------------------------------------------

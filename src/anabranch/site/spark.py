@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
@@ -63,7 +64,7 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
     for key, value in _merged(settings, conf).items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(scratch / "spark.log"):
+        with _stderr_to(scratch / "spark.log"), _no_jvm_left():
             session = builder.getOrCreate()
         runtime = session.sparkContext._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
         job_memory.heap_bytes = runtime.maxMemory()
@@ -74,6 +75,21 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
             f"Spark did not start with master {master} ({reason})",
             remedy="Check `master` and `conf` in cluster.toml.",
         ) from error
+
+
+@contextmanager
+def _no_jvm_left() -> Iterator[None]:
+    """A JVM that we leave while it starts does not end by itself: its first word to us fails, and
+    it waits for calls that nobody makes."""
+    before = set(psutil.Process().children())
+    try:
+        yield
+    except BaseException:
+        for child in set(psutil.Process().children()) - before:
+            with suppress(psutil.NoSuchProcess):
+                if "pyspark-shell" in child.cmdline():
+                    child.kill()
+        raise
 
 
 def guest_session(session: SparkSession) -> SparkSession:

@@ -48,6 +48,7 @@ class Task:
         self.state = "waiting"
         self.role = "primary"
         self.epoch = 0
+        self._left = False
         self.processed = tuple(0 for _ in inlets)
         """The last position of each input whose results are out."""
         self.error: AnabranchError | None = None
@@ -136,10 +137,19 @@ class Task:
             self._finish()
 
     def _finish(self) -> None:
-        """Nothing can come out any more; inputs that have not ended need not wait for us."""
+        """Nothing can come out any more."""
         with self._lock:
             if self.state == "running":
                 self.state = "done"
+        self._leave_early()
+
+    def _leave_early(self) -> None:
+        """Inputs that have not ended need not wait for us, once what we made of them is safe."""
+        with self._lock:
+            safe = self.outlet is None or self._log.current.output >= self.outlet.last
+            if self.state != "done" or self._left or not safe:
+                return
+            self._left = True
         if not all(inlet.drained for inlet in self.inlets):
             self.on_early_end(self)
 
@@ -165,6 +175,7 @@ class Task:
             moved = self._log.acknowledge(position)
         if moved:
             self.on_release()
+            self._leave_early()
 
     def restart_point(self) -> RestartPoint:
         with self._lock:
