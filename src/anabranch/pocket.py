@@ -7,7 +7,7 @@
         def row(self, row):
             yield {"message": f"fire in {row['room']}: {row['Temp']:.0f} °C"}
 
-`anabranch submit fire_alarm.py` starts it. It is never moved once it runs.
+`anabranch submit fire_alarm.py` starts it. It is never moved once it runs, but to its standby.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class Pocket:
     """When it raises: stop it; skip the batch or tuple; or make a new one and try again, three
     times in all, before it is stopped. Other queries go on in any case."""
     deterministic: ClassVar[bool] = False
-    """Its output is a function of its input alone, however that is cut into batches."""
+    """What `row` gives depends on that row alone: not on others, nor on time or chance."""
+    standby: ClassVar[str | None] = None
+    """How it is protected, as behind a query's STANDBY: "ON centre2 BATCH 100", or "" to leave all
+    to the system. Only for a deterministic one with `row`."""
 
     def open(self) -> None:
         """Called once before the first tuple, at the site."""
@@ -44,7 +47,7 @@ class Pocket:
     def row(self, row: dict[str, Any]) -> Any:
         """`row` is one tuple with the input's columns and `_ts`. Give a dict or a tuple of the
         output's columns, an iterable of such, or None. Event times are that of `row`, unless a
-        dict has a `_ts`."""
+        dict has a later `_ts`."""
         raise NotImplementedError
 
     def close(self) -> None:

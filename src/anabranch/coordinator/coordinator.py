@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -195,9 +194,7 @@ class Coordinator:
         add = [_marked(one) for one in changes.add]
         known = kept | {one.name: one for one in add}
         try:
-            protector = self._protector
-            protect = partial(protector.look, known)
-            Deployment(self.sites, add, known, readers, protector.standby_of, protect).run()
+            Deployment(self.sites, add, known, readers, self._protector).run()
         except AnabranchError:
             self._protector.forget(task.name for task in tasks(add, known))
             self._catalog.change(add=(), drop=changes.drop)
@@ -226,7 +223,7 @@ class Coordinator:
             except AnabranchError:  # a source that cannot be read again: then from now on
                 for definition in reversed(known.values()):
                     undeploy(self.sites, definition, known)
-                Deployment(self.sites, list(known.values()), known).run()
+                Deployment(self.sites, list(known.values()), known, {}, self._protector).run()
             return True
 
     def status(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import AnabranchError, SiteError
@@ -26,6 +26,14 @@ Source = StreamDef | TableDef
 PREPARE_S = 120.0
 
 
+class Protection(Protocol):
+    """What a deployment needs of the coordinator's protector."""
+
+    def crown(self, specs: Iterable[TaskSpec], known: Definitions) -> dict[str, int]: ...
+    def look(self, known: Definitions) -> None: ...
+    def standby_of(self, stream: str) -> str | None: ...
+
+
 class Deployment:
     """Deploys `new` definitions; `known` holds these and all earlier ones by name."""
 
@@ -35,15 +43,11 @@ class Deployment:
         new: Sequence[AnyDef],
         known: Definitions,
         readers: Mapping[str, str] | None = None,
-        standby_of: Callable[[str], str | None] = lambda stream: None,
-        protect: Callable[[], None] = lambda: None,
+        protector: Protection | None = None,
     ) -> None:
-        """`readers`: query → the consumer that will follow it from its first tuple on.
-        `standby_of` a stream: the site that keeps its tuples too. `protect` is called when all is
-        there but the sources' tuples."""
+        """`readers`: query → the consumer that will follow it from its first tuple on."""
         self._sites = sites
-        self._protect = protect
-        self._standby_of = standby_of
+        self._protector = protector
         self._readers = readers or {}
         self._known = known
         self._sources = [one for one in new if isinstance(one, StreamDef | TableDef)]
@@ -63,7 +67,8 @@ class Deployment:
                 peer = self._sites.peer(relation(self._known, query).site)
                 peer.call("attach", stream=query, consumer=consumer, lease=True)
             self._start_tasks(points)
-            self._protect()
+            if self._protector:
+                self._protector.look(self._known)
             self._start_sources()
         except AnabranchError:
             for site in prepared:
@@ -94,15 +99,18 @@ class Deployment:
         peer = self._sites.peer(source.site)
         request: dict[str, Any] = {"stream": source.stream, "consumer": task.consumer(index)}
         start = int(peer.call("attach", **request, after=0 if source.table else None))
-        if standby := self._standby_of(source.stream):
+        standby = self._protector.standby_of(source.stream) if self._protector else None
+        if standby:
             with suppress(SiteError):  # one that is gone will be replaced
                 self._sites.peer(standby).call("attach", **request, after=start)
         return start
 
     def _start_tasks(self, points: dict[str, dict[str, Any]]) -> None:
         by_site: dict[str, dict[str, Any]] = defaultdict(dict)
+        crowned = self._protector.crown(self._tasks, self._known) if self._protector else {}
         for task in self._tasks:
-            by_site[task.site][task.name] = points[task.name]
+            epoch = {"epoch": crowned[task.name]} if task.name in crowned else {}
+            by_site[task.site][task.name] = points[task.name] | epoch
         for site, tasks in by_site.items():
             self._sites.peer(site).call("start", timeout_s=PREPARE_S, tasks=tasks)
 

@@ -14,6 +14,7 @@ from anabranch.language import CreateQuery, CreateStream, Script, parse
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
 from anabranch.plan.expressions import quoted
 from anabranch.plan.program import Program
+from anabranch.plan.protection import Standby
 from anabranch.plan.spec import Spec
 from anabranch.pocket import Pocket, by_batch, by_row
 
@@ -28,6 +29,7 @@ class Submission(Spec):
     query: str
     output: str
     site: str | None = None
+    standby: str | None = None
     program: Program
 
     @classmethod
@@ -55,6 +57,9 @@ def submission(
     if pocket.on_error not in ("stop", "skip", "restart"):
         raise ConfigError(f"its on_error is {pocket.on_error!r}", place=place,
                           remedy="It is 'stop', 'skip' or 'restart'.")  # fmt: skip
+    if pocket.standby is not None and not (pocket.deterministic and by_row(pocket)):
+        raise ConfigError("it asks for a standby, which would not give the same", place=place,
+                          remedy="Define row, and say deterministic = True if it is.")  # fmt: skip
     program = Program(
         code=code,
         path=path,
@@ -69,6 +74,7 @@ def submission(
         query=pocket.query,
         output=pocket.output,
         site=pocket.site,
+        standby=pocket.standby,
         program=program,
     )
 
@@ -107,11 +113,30 @@ def changes_for(
         output=stream.name,
         site=stream.site,
         program=submitted.program,
+        standby=_standby(submitted, stream.site, sites),
         made=tuple(one.name for one in changes.add),
         text=f"submitted from {submitted.program.path}",
     )
     changes.add.append(pocket)
     return changes, pocket
+
+
+def _standby(submitted: Submission, site: str, sites: list[str]) -> Standby | None:
+    """As the language reads it behind STANDBY."""
+    if submitted.standby is None:
+        return None
+    place = f"{submitted.name}.standby"
+    (query,) = parse(Script(f"SELECT x FROM s STANDBY {submitted.standby}", place))
+    if not isinstance(query, CreateQuery) or query.standby is None:
+        raise ConfigError("this is no protection", place=place)
+    asked = query.standby.asked
+    if asked.on is not None and asked.on not in sites:
+        raise ConfigError(f"unknown site '{asked.on}'", place=place,
+                          remedy=f"Known sites: {', '.join(sites)}.")  # fmt: skip
+    if asked.on == site:
+        raise ConfigError(f"it runs at {site} itself", place=place,
+                          remedy="A standby is at another site.")  # fmt: skip
+    return asked
 
 
 def _input(

@@ -17,7 +17,7 @@ from anabranch.coordinator.deploy import PREPARE_S, Definitions, tasks
 from anabranch.coordinator.rulers import Ruler, Rulers
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import AnabranchError, SiteError
-from anabranch.plan.catalog import QueryDef, StreamDef, TableDef
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.protection import SHARED_SINKS, Standby
 from anabranch.plan.tasks import TaskSpec, sink_task
 
@@ -47,32 +47,34 @@ class Protector:
     def look(self, known: Definitions) -> None:
         """Replace the standbys that are gone."""
         for name, standby in protected(known).items():
-            ruler = self._ruler(name, known)
-            if not self._standby_is_well(name, ruler):
+            ruler = self.rulers.get(name)
+            if ruler and not self._standby_is_well(name, ruler):
                 with suppress(AnabranchError):
                     self._post(name, standby, known)
 
-    def learn(self, known: Definitions) -> list[QueryDef]:
-        """Queries that have moved, as they are now: a standby has taken over."""
-        moved: dict[str, QueryDef] = {}
+    def learn(self, known: Definitions) -> list[AnyDef]:
+        """What has moved, as it is now: a standby has taken over."""
+        moved: dict[str, AnyDef] = {}
         for name, ruler in self.rulers.items():
             found = self._reported(name, "primary")
             newest = max(found, key=lambda one: found[one], default=None)
             if newest is None or found[newest] <= ruler.epoch:
                 continue
-            self.rulers.set(name, Ruler(newest, found[newest], None, found[newest]))
-            for query in known.values():
-                if isinstance(query, QueryDef) and any(n.name == name for n in query.nodes):
-                    moved[query.name] = placed(moved.get(query.name, query), name, newest)
+            self.rulers.set(name, ruler.succeeded(newest, found[newest]))
+            for one in known.values():
+                there = placed(moved.get(one.name, one), name, newest)
+                if isinstance(one, StreamDef) and one.name == ruler.stream:
+                    there = one.model_copy(update={"site": newest})
+                if there != one:
+                    moved[one.name] = there
         return list(moved.values())
 
     def routes(self) -> dict[str, list[Any]]:
         """For the sites: stream → (site, epoch, standby, its claim)."""
-        return {name: [r.site, r.epoch, r.standby, r.claim] for name, r in self.rulers.items()}
+        return {r.stream: [r.site, r.epoch, r.standby, r.claim] for _, r in self.rulers.items()}
 
     def standby_of(self, stream: str) -> str | None:
-        ruler = self.rulers.get(stream)
-        return ruler.standby if ruler else None
+        return next((r.standby for _, r in self.rulers.items() if r.stream == stream), None)
 
     def forget(self, names: Iterable[str]) -> None:
         """These tasks are dropped."""
@@ -99,23 +101,21 @@ class Protector:
         ruler = self.rulers.get(name)
         return ruler is not None and self._standby_is_well(name, ruler)
 
-    def crown(self, name: str) -> int:
-        """The epoch in which a task that is put back where it was begins; 0 if it never moves."""
-        ruler = self.rulers.get(name)
-        if ruler is None:
-            return 0
-        epoch = self.rulers.next_epoch()
-        self.rulers.set(name, Ruler(ruler.site, epoch, None, epoch))
-        return epoch
+    def crown(self, specs: Iterable[TaskSpec], known: Definitions) -> dict[str, int]:
+        """The epochs in which tasks begin, for those that may ever be taken over. All sites have
+        heard of them before a task runs: who follows it must not look for it where it once was."""
+        wanted = protected(known)
+        epochs = {}
+        for spec in specs:
+            known_ruler = self.rulers.get(spec.name) or self.rulers.ruled(spec.name)
+            if spec.output and (spec.name in wanted or known_ruler):
+                epoch = epochs[spec.name] = self.rulers.next_epoch()
+                self.rulers.set(spec.name, Ruler(spec.site, epoch, None, epoch, spec.output))
+        if epochs:
+            self.broadcast()
+        return epochs
 
     # -- choosing --------------------------------------------------------------------------------
-
-    def _ruler(self, name: str, known: Definitions) -> Ruler:
-        ruler = self.rulers.get(name)
-        if ruler is None:
-            ruler = Ruler(spec_of(name, known).site)
-            self.rulers.set(name, ruler)
-        return ruler
 
     def _reported(self, name: str, role: str) -> dict[str, int]:
         """Sites that say they run the task in this role → its epoch there."""
@@ -247,6 +247,8 @@ def protected(known: Definitions) -> dict[str, Standby]:
     and comes back with it; only the query itself is protected even there."""
     found: dict[str, Standby] = {}
     for query in known.values():
+        if isinstance(query, PocketDef) and query.standby:
+            found[query.name] = query.standby
         if not isinstance(query, QueryDef) or query.standby is None:
             continue
         for node in query.nodes:
@@ -278,11 +280,16 @@ def settled_sink(query: QueryDef) -> str | None:
     return query.site
 
 
-def placed(query: QueryDef, node: str, site: str) -> QueryDef:
-    """The query with one of its nodes at another site."""
-    nodes = tuple(n.model_copy(update={"site": site}) if n.name == node else n for n in query.nodes)
+def placed(one: AnyDef, task: str, site: str) -> AnyDef:
+    """A definition once `task` runs at another site: of a query or pocket that it belongs to, or of
+    the stream that the pocket fills."""
+    if isinstance(one, PocketDef) and one.name == task:
+        return one.model_copy(update={"site": site})
+    if not isinstance(one, QueryDef) or all(node.name != task for node in one.nodes):
+        return one
+    nodes = tuple(n.model_copy(update={"site": site}) if n.name == task else n for n in one.nodes)
     update: dict[str, Any] = {"nodes": nodes}
-    if node == query.name:
+    if task == one.name:
         update["site"] = site
-        update["sink_site"] = settled_sink(query)
-    return query.model_copy(update=update)
+        update["sink_site"] = settled_sink(one)
+    return one.model_copy(update=update)

@@ -32,6 +32,7 @@ class Restoration:
         self._sites = sites
         self._lost = lost
         self._protector = protector
+        self._known = known
         all_tasks = tasks(known.values(), known)
         self._tasks = [task for task in all_tasks
                        if task.site in lost and not protector.in_hand(task.name)]  # fmt: skip
@@ -48,9 +49,10 @@ class Restoration:
                 self._points[task.name] = self._begin(task)
         self._place()
         self._attach_readers()
+        crowned = self._protector.crown(self._tasks, self._known)
         for site in self._lost:
             here = {
-                task.name: self._points[task.name] | {"epoch": self._protector.crown(task.name)}
+                task.name: self._points[task.name] | {"epoch": crowned.get(task.name, 0)}
                 for task in self._at(site)
             }
             self._sites.peer(site).call("start", timeout_s=PREPARE_S, tasks=here)

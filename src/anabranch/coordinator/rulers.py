@@ -14,9 +14,15 @@ class Ruler:
     """`site` runs the task in `epoch`; `standby` would in the epoch `claim`."""
 
     site: str
-    epoch: int = 0
+    epoch: int
     standby: str | None = None
     claim: int = 0
+    stream: str = ""
+    """What the task puts out."""
+
+    def succeeded(self, site: str, epoch: int) -> Ruler:
+        """Another has taken over, and has no standby yet."""
+        return Ruler(site, epoch, None, epoch, self.stream)
 
 
 class Rulers:
@@ -24,6 +30,7 @@ class Rulers:
         self._catalog = catalog
         kept = json.loads(catalog.setting("rulers") or "{}")
         self._rulers = {name: Ruler(**one) for name, one in kept.items()}
+        self._past: set[str] = set(json.loads(catalog.setting("past rulers") or "[]"))
 
     def __getitem__(self, task: str) -> Ruler:
         return self._rulers[task]
@@ -40,7 +47,14 @@ class Rulers:
 
     def forget(self, task: str) -> None:
         if self._rulers.pop(task, None):
+            self._past.add(task)
+            self._catalog.remember("past rulers", json.dumps(sorted(self._past)))
             self._save()
+
+    def ruled(self, task: str) -> bool:
+        """There was one of that name, and a site that was away may still hold it to be there: the
+        next must have a later epoch."""
+        return task in self._past
 
     def _save(self) -> None:
         kept = {name: asdict(one) for name, one in self._rulers.items()}

@@ -108,7 +108,8 @@ class QueryDef(Spec):
 
 
 class PocketDef(Spec):
-    """A pocket: reads `input`, fills the stream `output`, which has no wrapper. Never moved.
+    """A pocket: reads `input`, fills the stream `output`, which has no wrapper. Never moved, but by
+    a `standby` that takes over.
 
     `made` are the definitions that came with it and go with it."""
 
@@ -118,6 +119,7 @@ class PocketDef(Spec):
     output: str
     site: str
     program: Program
+    standby: Standby | None = None
     made: tuple[str, ...] = ()
     text: str = ""
 

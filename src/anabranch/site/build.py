@@ -109,7 +109,7 @@ class Builder:
         """Raises ConfigError or SinkError if its sink cannot be written to. A pocket's output goes
         to one of the `outlets` that are there already."""
         inlets = self.inlets(spec)
-        outlet = outlets[spec.output] if spec.pocket and spec.output else None
+        outlet = outlets.get(spec.output) if spec.pocket and spec.output else None
         if outlet and outlet.ended:
             raise SourceError(
                 f"its output stream {spec.output} has ended", remedy="Drop and create the stream."

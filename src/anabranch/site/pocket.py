@@ -109,17 +109,24 @@ class PocketBody:
             content = as_table([one for rows in given for one in rows], self._columns)
         each = [len(rows) for rows in given]
         times, born = (np.repeat(table.column(one).to_numpy(), each) for one in (EVENT_TIME, BORN))
-        return self._timed(content, times, born)
+        return self._timed(content, times, born, least=times)
 
     def _fits(self, rows: list[Any], pocket: Pocket) -> bool:
         """Always, or it raises."""
         as_table(rows, self._columns)
         return True
 
-    def _timed(self, content: pa.Table, times: np.ndarray, born: np.ndarray) -> pa.Table:
-        """`times` are the event times of what set none itself; none falls behind the watermark."""
+    def _timed(
+        self,
+        content: pa.Table,
+        times: np.ndarray,
+        born: np.ndarray,
+        least: np.ndarray | int | None = None,
+    ) -> pa.Table:
+        """`times` are the event times of what set none itself. None falls behind the watermark, or
+        behind `least`, which does not depend on how the input was cut."""
         own = pc.coalesce(content.column(EVENT_TIME), pa.array(times, pa.int64()))
-        kept = np.maximum(own.to_numpy(), self._watermark)
+        kept = np.maximum(own.to_numpy(), self._watermark if least is None else least)
         extra = [pa.array(kept, pa.int64()), pa.array(born, pa.int64())]
         return pa.table([*content.columns[:-1], *extra], schema=self._output)
 
