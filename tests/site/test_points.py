@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.site.points import PointsFile
+from anabranch.site.points import Kept, PointsFile
 from anabranch.stream.restart import RestartPoint
 
 
 class Standing:
-    def __init__(self, point: RestartPoint) -> None:
+    def __init__(self, point: RestartPoint, birth: int = 7) -> None:
         self.point = point
+        self.birth = birth
 
     def restart_point(self) -> RestartPoint:
         return self.point
@@ -19,11 +20,22 @@ class Standing:
 def test_they_are_there_again(tmp_path: Path) -> None:
     points = {"a": RestartPoint((3, 4), 2), "b": RestartPoint((2,), 9, instant=-5)}
     file = PointsFile(tmp_path / "points.json")
-    assert file.load() == {}
+    assert file.all() == {}
     file.save((name, Standing(point)) for name, point in points.items())
-    assert PointsFile(tmp_path / "points.json").load() == points
-    file.save([("a", Standing(points["a"]))])
-    assert PointsFile(tmp_path / "points.json").load() == {"a": points["a"]}
+    kept = {name: Kept(7, point) for name, point in points.items()}
+    assert PointsFile(tmp_path / "points.json").all() == kept
+
+
+def test_those_of_tasks_that_run_here_no_more_stay_until_they_are_dropped(tmp_path: Path) -> None:
+    """After a failure they may be the only ones."""
+    point = RestartPoint((3,), 2)
+    PointsFile(tmp_path / "points.json").save([("a", Standing(point)), ("b", Standing(point))])
+    again = PointsFile(tmp_path / "points.json")
+    newer = RestartPoint((5,), 4)
+    again.save([("a", Standing(newer, birth=8))])
+    assert again.all() == {"a": Kept(8, newer), "b": Kept(7, point)}
+    again.forget(["a"])
+    assert PointsFile(tmp_path / "points.json").all() == {"b": Kept(7, point)}
 
 
 def test_nothing_new_is_not_written(tmp_path: Path) -> None:
@@ -32,9 +44,3 @@ def test_nothing_new_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "points.json").unlink()
     file.save([("a", Standing(RestartPoint((1,), 1)))])
     assert not (tmp_path / "points.json").exists()
-
-
-def test_without_a_folder_nothing_is_kept() -> None:
-    file = PointsFile(None)
-    file.save([("a", Standing(RestartPoint((1,), 1)))])
-    assert file.load() == {}

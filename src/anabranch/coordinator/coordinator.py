@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,10 @@ from anabranch.coordinator.status import system_status
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials, Gate
-from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
 
+RESTORE_S = 5.0
+"""Between two looks whether something that should run does not."""
 HEARTBEATS_PER_REPORT = 2
 """Sites report to the coordinator every so many heartbeat intervals."""
 
@@ -44,6 +47,8 @@ class Coordinator:
         self._changing = threading.Lock()
         self._moving = threading.Lock()
         self._news = threading.Event()
+        self._settled = False
+        """All that was there before a restart of ours has been looked after."""
         self._problems: dict[str, str] = {}
         self.stop_asked = threading.Event()
         self._gate = Gate(self._listen(), credentials, self._actions())
@@ -107,13 +112,31 @@ class Coordinator:
         return {"addresses": addresses, "routes": self._protector.routes()}
 
     def _watch(self) -> None:
-        """See that what asks for protection has it."""
+        """See that what asks for protection has it, and that what should run runs."""
+        look_again = 0.0
         while not self._closed.is_set():
             self._news.wait(self._watch_s)
             self._news.clear()
             with self._changing:
                 if not self._closed.is_set():
                     self._protect()
+            if self._settled and time.monotonic() > look_again:
+                look_again = time.monotonic() + RESTORE_S
+                if self._something_is_missing():
+                    self.restore()
+
+    def _something_is_missing(self) -> bool:
+        """By the reports that sites sent: cheap, and perhaps not quite up to date."""
+        running: set[str] = set()
+        alive = self.sites.alive()
+        for record in filter(None, map(self.sites.record, alive)):
+            running |= {one["stream"] for one in record.report.get("sources", ())}
+            running |= {one["name"] for one in record.report.get("tasks", ())}
+        known = self._catalog.definitions()
+        wanted = [(one.name, one.site) for one in known.values()
+                  if isinstance(one, StreamDef | TableDef)]  # fmt: skip
+        wanted += [(task.name, task.site) for task in tasks(known.values(), known)]
+        return any(name not in running and site in alive for name, site in wanted)
 
     def _protect(self) -> None:
         if not self._protector.wanted:
@@ -128,14 +151,14 @@ class Coordinator:
         """Put back what sites ran before they were killed; the names of those that were."""
         with self._changing:
             known = self._catalog.definitions()
-            lost = lost_sites(self.sites, known)
+            lost = lost_sites(self.sites, known, self._protector)
             self._problems = {}
             try:
                 if lost:
                     Restoration(self.sites, lost, known, self._protector).run()
             except AnabranchError as error:
                 self._problems = dict.fromkeys(lost, f"cannot go on: {error.line()}")
-            return lost
+            return list(lost)
 
     def _submit(self, body: dict[str, Any]) -> dict[str, Any]:
         submitted = Submission.read(body["pocket"])
@@ -200,6 +223,7 @@ class Coordinator:
             self._catalog.change(add=(), drop=changes.drop)
             raise
         self._catalog.change(add=add, drop=changes.drop)
+        self._settled = True
         self._protector.want(self._catalog.definitions())
         self._news.set()
 
@@ -211,6 +235,7 @@ class Coordinator:
     def redeploy_if_all_is_lost(self) -> bool:
         """After a restart: if no site runs anything of the catalog, deploy all of it anew."""
         with self._changing:
+            self._settled = True
             known = self._catalog.definitions()
             reports = [record.report for name in self.sites.alive()
                        if (record := self.sites.record(name))]  # fmt: skip
@@ -218,7 +243,7 @@ class Coordinator:
             if not known or running:
                 return False
             try:
-                lost = lost_sites(self.sites, known)
+                lost = lost_sites(self.sites, known, self._protector)
                 Restoration(self.sites, lost, known, self._protector).run()
             except AnabranchError:  # a source that cannot be read again: then from now on
                 for definition in reversed(known.values()):

@@ -29,7 +29,7 @@ PREPARE_S = 120.0
 class Protection(Protocol):
     """What a deployment needs of the coordinator's protector."""
 
-    def crown(self, specs: Iterable[TaskSpec], known: Definitions) -> dict[str, int]: ...
+    def crown(self, specs: Sequence[TaskSpec], known: Definitions) -> dict[str, dict[str, int]]: ...
     def look(self, known: Definitions) -> None: ...
     def standby_of(self, stream: str) -> str | None: ...
 
@@ -109,8 +109,7 @@ class Deployment:
         by_site: dict[str, dict[str, Any]] = defaultdict(dict)
         crowned = self._protector.crown(self._tasks, self._known) if self._protector else {}
         for task in self._tasks:
-            epoch = {"epoch": crowned[task.name]} if task.name in crowned else {}
-            by_site[task.site][task.name] = points[task.name] | epoch
+            by_site[task.site][task.name] = points[task.name] | crowned.get(task.name, {})
         for site, tasks in by_site.items():
             self._sites.peer(site).call("start", timeout_s=PREPARE_S, tasks=tasks)
 

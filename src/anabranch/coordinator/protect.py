@@ -7,7 +7,7 @@ two standbys ever get the same, and replaces those that died or have become prim
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -20,7 +20,10 @@ from anabranch.errors import AnabranchError, SiteError
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.protection import SHARED_SINKS, Standby
 from anabranch.plan.tasks import TaskSpec, sink_task
+from anabranch.site.points import point_of
 
+Point = dict[str, Any]
+Points = Mapping[str, Point]
 GRACE_S = 5.0
 """How long a new standby may take to appear in its site's reports."""
 FIRST_BATCH = 100
@@ -37,6 +40,7 @@ class Protector:
         self.problems: dict[str, str] = {}
         """Task → why it has no standby."""
         self._posted: dict[str, float] = {}
+        self._begun: dict[str, float] = {}
         self.wanted = False
         self.want(catalog.definitions())
 
@@ -45,12 +49,15 @@ class Protector:
         self.wanted = bool(protected(known)) or bool(self.rulers.items())
 
     def look(self, known: Definitions) -> None:
-        """Replace the standbys that are gone."""
-        for name, standby in protected(known).items():
-            ruler = self.rulers.get(name)
-            if ruler and not self._standby_is_well(name, ruler):
+        """Replace the standbys that are gone. What only has been moved gets one when it is gone
+        itself, at its own site, to come back by it."""
+        wanted = protected(known)
+        for name, ruler in self.rulers.items():
+            lost = not self._runs(name, ruler) and ruler.site in self._sites.alive()
+            asked = wanted.get(name) or (Standby(batch=1) if lost else None)
+            if asked and not self._standby_is_well(name, ruler):
                 with suppress(AnabranchError):
-                    self._post(name, standby, known)
+                    self._post(name, asked, known)
 
     def learn(self, known: Definitions) -> list[AnyDef]:
         """What has moved, as it is now: a standby has taken over."""
@@ -82,7 +89,7 @@ class Protector:
             ruler = self.rulers.get(name)
             if ruler and ruler.standby:
                 with suppress(AnabranchError):
-                    self._sites.peer(ruler.standby).call("drop", timeout_s=30.0, tasks=[name])
+                    self._sites.peer(ruler.standby).call("drop", timeout_s=30.0, standbys=[name])
             self.rulers.forget(name)
             self.problems.pop(name, None)
 
@@ -101,9 +108,11 @@ class Protector:
         ruler = self.rulers.get(name)
         return ruler is not None and self._standby_is_well(name, ruler)
 
-    def crown(self, specs: Iterable[TaskSpec], known: Definitions) -> dict[str, int]:
-        """The epochs in which tasks begin, for those that may ever be taken over. All sites have
-        heard of them before a task runs: who follows it must not look for it where it once was."""
+    def crown(self, specs: Sequence[TaskSpec], known: Definitions) -> dict[str, dict[str, int]]:
+        """The birth of tasks that are created, and for those that may ever be taken over the epoch
+        in which they begin. All sites have heard of it before a task runs: who follows it must not
+        look for it where it once was."""
+        self.rulers.bear(spec.name for spec in specs)
         wanted = protected(known)
         epochs = {}
         for spec in specs:
@@ -111,9 +120,16 @@ class Protector:
             if spec.output and (spec.name in wanted or known_ruler):
                 epoch = epochs[spec.name] = self.rulers.next_epoch()
                 self.rulers.set(spec.name, Ruler(spec.site, epoch, None, epoch, spec.output))
+                self._begun[spec.name] = time.monotonic()
         if epochs:
             self.broadcast()
-        return epochs
+        return {spec.name: {"birth": self.rulers.birth(spec.name),
+                            "epoch": epochs.get(spec.name, 0)} for spec in specs}  # fmt: skip
+
+    def keeps(self, name: str) -> bool:
+        """A task that is put back by a standby at its site, if at all; also the sink that goes with
+        it."""
+        return self.rulers.get(name) is not None
 
     # -- choosing --------------------------------------------------------------------------------
 
@@ -123,30 +139,41 @@ class Protector:
         for site in self._sites.alive():
             record = self._sites.record(site)
             for task in record.report.get("tasks", ()) if record else ():
-                if task["name"] == name and task["role"] == role:
+                failed = task["role"] == "standby" and task["state"] == "failed"
+                if task["name"] == name and task["role"] == role and not failed:
                     found[site] = task["epoch"]
         return found
 
     def _standby_is_well(self, name: str, ruler: Ruler) -> bool:
+        """It stands by, or has taken over and we are about to learn it."""
         if ruler.standby is None:
             return False
-        if self._reported(name, "standby").get(ruler.standby) == ruler.claim:
+        if any(self._reported(name, role).get(ruler.standby) == ruler.claim
+               for role in ("standby", "primary")):  # fmt: skip
             return True
         posted = self._posted.get(name, 0.0)
         return ruler.standby in self._sites.alive() and time.monotonic() - posted < GRACE_S
+
+    def _runs(self, name: str, ruler: Ruler) -> bool:
+        """As far as we know: what was begun a moment ago has not been reported yet."""
+        begun = self._begun.get(name, 0.0)
+        return ruler.site in self._reported(name, "primary") or time.monotonic() - begun < GRACE_S
 
     def _protects(self, name: str, ruler: Ruler) -> bool:
         record = self._sites.record(ruler.standby) if ruler.standby else None
         found = record.report.get("tasks", ()) if record else ()
         return any(task["name"] == name and task.get("protects") for task in found)
 
-    def choose(self, ruler: Ruler, wanted: str | None) -> str | None:
+    def choose(self, name: str, ruler: Ruler, wanted: str | None) -> str | None:
         """A site for the standby: the one asked for if it is up, or another, that does not die with
-        the primary."""
-        alive = [site for site in self._sites.alive() if site != ruler.site]
-        if wanted in alive:
+        the primary. If that is dead, whoever is posted takes over: then best where it was."""
+        alive = self._sites.alive()
+        if ruler.site in alive and not self._runs(name, ruler):
+            return ruler.site
+        others = [site for site in alive if site != ruler.site]
+        if wanted in others:
             return wanted
-        apart = [site for site in alive if not self._sites.together(site, ruler.site)]
+        apart = [site for site in others if not self._sites.together(site, ruler.site)]
         return min(apart, key=self._burden, default=None)
 
     def _burden(self, site: str) -> tuple[int, str]:
@@ -157,7 +184,7 @@ class Protector:
 
     def _post(self, name: str, standby: Standby, known: Definitions) -> None:
         ruler = self.rulers[name]
-        site = self.choose(ruler, standby.on)
+        site = self.choose(name, ruler, standby.on)
         if site is None:
             self.problems[name] = f"no site but {ruler.site} is up that could stand by"
             return
@@ -173,10 +200,13 @@ class Protector:
         ruler = self.rulers[name]
         if ruler.standby and ruler.standby != site:
             with suppress(AnabranchError):
-                self._sites.peer(ruler.standby).call("drop", timeout_s=10.0, tasks=[name])
+                self._sites.peer(ruler.standby).call("drop", timeout_s=10.0, standbys=[name])
         spec = spec_of(name, known)
+        points = self.points()
+        point, consumers = self._start(spec, points), self.consumers(spec, known, points)
+        if any(one["after"] < point["output"] for one in consumers.values()):
+            raise SiteError(f"a reader of {name} needs more than is known of it")
         claim = self.rulers.next_epoch()
-        point = self._point(spec, ruler)
         peer = self._sites.peer(site)
         peer.call("peers", peers=self._sites.addresses())
         peer.call("routes", routes=self.routes())
@@ -185,6 +215,7 @@ class Protector:
             timeout_s=PREPARE_S,
             task=spec.model_copy(update={"site": site}).model_dump(),
             point=point,
+            birth=self.rulers.birth(name),
             primary=ruler.site,
             epoch=claim,
             batch=standby.batch or FIRST_BATCH,
@@ -194,52 +225,71 @@ class Protector:
                 "recovery_s": standby.recovery_us / 1e6 if standby.recovery_us else None,
                 "overhead": standby.overhead,
             },
-            consumers=self._consumers(spec, known),
+            consumers=consumers,
             sink=_sink_along(spec, site, known),
         )
         self._posted[name] = time.monotonic()
         self.rulers.set(name, replace(ruler, standby=site, claim=claim))
         self.broadcast()
 
+    def _start(self, spec: TaskSpec, points: Points) -> Point:
+        """Where a standby begins. What its readers need must not lie before: then somebody knows
+        more than we do, and will be heard of."""
+        told = [one for one in (points.get(spec.name), self.standing(spec)) if one]
+        if not told:
+            raise SiteError(f"nobody says where {spec.name} would restart")
+        return told[0] if len(told) == 1 else _joined(*told)
+
     def broadcast(self) -> None:
-        """Tell all sites at once; those that miss it hear it with their next heartbeat."""
-        routes = self.routes()
-        for site in self._sites.alive():
-            with suppress(AnabranchError):
-                self._sites.peer(site).call("routes", timeout_s=2.0, routes=routes)
+        """Tell all sites; those that miss it hear it with their next heartbeat."""
+        self._sites.ask(self._sites.alive(), "routes", routes=self.routes())
 
-    def _point(self, spec: TaskSpec, ruler: Ruler) -> dict[str, Any]:
-        """Where the task would restart: as its primary says, or if that is dead, those it reads."""
-        with suppress(SiteError):
-            points = self._sites.peer(ruler.site).call("points", timeout_s=2.0)
-            if spec.name in points:
-                found: dict[str, Any] = points[spec.name]
-                return found
-        return self.remembered(spec)
+    def points(self) -> dict[str, Point]:
+        """Task → the newest restart point that any site has of it: of those that run, and of those
+        that ran before their site was killed. Each is true, so they join."""
+        found: dict[str, Point] = {}
+        for points in self._sites.ask(self._sites.alive(), "points").values():
+            for name, point in points.items():
+                if point["birth"] == self.rulers.birth(name):
+                    found[name] = _joined(found[name], point) if name in found else point
+        return found
 
-    def remembered(self, spec: TaskSpec) -> dict[str, Any]:
-        """The newest restart point that a task told those it reads."""
-        stands = [
-            self._sites.peer(source.site).call(
-                "standing", stream=source.stream, consumer=spec.consumer(index)
-            )
-            for index, source in enumerate(spec.inputs)
-        ]
-        points = [one["restart"] for one in stands if one["restart"]]
-        if points:
-            return dict(max(points, key=lambda p: (p["output"], p["instant"], p["inputs"])))
-        return {"inputs": [one["released"] for one in stands], "output": 0}
+    def standing(self, spec: TaskSpec) -> Point | None:
+        """The newest restart point of a task that those it reads remember; None if one of them
+        cannot be asked. It was told to each of them at another time."""
+        point: Point | None = None
+        for index, source in enumerate(spec.inputs):
+            consumer = spec.consumer(index)
+            request = {"stream": source.stream, "consumer": consumer}
+            try:
+                answer = self._sites.peer(source.site).call("standing", timeout_s=2.0, **request)
+            except SiteError:
+                return None
+            told = answer["restart"]
+            if told:
+                point = _joined(point, told) if point else told
+        return point
 
-    def _consumers(self, spec: TaskSpec, known: Definitions) -> dict[str, int]:
-        """Who reads the task's output, and what each still needs."""
-        needed: dict[str, int] = {}
+    def consumers(self, spec: TaskSpec, known: Definitions, points: Points) -> dict[str, Any]:
+        """Who reads the task's output: what each still needs, and the epoch it is in."""
+        found: dict[str, Any] = {}
         for task in tasks(known.values(), known):
             for index, source in enumerate(task.inputs):
                 if source.stream == spec.output:
-                    points = self._sites.peer(task.site).call("points")
-                    point = points.get(task.name)
-                    needed[task.consumer(index)] = point["inputs"][index] if point else 0
-        return needed
+                    found[task.consumer(index)] = self.told_by(task, index, points)
+        return found
+
+    def told_by(self, task: TaskSpec, index: int, points: Points) -> dict[str, Any]:
+        """What a reader would tell the producer of one of its inputs, to attach it there."""
+        point, ruler = points.get(task.name), self.rulers.get(task.name)
+        after = point["inputs"][index] if point else 0
+        return {"after": after, "point": point, "epoch": ruler.epoch if ruler else 0}
+
+
+def _joined(one: Point, other: Point) -> Point:
+    """See stream.restart.RestartPoint.join."""
+    joined = point_of(one).join(point_of(other))
+    return dict(other) | asdict(joined)
 
 
 def protected(known: Definitions) -> dict[str, Standby]:

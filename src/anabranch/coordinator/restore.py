@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anabranch.coordinator.deploy import PREPARE_S, Definitions, tasks
-from anabranch.coordinator.protect import Protector
+from anabranch.coordinator.protect import Point, Protector, settled_sink
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import SiteError
-from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.catalog import QueryDef, StreamDef, TableDef
 from anabranch.plan.tasks import TaskSpec
 
-Point = dict[str, Any]
+Lost = Mapping[str, set[str]]
+"""Site → the sources and tasks that should run there and do not."""
 
 
 class Restoration:
-    """Restores all that `known` has at the sites `lost`; the others go on meanwhile.
+    """Restores what is `lost`; all else goes on meanwhile.
 
     A task begins again at its restart point: what it read from then on is still with those who
     gave it, or is read again from its source, and what it gave up to then is safe with those who
     got it.
     """
 
-    def __init__(
-        self, sites: Sites, lost: Collection[str], known: Definitions, protector: Protector
-    ) -> None:
-        """What a standby elsewhere is about to take over is left to it."""
+    def __init__(self, sites: Sites, lost: Lost, known: Definitions, protector: Protector) -> None:
         self._sites = sites
         self._lost = lost
         self._protector = protector
-        self._known = known
         all_tasks = tasks(known.values(), known)
-        self._tasks = [task for task in all_tasks
-                       if task.site in lost and not protector.in_hand(task.name)]  # fmt: skip
-        self._readers = [task for task in all_tasks if any(i.site in lost for i in task.inputs)]
-        self._sources = [one for one in known.values()
-                         if isinstance(one, StreamDef | TableDef) and one.site in lost]  # fmt: skip
-        self._points = self._gather({task.site for task in (*self._tasks, *self._readers)})
+        self._tasks = [task for task in all_tasks if task.name in lost.get(task.site, ())]
+        self._sources = [one for one in known.values() if isinstance(one, StreamDef | TableDef)
+                         and one.name in lost.get(one.site, ())]  # fmt: skip
+        gone = {one.name for one in self._sources} | {task.output for task in self._tasks}
+        self._readers = [task for task in all_tasks if any(i.stream in gone for i in task.inputs)]
+        self._gone = gone
+        self._points = protector.points()
 
     def run(self) -> None:
         for site in self._lost:
@@ -49,28 +45,18 @@ class Restoration:
                 self._points[task.name] = self._begin(task)
         self._place()
         self._attach_readers()
-        crowned = self._protector.crown(self._tasks, self._known)
         for site in self._lost:
-            here = {
-                task.name: self._points[task.name] | {"epoch": crowned.get(task.name, 0)}
-                for task in self._at(site)
-            }
+            births = {task.name: {"birth": self._protector.rulers.birth(task.name)}
+                      for task in self._at(site)}  # fmt: skip
+            here = {name: self._points[name] | birth for name, birth in births.items()}
             self._sites.peer(site).call("start", timeout_s=PREPARE_S, tasks=here)
+        read = {source.stream for task in self._readers for source in task.inputs}
         for site in self._lost:
-            read = {source.stream for task in self._readers for source in task.inputs}
             here_too = [one.name for one in self._sources if one.site == site and one.name in read]
             self._sites.peer(site).call("start_sources", sources=here_too)
 
     def _at(self, site: str) -> Iterator[TaskSpec]:
         return (task for task in self._tasks if task.site == site)
-
-    def _gather(self, sites: Collection[str]) -> dict[str, Point]:
-        """Where every task that matters stands, or stood when its site was killed."""
-        points: dict[str, Point] = {}
-        for site in sites:
-            with suppress(SiteError):
-                points |= self._sites.peer(site).call("points")
-        return points
 
     def _prepare(self, site: str) -> None:
         peer = self._sites.peer(site)
@@ -78,15 +64,18 @@ class Restoration:
         here = [task.model_dump() for task in self._at(site)]
         peer.call("prepare", timeout_s=PREPARE_S, sources=sources, tasks=here, resume=True)
         peer.call("peers", peers=self._sites.addresses())
+        peer.call("routes", routes=self._protector.routes())
 
     def _begin(self, task: TaskSpec) -> Point:
         """For a task that was killed before it had a restart point: as upstream remembers it."""
-        for index, source in enumerate(task.inputs):
+        starts = [
             self._sites.peer(source.site).call(
                 "attach", stream=source.stream, consumer=task.consumer(index),
                 after=0 if source.table else None,
-            )  # fmt: skip
-        return self._protector.remembered(task)
+            )
+            for index, source in enumerate(task.inputs)
+        ]  # fmt: skip
+        return self._protector.standing(task) or {"inputs": starts, "output": 0}
 
     def _place(self) -> None:
         """Every outlet begins where the first of its readers needs it."""
@@ -104,35 +93,42 @@ class Restoration:
             self._sites.peer(site).call("place", outputs=outputs, sources=sources)
 
     def _attach_readers(self) -> None:
-        """Those who read from a lost site, wherever they are, are kept tuples for again."""
+        """Those who read what was lost, wherever they are, are kept tuples for again."""
         for task in self._readers:
-            point = self._points.get(task.name)
             for index, source in enumerate(task.inputs):
-                if source.site in self._lost:
-                    after = point["inputs"][index] if point else 0
+                if source.stream in self._gone:
+                    told = self._protector.told_by(task, index, self._points)
                     self._sites.peer(source.site).call(
-                        "attach",
-                        stream=source.stream,
-                        consumer=task.consumer(index),
-                        after=after,
+                        "attach", stream=source.stream, consumer=task.consumer(index), **told
                     )
 
 
-def lost_sites(sites: Sites, known: Definitions) -> list[str]:
-    """Sites that are up and run nothing of what the catalog says they should."""
-    wanted: dict[str, int] = defaultdict(int)
+def lost_sites(sites: Sites, known: Definitions, protector: Protector) -> dict[str, set[str]]:
+    """What sites that are up ought to run and do not. A task with a standby comes back by it, and
+    so does the sink that goes with it."""
+    wanted: dict[str, set[str]] = {}
+    along = {one.name for one in known.values() if isinstance(one, QueryDef)
+             and protector.keeps(one.name) and settled_sink(one) is None}  # fmt: skip
     for task in tasks(known.values(), known):
-        wanted[task.site] += 1
+        if not protector.keeps(task.name) and not (task.sink and task.query in along):
+            wanted.setdefault(task.site, set()).add(task.name)
     for one in known.values():
         if isinstance(one, StreamDef | TableDef):
-            wanted[one.site] += 1
+            wanted.setdefault(one.site, set()).add(one.name)
     alive = set(sites.alive())
-    return [site for site in wanted if site in alive and _runs_nothing(sites, site)]
+    lost: dict[str, set[str]] = {}
+    for site in wanted.keys() & alive:
+        running = _running(sites, site)
+        if running is not None and not wanted[site] <= running:
+            lost[site] = wanted[site] - running
+    return lost
 
 
-def _runs_nothing(sites: Sites, site: str) -> bool:
+def _running(sites: Sites, site: str) -> set[str] | None:
+    """The sources and tasks there, without what only stands by; None if it does not answer."""
     try:
-        report = sites.peer(site).call("status", timeout_s=3.0)
+        report: dict[str, Any] = sites.peer(site).call("status", timeout_s=3.0)
     except SiteError:
-        return False
-    return not (report["tasks"] or report["sources"])
+        return None
+    sources = {one["stream"] for one in report["sources"]}
+    return sources | {one["name"] for one in report["tasks"] if one["role"] == "primary"}

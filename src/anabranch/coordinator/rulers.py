@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import ItemsView
+from collections.abc import ItemsView, Iterable
 from dataclasses import asdict, dataclass
 
 from anabranch.coordinator.catalog import Catalog
@@ -30,6 +30,7 @@ class Rulers:
         self._catalog = catalog
         kept = json.loads(catalog.setting("rulers") or "{}")
         self._rulers = {name: Ruler(**one) for name, one in kept.items()}
+        self._births: dict[str, int] = json.loads(catalog.setting("births") or "{}")
         self._past: set[str] = set(json.loads(catalog.setting("past rulers") or "[]"))
 
     def __getitem__(self, task: str) -> Ruler:
@@ -59,6 +60,14 @@ class Rulers:
     def _save(self) -> None:
         kept = {name: asdict(one) for name, one in self._rulers.items()}
         self._catalog.remember("rulers", json.dumps(kept))
+
+    def bear(self, tasks: Iterable[str]) -> None:
+        """They are created: whatever is known of earlier ones of the same names is not theirs."""
+        self._births |= {task: self.next_epoch() for task in tasks}
+        self._catalog.remember("births", json.dumps(self._births))
+
+    def birth(self, task: str) -> int:
+        return self._births.get(task, 0)
 
     def next_epoch(self) -> int:
         """Never the same twice, also after a restart: it is kept before it is used."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import difflib
 import threading
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.coordinator.catalog import Catalog
-from anabranch.errors import SiteError
+from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer, Peers
+
+ASK_S = 2.0
 
 
 @dataclass
@@ -77,6 +82,19 @@ class Sites:
         if name not in self._records:
             raise unknown_site(name, self._records)
         return self._peers[name]
+
+    def ask(self, names: Iterable[str], action: str, **body: Any) -> dict[str, Any]:
+        """The answers of those that answer, all asked at once: one that hangs holds up none."""
+        asked = list(dict.fromkeys(names))
+
+        def one(name: str) -> Any:
+            with suppress(AnabranchError):
+                return self.peer(name).call(action, timeout_s=ASK_S, **body), True
+            return None, False
+
+        with ThreadPoolExecutor(max_workers=max(1, min(16, len(asked)))) as pool:
+            answers = zip(asked, pool.map(one, asked), strict=True)
+        return {name: answer for name, (answer, came) in answers if came}
 
     def together(self, one: str, other: str) -> bool:
         """They share a process, and would die together."""

@@ -75,6 +75,7 @@ class LiveOutlet:
         self.traffic = Traffic()
         self._meter = Meter()
         self._followers: dict[str, object] = {}
+        self._shippers: dict[str, object] = {}
         self._leases: dict[str, float] = {}
         """Since when consumers with a lease do not follow; those that do have `inf`."""
 
@@ -152,9 +153,6 @@ class LiveOutlet:
             before = self._outlet
             self._outlet = Outlet(self.stream, position, before.epoch, whole=before.whole)
             self._outlet.consumers = before.consumers  # some were quick to come back
-            for known in before.consumers.values():
-                known.released = max(known.released, position)
-                known.received = max(known.received, known.released)
 
     def reign(self, epoch: int, *, standing_by: bool = False) -> None:
         """Produce the stream in `epoch`, or stand by to do so."""
@@ -163,12 +161,20 @@ class LiveOutlet:
             self.standing_by = standing_by
             self._changed.notify_all()
 
-    def attach(self, consumer: str, *, after: int | None = None, lease: bool = False) -> int:
+    def attach(
+        self,
+        consumer: str,
+        *,
+        after: int | None = None,
+        point: RestartPoint | None = None,
+        epoch: int = 0,
+        lease: bool = False,
+    ) -> int:
         """With a `lease` it is detached when it does not follow for long; see `expire`."""
         with self._changed:
             if lease:
                 self._leases[consumer] = time.monotonic()
-            return self._outlet.attach(consumer, after=after)
+            return self._outlet.attach(consumer, after=after, point=point, epoch=epoch)
 
     @property
     def leased(self) -> tuple[str, ...]:
@@ -183,8 +189,12 @@ class LiveOutlet:
         for consumer in gone:
             self.detach(consumer)
 
-    def detach(self, consumer: str) -> None:
+    def detach(self, consumer: str, epoch: int | None = None) -> None:
+        """Keep nothing for it any more; if an `epoch` is given, only if no later one rules."""
         with self._changed:
+            known = self._outlet.consumers.get(consumer)
+            if known and epoch is not None and epoch < known.epoch:
+                return
             self._leases.pop(consumer, None)
             self._outlet.detach(consumer)
             acknowledged = self._outlet.acknowledged()
@@ -233,7 +243,7 @@ class LiveOutlet:
             known = self._outlet.consumers.get(consumer)
             if known is None:
                 raise SiteError(f"stream {self.stream} keeps nothing for {consumer}")
-            return known.released, known.restart
+            return max(known.released, self._outlet.released), known.restart
 
     def close(self) -> None:
         with self._changed:
@@ -283,8 +293,9 @@ class LiveOutlet:
             if self.standing_by:
                 raise SiteError(f"this site stands by for stream {self.stream}")
             self._outlet.back_up(consumer, epoch, batch, after)
+            me = self._shippers[consumer] = object()
         while not gone():
-            batch_or_beat = self._next_shipment(consumer, after, epoch)
+            batch_or_beat = self._next_shipment(consumer, after, epoch, me)
             if batch_or_beat is None:
                 return
             yield batch_or_beat
@@ -298,15 +309,20 @@ class LiveOutlet:
             self.traffic.shipped_as(shipped, 0)
             yield shipped
 
-    def _next_shipment(self, consumer: str, after: int, epoch: int) -> Batch[pa.RecordBatch] | None:
+    def _next_shipment(
+        self, consumer: str, after: int, epoch: int, me: object
+    ) -> Batch[pa.RecordBatch] | None:
+        """None when there is nobody to ship to any more: an old connection must not take what the
+        one that replaced it will miss."""
         deadline = time.monotonic() + self._heartbeat_s
         with self._changed:
-            shipment = self._outlet.due(consumer, epoch)
-            while shipment is None and not self._closed and time.monotonic() < deadline:
-                self._changed.wait(max(0.001, deadline - time.monotonic()))
+            while True:
+                if self._closed or self._shippers.get(consumer) is not me:
+                    return None
                 shipment = self._outlet.due(consumer, epoch)
-            if self._closed:
-                return None
+                if shipment is not None or time.monotonic() >= deadline:
+                    break
+                self._changed.wait(max(0.001, deadline - time.monotonic()))
             if shipment is None:
                 watermark, point = self._outlet.heartbeat(consumer)
                 return replace(self._heartbeat(after), watermark=watermark, point=point)

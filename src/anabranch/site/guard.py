@@ -167,6 +167,7 @@ class Guard:
         """A shipment or heartbeat has come."""
         with self._lock:
             feeds = self._perform(self._secondary.offer(index, batch))
+            self.task.learn(self._secondary.point)
             self._heard.add(index)
         for inlet, fed in feeds:  # which may block; a restart meanwhile closes the inlet
             inlet.offer(fed)
@@ -262,16 +263,14 @@ class Guard:
         self.task.take_over()
         self._announce()
         try:
-            answers = [self._claimed(index) for index in range(len(self.task.inlets))]
+            answers = self._all_claimed()
             for subscription in self._subscriptions:
                 subscription.join()
             with self._lock:
                 self._perform(self._secondary.take_over([claim for claim, _ in answers]))
-        except Superseded:
+                self.task.learn(self._secondary.point)
+        except (Superseded, Gap):  # replaced; or someone who knows more must be posted instead
             self._retire()
-            return
-        except Gap as error:
-            self.task.fail(error)
             return
         if self._over.is_set():
             return
@@ -289,6 +288,16 @@ class Guard:
             if self._over.wait(0.002) or time.monotonic() > deadline:
                 return
         self.timeline["recovered"] = time.time()
+
+    def _all_claimed(self) -> list[tuple[Claim, int]]:
+        """The answers of all inputs' producers, none of which has been replaced meanwhile: the
+        word of one whose reign is over says nothing about what its successor lets go of."""
+        inputs = self.task.spec.inputs
+        while True:
+            before = [self._links.route(source) for source in inputs]
+            answers = [self._claimed(index) for index in range(len(inputs))]
+            if before == [self._links.route(source) for source in inputs]:
+                return answers
 
     def _claimed(self, index: int) -> tuple[Claim, int]:
         """The answer of an input's producer, as soon as there is one."""

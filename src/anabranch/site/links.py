@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from anabranch.config.cluster import Cluster
-from anabranch.errors import AnabranchError, SiteError, StaleEpoch, Superseded
+from anabranch.errors import AnabranchError, Gap, SiteError, StaleEpoch, Superseded
 from anabranch.link.codec import Unpack
 from anabranch.link.emulation import Emulation
 from anabranch.link.outlet import LiveOutlet
@@ -53,6 +53,7 @@ class Links:
         self._readers = readers
         self.routes = Routes()
         self.on_superseded: Callable[[Task], None] = lambda task: None
+        self.on_behind: Callable[[Task, Gap], None] = Task.fail
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._senders: dict[str, AckSender] = {}
         self._lock = threading.Lock()
@@ -85,6 +86,9 @@ class Links:
         self._subscriptions[task.spec.name] = links
         for link in links:
             link.start()
+        for source in task.spec.inputs:  # upstream should know its restart point from the start
+            for site in self.route(source).sites:
+                self._sender(site).arrived()
 
     def subscription(
         self,
@@ -104,6 +108,8 @@ class Links:
     def _failed(self, task: Task, error: AnabranchError) -> None:
         if isinstance(error, Superseded):
             self.on_superseded(task)
+        elif isinstance(error, Gap) and task.epoch:
+            self.on_behind(task, error)
         else:
             task.fail(error)
 
@@ -122,7 +128,8 @@ class Links:
                 self._tell(task, stream, route, before[stream])
 
     def _tell(self, task: Task, stream: str, route: Route, before: Route | None) -> None:
-        if task.spec.output == stream and task.role == "primary" and task.epoch < route.epoch:
+        runs = task.role == "primary" and task.state != "waiting"  # one that waits is yet to begin
+        if task.spec.output == stream and runs and task.epoch < route.epoch:
             self.on_superseded(task)
         links = self._subscriptions.get(task.spec.name, [])
         for source, inlet, link in zip(task.spec.inputs, task.inlets, links, strict=False):
@@ -143,14 +150,14 @@ class Links:
         """Let go of the inputs, so that other consumers of them are not held up."""
         for index, source in enumerate(task.spec.inputs):
             try:
-                self._detach_at(source, task.spec.consumer(index))
+                self._detach_at(source, task.spec.consumer(index), task.epoch)
             except AnabranchError:
                 continue  # a site that is gone keeps nothing for us either
 
-    def detach(self, stream: str, consumer: str) -> None:
+    def detach(self, stream: str, consumer: str, epoch: int | None = None) -> None:
         outlet = self._outlets.get(stream)
         if outlet:
-            outlet.detach(consumer)
+            outlet.detach(consumer, epoch)
 
     def _follow(self, task: Task, index: int, after: int) -> Batches:
         source, consumer = task.spec.inputs[index], task.spec.consumer(index)
@@ -165,13 +172,13 @@ class Links:
             raise SiteError(f"site {self._name} does not produce stream {stream}")
         return outlet
 
-    def _detach_at(self, source: Input, consumer: str) -> None:
+    def _detach_at(self, source: Input, consumer: str, epoch: int) -> None:
+        request: dict[str, Any] = {"stream": source.stream, "consumer": consumer, "epoch": epoch}
         for site in self.route(source).sites:
             if site == self._name:
-                self.detach(source.stream, consumer)
+                self.detach(**request)
             else:
-                peer = self._peers[site]
-                peer.call("detach", timeout_s=2.0, stream=source.stream, consumer=consumer)
+                self._peers[site].call("detach", timeout_s=2.0, **request)
 
     def _emulation(self, sender: str, receiver: str) -> Emulation:
         link = self._cluster.link(sender, receiver)
@@ -258,8 +265,11 @@ class Links:
             superseded = self.take_acks(acks)
         else:
             superseded = self._peers[site].call("acks", timeout_s=2.0, acks=acks)
+        replaced = {(ack["consumer"], ack["reign"]) for ack in acks
+                    if ack["consumer"] in superseded}  # fmt: skip
         for task in list(self._tasks.values()):
-            if not set(superseded).isdisjoint(map(task.spec.consumer, range(len(task.inlets)))):
+            mine = {(task.spec.consumer(index), task.epoch) for index in range(len(task.inlets))}
+            if mine & replaced:
                 self.on_superseded(task)
 
 

@@ -6,9 +6,9 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from anabranch.stream.restart import RestartPoint
 
@@ -16,38 +16,65 @@ Points = Mapping[str, RestartPoint]
 
 
 class HasPoint(Protocol):
+    birth: int
+
     def restart_point(self) -> RestartPoint: ...
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A task's restart point, and the number of its creation: another of the same name may follow
+    it, whose tuples are numbered anew."""
+
+    birth: int
+    point: RestartPoint
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self.point) | {"birth": self.birth}
+
+
 class PointsFile:
-    """Written before upstream hears of a point: what upstream then lets go of is never needed."""
+    """Written before upstream hears of a point: what upstream then lets go of is never needed.
+
+    The points of tasks that ran here before stay until they are dropped: after a failure ours may
+    be the only ones."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._written: dict[str, RestartPoint] = {}
+        self._points: dict[str, Kept] = {}
+        if path and path.exists():
+            kept = json.loads(path.read_text())
+            self._points = {name: Kept(data.get("birth", 0), point_of(data))
+                            for name, data in kept.items()}  # fmt: skip
 
-    def load(self) -> dict[str, RestartPoint]:
-        if self._path is None or not self._path.exists():
-            return {}
-        return {name: point_of(data) for name, data in json.loads(self._path.read_text()).items()}
+    def all(self) -> dict[str, Kept]:
+        with self._lock:
+            return dict(self._points)
 
     def save(self, tasks: Iterable[tuple[str, HasPoint]]) -> None:
         """`tasks` come each behind those they read: a point says what those before it must have
         kept, so theirs, which only rise, are read first."""
-        if self._path is None:
-            return
         with self._lock:
-            points = {name: task.restart_point() for name, task in tasks}
-            if points == self._written:
-                return
+            new = {name: Kept(task.birth, task.restart_point()) for name, task in tasks}
+            self._write(self._points | new)
+
+    def forget(self, names: Iterable[str]) -> None:
+        with self._lock:
+            gone = set(names)
+            self._write({name: one for name, one in self._points.items() if name not in gone})
+
+    def _write(self, points: dict[str, Kept]) -> None:
+        if points == self._points:
+            return
+        if self._path:
             temporary = self._path.with_suffix(".new")
-            temporary.write_text(json.dumps({name: asdict(one) for name, one in points.items()}))
+            temporary.write_text(json.dumps({name: one.as_dict() for name, one in points.items()}))
             os.replace(temporary, self._path)
-            self._written = points
+        self._points = points
 
 
-def point_of(data: Mapping[str, object]) -> RestartPoint:
-    inputs = data["inputs"]
-    assert isinstance(inputs, list | tuple)
-    return RestartPoint(**{**data, "inputs": tuple(inputs)})  # type: ignore[arg-type]
+def point_of(data: Mapping[str, Any]) -> RestartPoint:
+    """What else is in `data` is another's."""
+    found = RestartPoint(tuple(data["inputs"]), data["output"])
+    return replace(found, instant=data["instant"]) if "instant" in data else found

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from anabranch.config.cluster import Cluster
-from anabranch.errors import AnabranchError, SiteError
+from anabranch.errors import AnabranchError, Gap, SiteError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.peer import Peers
 from anabranch.plan.tasks import TaskSpec
@@ -46,6 +46,7 @@ class Protection:
         self._peers = peers
         self.guards: dict[str, Guard] = {}
         links.on_superseded = self._superseded
+        links.on_behind = self._behind
 
     def actions(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
         return {
@@ -88,10 +89,14 @@ class Protection:
         wishes = Wishes(**body["wishes"])
         post = Post(body["primary"], body["epoch"], body["batch"], body["codec"], wishes)
         task = self._host.install_standby(spec)
+        task.birth = body["birth"]
         if task.outlet:
             task.outlet.start_at(point.output)
-            for consumer, after in body["consumers"].items():
-                task.outlet.attach(consumer, after=after)
+            for consumer, known in body["consumers"].items():
+                known_point = point_of(known["point"]) if known["point"] else None
+                task.outlet.attach(
+                    consumer, after=known["after"], point=known_point, epoch=known["epoch"]
+                )
         task.start(point, post.epoch)
         guard = Guard(
             self._name, task, point, post, self._cluster, self._links, self._peers,
@@ -167,6 +172,40 @@ class Protection:
                 mine = guard.task.spec.output == stream and guard.state == "standby"
                 if mine and route.claim > guard.post.epoch and route.standby != self._name:
                     self._host.discard(guard.task)
+
+    def _behind(self, task: Task, error: Gap) -> None:
+        """A producer has let go of what a task of ours would take next, on the word of the one that
+        ruled before it: the point that came with that word is where to go on. Not in the thread of
+        the link that found out, which is to end."""
+
+        def go_on() -> None:
+            self._links.unfollow(task)
+            try:
+                claims = [self._standing_of(task, index) for index in range(len(task.inlets))]
+                point = task.restart_point()
+                for _, restart in claims:
+                    point = point.join(restart) if restart else point
+                if any(p < released for p, (released, _) in zip(point.inputs, claims, strict=True)):
+                    raise error
+                inlets = self._host.new_inlets(task)
+                for inlet, position in zip(inlets, point.inputs, strict=True):
+                    inlet.start_at(position)
+                task.restart(point, inlets)
+                self._links.follow_inputs(task)
+            except AnabranchError as problem:
+                task.fail(problem)
+
+        threading.Thread(target=go_on, name=f"{task.spec.name}-behind", daemon=True).start()
+
+    def _standing_of(self, task: Task, index: int) -> tuple[int, RestartPoint | None]:
+        """What the producer of an input has let go of for a task of ours, and its point."""
+        source, consumer = task.spec.inputs[index], task.spec.consumer(index)
+        site = self._links.route(source).site
+        if site == self._name:
+            return self._links.outlet(source.stream).standing(consumer)
+        answer = self._peers[site].call("standing", stream=source.stream, consumer=consumer)
+        restart = answer["restart"]
+        return answer["released"], point_of(restart) if restart else None
 
     def _superseded(self, task: Task) -> None:
         """Another site runs it now: it stops, and lets go of nothing on the other's behalf. In a

@@ -64,7 +64,6 @@ class Site:
             state.mkdir(parents=True, exist_ok=True)
         self._builder = Builder(cluster, spark, state)
         self._points = PointsFile(state / "points.json" if state else None)
-        self._before = self._points.load()
         self._deploying = threading.RLock()
         self.tasks: dict[str, Task] = {}
         self.sources: dict[str, Source] = {}
@@ -118,7 +117,9 @@ class Site:
             "peers": lambda body: self.peers.update(body["peers"]),
             "prepare": self._prepare,
             "attach": self._attach,
-            "detach": lambda body: self._links.detach(body["stream"], body["consumer"]),
+            "detach": lambda body: self._links.detach(
+                body["stream"], body["consumer"], body.get("epoch")
+            ),
             "place": self._place,
             "points": lambda body: self.restart_points(),
             "start": self._start,
@@ -154,19 +155,21 @@ class Site:
         return analyse(self._spark, columns, body["expressions"], aggregate=aggregate)
 
     def restart_points(self) -> dict[str, dict[str, Any]]:
-        """Task → where it would restart: of those that run, and of those before we were killed."""
-        running = {name: task.restart_point() for name, task in list(self.tasks.items())
-                   if task.state != "waiting"}  # fmt: skip
-        return {name: asdict(point) for name, point in (self._before | running).items()}
+        """Task → where it would restart: of those that run, and of those before we were killed.
+        They are kept before they are told: who hears of one lets go of what lies before it."""
+        running = [(name, task) for name, task in list(self.tasks.items())
+                   if task.state != "waiting"]  # fmt: skip
+        self._points.save(running)
+        return {name: kept.as_dict() for name, kept in self._points.all().items()}
 
     def _prepare(self, body: dict[str, Any]) -> None:
         """Build all or nothing; raises what is wrong with the first thing that cannot be built.
         `resume`: they ran here before, and what they left behind is used again."""
         resume = body.get("resume", False)
-        if not resume:
-            self._before = {}
         defined = [_SOURCE.validate_python(one) for one in body["sources"]]
         specs = [TaskSpec.model_validate(one) for one in body["tasks"]]
+        if not resume:
+            self._points.forget(spec.name for spec in specs)
         with self._deploying:
             make = partial(self._builder.source, resume=resume)
             sources = {one.name: _named(one.kind, one.name, make, one) for one in defined}
@@ -216,8 +219,8 @@ class Site:
         with self._deploying:
             for name, point in body["tasks"].items():
                 task = self.tasks[name]
-                epoch = point.pop("epoch", 0)
-                task.start(point_of({"output": 0, **point}), epoch)
+                task.birth = point.get("birth", 0)
+                task.start(point_of({"output": 0, **point}), point.get("epoch", 0))
                 self._links.follow_inputs(task)
             self._points.save(list(self.tasks.items()))
 
@@ -227,8 +230,13 @@ class Site:
                 self.sources[name].start()
 
     def _drop(self, body: dict[str, Any]) -> None:
+        """`standbys`: drop these tasks only if they still stand by."""
         with self._deploying:
+            waiting = [name for name in body.get("standbys", ())
+                       if name in self.tasks and self.tasks[name].role == "standby"]  # fmt: skip
+            self._drop_tasks(waiting, tell=False)
             self._drop_tasks(body.get("tasks", ()), tell=True)
+            self._points.forget(body.get("tasks", ()))
             for name in body.get("sources", ()):
                 source = self.sources.pop(name, None)
                 if source:
@@ -286,8 +294,7 @@ class Site:
 
     def ruling(self, task: Task) -> None:
         """A task here has taken over: a restart would begin at its point."""
-        self._points.save((name, one) for name, one in list(self.tasks.items())
-                          if one.role == "primary")  # fmt: skip
+        self._points.save([(task.spec.name, task)])
         self.on_news()
 
     def discard(self, task: Task) -> None:
@@ -325,8 +332,14 @@ class Site:
     def _attach(self, body: dict[str, Any]) -> int:
         """Keep tuples for a consumer from now on, or from behind `after`."""
         outlet = self._outlet(body["stream"])
-        lease = body.get("lease", False)
-        return outlet.attach(body["consumer"], after=body.get("after"), lease=lease)
+        known = body.get("point")
+        return outlet.attach(
+            body["consumer"],
+            after=body.get("after"),
+            point=point_of(known) if known else None,
+            epoch=body.get("epoch", 0),
+            lease=body.get("lease", False),
+        )
 
     def _open_stream(self, body: dict[str, Any]) -> OpenStream:
         name = body["stream"]

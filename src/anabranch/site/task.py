@@ -48,6 +48,7 @@ class Task:
         self.state = "waiting"
         self.role = "primary"
         self.epoch = 0
+        self.birth = 0
         self._left = False
         self.processed = tuple(0 for _ in inlets)
         """The last position of each input whose results are out."""
@@ -176,6 +177,11 @@ class Task:
         if moved:
             self.on_release()
             self._leave_early()
+
+    def learn(self, point: RestartPoint) -> None:
+        """Another run of this task got acks for `point`."""
+        with self._lock:
+            self._log.learn(point)
 
     def restart_point(self) -> RestartPoint:
         with self._lock:
