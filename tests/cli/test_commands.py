@@ -11,7 +11,10 @@ from anabranch.cli.main import app
 from tests.cli.conftest import Ended
 
 Run = Callable[..., Ended]
-COMMANDS = ("demo", "down", "explain", "run", "site", "sql", "status", "submit", "up")
+COMMANDS = (
+    "demo", "down", "explain", "kill", "move", "pause", "resume", "run", "site", "sql", "status",
+    "submit", "up",
+)  # fmt: skip
 
 
 def test_help_lists_every_command(anabranch: Run) -> None:
@@ -54,6 +57,8 @@ def test_a_wrong_command_line_says_where_help_is(anabranch: Run, arguments: tupl
         (("submit", "alarm.py"), "no coordinator has its state in"),
         (("explain", "missing.sql"), "missing.sql: there is no such script"),
         (("down",), "no coordinator has its state in"),
+        (("kill", "centre"), "no coordinator has its state in"),
+        (("move", "q", "centre"), "no coordinator has its state in"),
     ],
 )
 def test_an_error_is_one_line(
@@ -73,7 +78,7 @@ def test_an_error_is_one_line(
 
 
 def test_an_interrupt_ends_with_130(anabranch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*arguments: object) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("anabranch.cli.demo.run_demo", interrupted)

@@ -16,12 +16,16 @@ def source(stream: str, state: str, *, finite: bool = True, error: Any = None) -
     return {"stream": stream, "state": state, "finite": finite, "error": error}
 
 
-def task(name: str, state: str, *, error: Any = None) -> dict[str, Any]:
-    return {"name": name, "query": name.partition("/")[0], "state": state, "error": error}
+def task(name: str, state: str, *, error: Any = None, role: str = "primary") -> dict[str, Any]:
+    query = name.partition("/")[0]
+    return {"name": name, "query": query, "state": state, "error": error, "role": role, "epoch": 0}
 
 
-def site(*parts: dict[str, Any], state: str = "up", problem: str = "") -> dict[str, Any]:
+def site(
+    *parts: dict[str, Any], state: str = "up", problem: str = "", missing: tuple[str, ...] = ()
+) -> dict[str, Any]:
     return {
+        "missing": missing,
         "state": state,
         "problem": problem,
         "sources": [part for part in parts if "stream" in part],
@@ -56,10 +60,23 @@ def test_what_is_still_under_way_is_waited_for(sites: list[dict[str, Any]]) -> N
 
 def test_a_site_that_is_away_may_still_have_work() -> None:
     """What it does is unknown: its tasks are missing from the status, not done."""
-    away = site(state="unreachable", problem="room2 is unreachable")
+    away = site(state="unreachable", problem="room2 is unreachable", missing=("hot",))
     assert not idle(status(site(ENDED, *DONE), away))
     assert not idle(status(away))
     assert lost_sites(status(site(ENDED, *DONE), away)) == ["room2 is unreachable"]
+
+
+def test_a_site_that_nothing_is_left_at_is_not_waited_for() -> None:
+    """Others have taken over what was there."""
+    assert idle(status(site(ENDED, *DONE), site(state="unreachable")))
+
+
+def test_a_site_that_came_back_empty_is_waited_for() -> None:
+    assert not idle(status(site(ENDED), site(missing=("hot",))))
+
+
+def test_standbys_are_not_waited_for() -> None:
+    assert idle(status(site(ENDED, *DONE), site(task("hot", "running", role="standby"))))
 
 
 def test_endless_sources_are_not_waited_for() -> None:

@@ -1,4 +1,4 @@
-"""`anabranch demo`: a fire in an apartment of four sites, live."""
+"""`anabranch demo`: a fire in an apartment, live, and the death of its security centre."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ from rich.markup import escape
 from anabranch.cli.show import err, out
 from anabranch.demo.apartment import (
     CENTRE,
+    DESK,
+    KILL_AFTER,
     ROOMS,
     alarm_file,
+    cluster,
     script_lasting,
     script_text,
     temperature_file,
 )  # fmt: skip
+from anabranch.demo.failure import Failure
 from anabranch.demo.record import Record, Watcher
 from anabranch.demo.screen import Moment, plain_line, screen, summary
-from anabranch.errors import ConfigError
+from anabranch.demo.verdict import verdict
+from anabranch.errors import ConfigError, TaskError
 
 if TYPE_CHECKING:
     from anabranch.cli.run import Run
@@ -42,8 +47,9 @@ def show_script() -> None:
     print(script_text(), end="")
 
 
-def run_demo(seconds: float, folder: Path | None) -> None:
-    """Runs for `seconds` after the start; without `folder` nothing is left behind."""
+def run_demo(seconds: float, folder: Path | None, *, kill: bool = True) -> None:
+    """Runs for `seconds` after the start; without `folder` nothing is left behind. Raises TaskError
+    if the alarms are not those of a run without failures."""
     if not SHORTEST_S <= seconds <= LONGEST_S:
         raise ConfigError(
             f"the demonstration cannot last {seconds:g} s",
@@ -52,10 +58,13 @@ def run_demo(seconds: float, folder: Path | None) -> None:
     with _output(folder) as output:
         with _started() as run, Watcher(output) as watcher:
             run.coordinator.execute(script_lasting(seconds), str(output))
-            last = _watch(run, watcher.record, seconds)
+            failure = Failure()
+            last = _watch(run, watcher.record, failure, seconds, kill=kill)
         out.print()
-        out.print(summary(watcher.record, last))
+        out.print(summary(watcher.record, last, failure))
         _say_where(output, kept=folder is not None)
+    if not (found := verdict(watcher.record)).right:
+        raise TaskError(f"the alarms are not those of a run without failures: {found}")
 
 
 @contextmanager
@@ -73,17 +82,19 @@ def _output(folder: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _started() -> Iterator[Run]:
-    """A run on the four sites. Says something before the imports, which take a second."""
+    """A run on all sites. Says something before the imports, which take a second."""
     begun = time.monotonic()
     with err.status("Starting Spark …") as spinner:
         if not err.is_terminal:
             err.print("Starting Spark …")
         from anabranch.cli.run import Run
-        from anabranch.config.cluster import Cluster
 
-        run = Run(Cluster.of_sites([*ROOMS, CENTRE]), lambda text: spinner.update(escape(text)))
+        def progress(text: str) -> None:
+            spinner.update(escape(text))
+
+        run = Run(cluster(), progress, say=lambda line: None)
     with run:
-        err.print(f"Four sites are up after {time.monotonic() - begun:.0f} s.")
+        err.print(f"Six sites in three processes are up after {time.monotonic() - begun:.0f} s.")
         yield run
 
 
@@ -104,25 +115,46 @@ class _Clock:
         return Moment(elapsed, self._seconds, readings, rates)
 
 
-def _watch(run: Run, record: Record, seconds: float) -> Moment:
+def _watch(run: Run, record: Record, failure: Failure, seconds: float, *, kill: bool) -> Moment:
     """Until every reading has gone all its way; returns the last moment."""
     clock = _Clock(seconds)
-    with _view(record) as (interval_s, draw):
-        look = _every(interval_s, draw)
-        status = run.watch(seconds + GRACE_S, True, lambda status: look(clock.moment(status)))
-        last = clock.moment(status)
+    with _view(record, failure) as (interval_s, draw):
+        draw_if_due = _every(interval_s, draw)
+
+        def look(status: dict[str, Any]) -> None:
+            moment = clock.moment(status)
+            failure.look(status, time.time())
+            if kill and _is_time(moment, record, failure):
+                _kill_the_centre(status, failure)
+            draw_if_due(moment)
+
+        last = clock.moment(run.watch(seconds + GRACE_S, True, look))
         draw(last)
     return last
 
 
+def _is_time(moment: Moment, record: Record, failure: Failure) -> bool:
+    """It burns, and the centre has a standby to be replaced by."""
+    late = moment.elapsed_s >= KILL_AFTER * moment.seconds
+    return failure.killed is None and failure.standby is not None and bool(record.alarms) and late
+
+
+def _kill_the_centre(status: dict[str, Any], failure: Failure) -> None:
+    from anabranch.cli.signal_site import process_of
+
+    process = process_of(CENTRE, status)
+    failure.killed = time.time()
+    process.kill()
+
+
 @contextmanager
-def _view(record: Record) -> Iterator[tuple[float, Look]]:
+def _view(record: Record, failure: Failure) -> Iterator[tuple[float, Look]]:
     """How often to draw, and how: a live screen on a terminal, else lines."""
     if not out.is_terminal:
-        yield PLAIN_S, lambda moment: out.print(plain_line(record, moment))
+        yield PLAIN_S, lambda moment: out.print(plain_line(record, moment, failure))
         return
     with Live(console=out, auto_refresh=False) as live:
-        yield REDRAW_S, lambda moment: live.update(screen(record, moment), refresh=True)
+        yield REDRAW_S, lambda moment: live.update(screen(record, moment, failure), refresh=True)
 
 
 def _every(interval_s: float, look: Look) -> Look:
@@ -144,7 +176,7 @@ def _say_where(output: Path, *, kept: bool) -> None:
         out.print("\nWritten, and removed again (--out FOLDER keeps it):")
     for room in ROOMS:
         ours, theirs = temperature_file(room), alarm_file(room)
-        out.print(f"  {ours} by {room}, {theirs} by {CENTRE}")
+        out.print(f"  {ours} by {room}, {theirs} by {DESK}")
     out.print("\nWhat to try next:")
     for command, what in _NEXT:
         out.print(f"  {command:<42} [dim]{what}[/]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +35,7 @@ ClusterFile = Annotated[
 StateFolder = Annotated[
     Path, typer.Option("--state", envvar="ANABRANCH_STATE", help="Folder of the running system.")
 ]
+SiteName = Annotated[str, typer.Argument(help="Name of the site.")]
 INTERRUPTED = 130
 """The exit code, which Typer too makes of a KeyboardInterrupt."""
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the result here.")]
@@ -64,15 +66,16 @@ def demo(
         str, typer.Option("--for", metavar="DURATION", help="How long the story takes.")
     ] = "30s",
     out: Annotated[Path | None, typer.Option("--out", help="Keep what is written here.")] = None,
+    kill: Annotated[bool, typer.Option(help="Kill the security centre meanwhile.")] = True,
     show: Annotated[bool, typer.Option("--show", help="Print its script instead.")] = False,
 ) -> None:
-    """Watch a fire in an apartment of four sites, live."""
+    """Watch a fire in an apartment, live, whose security centre is killed meanwhile."""
     from anabranch.cli.demo import run_demo, show_script
 
     if show:
         show_script()
     else:
-        run_demo(duration_us(for_) / 1e6, out)
+        run_demo(duration_us(for_) / 1e6, out, kill=kill)
 
 
 @app.command()
@@ -159,8 +162,44 @@ def status(
 
 
 @app.command()
+def move(
+    query: Annotated[str, typer.Argument(help="Name of the query.")],
+    site: Annotated[str, typer.Argument(help="Where it is to go on.")],
+    state: StateFolder = DEFAULT_STATE,
+) -> None:
+    """Have a query go on at another site, without losing or repeating a tuple."""
+    from anabranch.cli.move import move as start
+
+    start(query, site, state)
+
+
+@app.command()
+def kill(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
+    """Kill a site's process, to see what happens then."""
+    from anabranch.cli.signal_site import signal_site
+
+    signal_site(site, signal.SIGKILL, state)
+
+
+@app.command()
+def pause(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
+    """Stop a site's process until `resume`, as if its machine hung."""
+    from anabranch.cli.signal_site import signal_site
+
+    signal_site(site, signal.SIGSTOP, state)
+
+
+@app.command()
+def resume(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
+    """Let a site that was paused go on."""
+    from anabranch.cli.signal_site import signal_site
+
+    signal_site(site, signal.SIGCONT, state)
+
+
+@app.command()
 def site(
-    name: Annotated[str, typer.Argument(help="Name of the site.")],
+    name: SiteName,
     coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
     listen: Annotated[
         str | None, typer.Option(help="host:port to bind; default: any port.")
@@ -243,6 +282,54 @@ def experiment_chain(
     from anabranch.cli.measure import experiment_chain as measure
 
     measure(json, tuples or [1_000_000, 10_000_000])
+
+
+@experiment.command("kill")
+def experiment_kill(
+    json: JsonFile = None,
+    kills: Annotated[int, typer.Option(help="Runs with a primary killed.", min=0)] = 20,
+    pauses: Annotated[int, typer.Option(help="Runs with one stopped and let go on.", min=0)] = 5,
+    standby_first: Annotated[
+        int, typer.Option(help="Runs with its standby killed just before it.", min=0)
+    ] = 5,
+    seed: Annotated[int, typer.Option(help="Of what is drawn by chance.")] = 1,
+) -> None:
+    """Primaries killed at random under load: nothing lost, nothing twice."""
+    from anabranch.cli.measure import experiment_kill as measure
+
+    measure(json, kills, pauses, standby_first, seed)
+
+
+@experiment.command("simulate")
+def experiment_simulate(
+    seeds: Annotated[int, typer.Option(help="How many runs.", min=1)] = 1000,
+    first: Annotated[int, typer.Option(help="Seed of the first run.")] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Processes; default one a core.", min=1)] = None,
+    trace: Annotated[int | None, typer.Option(help="Only show the run of this seed.")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Failover in virtual time: crashes, pauses and cuts at random; nothing lost or repeated."""
+    from anabranch.cli.simulate import experiment_simulate as simulate
+    from anabranch.cli.simulate import show_trace
+
+    if trace is None:
+        simulate(seeds, first, jobs, json)
+    elif not show_trace(trace):
+        raise typer.Exit(1)
+
+
+@experiment.command("standby")
+def experiment_standby(
+    json: JsonFile = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Draw them here, with the table.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Four minutes, fewer points.")] = False,
+) -> None:
+    """What a standby costs, and how soon it takes over, by batch size."""
+    from anabranch.cli.measure import experiment_standby as measure
+
+    measure(json, figures, quick)
 
 
 def app_main() -> None:

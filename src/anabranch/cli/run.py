@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.live import Live
+from rich.markup import escape
 
+from anabranch.cli.losses import Losses
 from anabranch.cli.show import err, out, queries_table, show_answer
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.idle import failures, idle, lost_sites
+from anabranch.coordinator.idle import failures, idle
 from anabranch.coordinator.launch import RunningCluster
 from anabranch.coordinator.scripts import sites_named
 from anabranch.coordinator.state import credentials_for
-from anabranch.errors import ConfigError, SiteError
+from anabranch.errors import ConfigError
 from anabranch.language.source import Script
 
 POLL_S = 0.1
@@ -49,12 +51,21 @@ def cluster_for(script: Script, path: Path | None) -> Cluster:
 class Run:
     """A coordinator and sites that live as long as the run, and leave nothing behind."""
 
-    def __init__(self, cluster: Cluster, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        progress: Callable[[str], None],
+        say: Callable[[str], None] = lambda line: err.print(escape(line)),
+    ) -> None:
+        """`say` is told of sites that are lost without harm."""
+        self._say = say
         self._state = Path(tempfile.mkdtemp(prefix="anabranch-run-"))
         self._running: RunningCluster | None = None
         try:
             coordinator = Coordinator(self._state, cluster, credentials_for(cluster, self._state))
-            self._running = RunningCluster(coordinator, self._state, progress, tied=True)
+            self._running = RunningCluster(
+                coordinator, self._state, progress, tied=True, revive=True
+            )
         except BaseException:
             self.close()
             raise
@@ -76,16 +87,16 @@ class Run:
     ) -> dict[str, Any]:
         """Until the time is over, all is idle or something failed; returns the last status.
 
-        Raises what failed, or SiteError if a site is lost.
+        Raises what failed, or SiteError if a site is lost with something that no standby has.
         """
         end = time.monotonic() + seconds if seconds is not None else None
+        losses = Losses(self._say)
         while True:
             status = self.coordinator.status()
             look(status)
             for error in failures(status):
                 raise error
-            if lost_sites(status):
-                raise SiteError(f"a site is lost: {lost_sites(status)[0]}")
+            losses.look(status)
             if until_idle and idle(status):
                 return status
             if end is not None and time.monotonic() >= end:

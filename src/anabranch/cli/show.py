@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.cli.show_protection import is_taken_over, primaries, protection_lines
 from anabranch.errors import AnabranchError, ScriptError, from_dict
 
 WIDE = 500
@@ -50,17 +51,18 @@ def queries_table(status: dict[str, Any]) -> RenderableType:
     )  # fmt: skip
     for column in table.columns[3:]:
         column.justify = "right"
-    tasks = [task for site in status["sites"] for task in site["tasks"]]
+    tasks = primaries(status)
     sinks = {task["query"]: task for task in tasks if task["sink"]}
     for task in tasks:
         if task["name"] == task["query"]:  # parts of a query that run elsewhere are not shown
             table.add_row(*_task_row(task, sinks.get(task["query"])))
-    shown = {task["query"] for task in tasks}
+    shown = {task["name"] for task in tasks}
     for query in (*status["reads"], *status["pockets"]):
         if query not in shown:
-            table.add_row(escape(query), "", _state("lost"))
+            state = "taking over" if is_taken_over(query, status) else "lost"
+            table.add_row(escape(query), "", _state(state))
     lines = [*_source_lines(status), *_problem_lines(status), *_pocket_lines(status)]
-    return Group(table, *(Text(line, style="dim") for line in lines))
+    return Group(table, *protection_lines(status), *(Text(line, style="dim") for line in lines))
 
 
 def _task_row(task: dict[str, Any], sink: dict[str, Any] | None) -> list[str]:
@@ -103,7 +105,8 @@ def _problem_lines(status: dict[str, Any]) -> list[str]:
     for site in status["sites"]:
         for part in (*site["sources"], *site["tasks"]):
             if part["error"]:
-                lines.append(from_dict(part["error"]).line())
+                standby = f"standby at {site['site']}: " if part.get("role") == "standby" else ""
+                lines.append(standby + from_dict(part["error"]).line())
             elif part.get("problem"):
                 lines.append(f"{part['name']}: {part['problem']}; trying again")
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import threading
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def run_site(
     coordinator = Peer("the coordinator", coordinator_address, credentials)
     cluster = join(name, coordinator, listen, address)
     config = cluster.sites[name]
-    scratch = scratch_folder()
+    scratch = _scratch(state, tied=parent is not None)
     try:
         spark = start_session(config.master, config.conf, name, scratch)
         warm_up(spark)
@@ -61,6 +62,21 @@ def run_site(
             stop_session(spark)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _scratch(state: Path | None, *, tied: bool) -> Path:
+    """Where Spark may write. One that is killed cannot clean up: of a tied site, whoever removes
+    its state does, of another the next one of its name."""
+    if state is None:
+        return scratch_folder()
+    state.mkdir(parents=True, exist_ok=True)
+    if tied:
+        return Path(tempfile.mkdtemp(prefix="spark-", dir=state))
+    note, scratch = state / "scratch", scratch_folder()
+    if note.exists():
+        shutil.rmtree(note.read_text(), ignore_errors=True)
+    note.write_text(str(scratch))
+    return scratch
 
 
 def _wait(parent: int | None) -> None:

@@ -20,7 +20,9 @@ STATEMENTS = (
     ),
     (
         "[CREATE QUERY name AS] [MASTER stream, …] SELECT … FROM stream[window], …\n"
-        "  [WHERE …] [GROUP BY …] [HAVING …] [INTO sink(option = value, …)] [AT site];",
+        "  [WHERE …] [GROUP BY …] [HAVING …] [INTO sink(option = value, …) [ON site]]\n"
+        "  [STANDBY [ON site] [BATCH n] [RECOVERY time] [OVERHEAD p%] [COMPRESS]]\n"
+        "  [AT site];",
         "CREATE QUERY even AS SELECT value FROM ticks WHERE value % 2 = 0\n"
         "  INTO jsonl(path = 'even.jsonl');",
     ),

@@ -95,7 +95,7 @@ class Move:
         known, rulers = self._catalog.definitions(), self._protector.rulers
         ruler = rulers.get(query.name)
         if ruler is None:
-            ruler = Ruler(spec_of(query.name, known).site)
+            ruler = Ruler(spec_of(query.name, known).site, 0, stream=query.name)
             rulers.set(query.name, ruler)
             self._protector.want(known)
         if ruler.standby != site or not self._protector.in_hand(query.name):

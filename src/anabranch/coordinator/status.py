@@ -33,7 +33,11 @@ def system_status(
         "tables": [one.name for one in known.values() if isinstance(one, TableDef)],
         "pockets": [one.name for one in pockets],
         "protection": protector.report(),
-        "standbys": {query.name: str(query.standby) for query in queries if query.standby},
+        "standbys": {
+            one.name: str(one.standby)
+            for one in known.values()
+            if isinstance(one, QueryDef | PocketDef) and one.standby
+        },
         "reads": {query.name: query.reads for query in queries},
         "ends": {query.name: query.ends_with for query in queries}
         | {one.output: one.reads for one in pockets}

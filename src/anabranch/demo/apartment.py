@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from importlib import resources
 
+from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.language.source import Script
 
 ROOMS = ("room1", "room2", "room3")
-CENTRE = "centre"
+CENTRE, SPARE, DESK = "centre", "centre2", "desk"
 READINGS = 120
 """Of each sensor; the whole story is told in so many."""
 ALARM_ABOVE = 50.0
 """Degrees Celsius."""
+KILL_AFTER = 0.55
+"""The part of the story after which the centre is killed, if it burns by then."""
 _TPS = 4
 
 
@@ -26,11 +29,23 @@ def script_lasting(seconds: float) -> Script:
     return Script(script_text().replace(f"tps = {_TPS}", tps), "apartment.sql")
 
 
+def cluster() -> Cluster:
+    """Rooms and desk share a process. The centres have one each: so one can be killed alone."""
+    here = {name: SiteConfig(name=name) for name in (*ROOMS, DESK)}
+    apart = {name: SiteConfig(name=name, isolation="process", master="local[1]")
+             for name in (CENTRE, SPARE)}  # fmt: skip
+    return Cluster(sites=here | apart, heartbeat_interval_us=250_000)
+
+
+def alarm_query(room: str) -> str:
+    return f"alarm{room[-1]}"
+
+
 def temperature_file(room: str) -> str:
     """Where the room writes its temperatures, in the output folder."""
     return f"temperature{room[-1]}.jsonl"
 
 
 def alarm_file(room: str) -> str:
-    """Where the centre writes the alarms of `room`, in the output folder."""
-    return f"alarm{room[-1]}.jsonl"
+    """Where the desk writes the alarms of `room`, in the output folder."""
+    return f"{alarm_query(room)}.jsonl"

@@ -18,10 +18,11 @@ LOOK_S = 0.01
 
 @dataclass(frozen=True)
 class Alarm:
-    """`latency_ms` is from the reading's event time until its alarm stood in the centre's file."""
+    """`latency_ms` is from the reading's event time until its alarm stood in the desk's file."""
 
     room: str
     celsius: float
+    ts_us: int
     time: float
     latency_ms: float
 
@@ -31,14 +32,17 @@ class Record:
 
     def __init__(self) -> None:
         self.celsius: defaultdict[str, list[float]] = defaultdict(list)
+        self.times: defaultdict[str, list[int]] = defaultdict(list)
+        """Their event times, in µs."""
         self.alarms: list[Alarm] = []
 
-    def add_temperatures(self, room: str, celsius: list[float]) -> None:
-        self.celsius[room] += celsius
+    def add_temperature(self, room: str, celsius: float, ts_us: int) -> None:
+        self.celsius[room].append(celsius)
+        self.times[room].append(ts_us)
 
     def add_alarm(self, room: str, celsius: float, ts_us: int, seen: float) -> None:
         latency_ms = max(seen - ts_us / 1e6, 0.0) * 1e3
-        self.alarms.append(Alarm(room, celsius, seen, latency_ms))
+        self.alarms.append(Alarm(room, celsius, ts_us, seen, latency_ms))
 
     def alarms_per_room(self) -> Mapping[str, int]:
         """Rooms without an alarm count 0."""
@@ -79,4 +83,5 @@ class Watcher:
             for row in tail.new():
                 self.record.add_alarm(room, row["celsius"], row["_ts"], time.time())
         for room, tail in self._temperatures.items():
-            self.record.add_temperatures(room, [row["celsius"] for row in tail.new()])
+            for row in tail.new():
+                self.record.add_temperature(room, row["celsius"], row["_ts"])

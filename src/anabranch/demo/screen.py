@@ -13,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from anabranch.demo.apartment import ALARM_ABOVE, ROOMS
+from anabranch.demo.failure import Failure
 from anabranch.demo.record import Alarm, Record
+from anabranch.demo.verdict import verdict
 
 WIDTH = 78
 CURVE = 36
@@ -53,9 +55,10 @@ def curve(celsius: Sequence[float], width: int = CURVE) -> Text:
     return text
 
 
-def screen(record: Record, moment: Moment) -> RenderableType:
+def screen(record: Record, moment: Moment, failure: Failure) -> RenderableType:
     """All of it, at most 80 columns wide and 24 lines high."""
-    return Group(_title(moment), _rooms(record, moment), _centre(record))
+    story = Text(failure.line(), "dim" if failure.killed is None else "bold")
+    return Group(_title(moment), _rooms(record, moment), _centre(record, failure.ruler), story)
 
 
 def _title(moment: Moment) -> RenderableType:
@@ -85,14 +88,14 @@ def _room(celsius: list[float], room: str, moment: Moment) -> tuple[str | Text, 
     return newest, curve(celsius), f"{readings:,}", f"{rate:,.0f}"
 
 
-def _centre(record: Record) -> RenderableType:
+def _centre(record: Record, ruler: str) -> RenderableType:
     newest = record.alarms[-ALARMS_SHOWN:]
     lines = [alarm_line(alarm) for alarm in reversed(newest)]
     if not lines:
         lines = [Text("no alarm", "dim")]
     blank = [Text("")] * (ALARMS_SHOWN - len(lines))
     return Panel(
-        Group(*lines, *blank), title="centre", title_align="left", subtitle=_counts(record),
+        Group(*lines, *blank), title=ruler, title_align="left", subtitle=_counts(record),
         subtitle_align="right", width=WIDTH, box=box.ROUNDED,
         border_style="red" if newest else "none",
     )  # fmt: skip
@@ -114,16 +117,17 @@ def _counts(record: Record) -> str:
     return f"{len(record.alarms)} alarms · {latency}"
 
 
-def plain_line(record: Record, moment: Moment) -> str:
+def plain_line(record: Record, moment: Moment, failure: Failure) -> str:
     """Where there is no terminal: the same on one line."""
     rooms = [
         f"{room} {record.celsius[room][-1]:.1f} °C" if record.celsius[room] else f"{room} –"
         for room in ROOMS
     ]
-    return f"{moment.elapsed_s:4.0f} s   {'   '.join(rooms)}   {_counts(record)}"
+    line = f"{moment.elapsed_s:4.0f} s   {'   '.join(rooms)}   {_counts(record)}"
+    return line if failure.killed is None else f"{line}   {failure.line()}"
 
 
-def summary(record: Record, moment: Moment) -> RenderableType:
+def summary(record: Record, moment: Moment, failure: Failure) -> RenderableType:
     """Numbers of the whole run, per room."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("site", "readings", "sent to the centre", "alarms there", "hottest"):
@@ -133,14 +137,22 @@ def summary(record: Record, moment: Moment) -> RenderableType:
         hottest = f"{max(record.celsius[room], default=0.0):.1f} °C"
         counts = (moment.readings.get(room, 0), len(record.celsius[room]), alarms[room])
         table.add_row(room, *(f"{count:,}" for count in counts), hottest)
-    return Group(table, "", _latency_line(record))
+    return Group(table, "", _latency_line(record), *_verdict_lines(record, failure))
+
+
+def _verdict_lines(record: Record, failure: Failure) -> list[Text]:
+    """What became of the alarms though their centre was killed."""
+    found = verdict(record)
+    pause = failure.without_alarms_s(record.alarms)
+    gap = f", {pause:.1f} s without alarms" if pause is not None else ""
+    lines = [Text(f"{found}{gap}.", "bold green" if found.right else "bold red")]
+    if failure.killed is not None:
+        lines.insert(0, Text(f"{failure.line()}."))
+    return lines
 
 
 def _latency_line(record: Record) -> str:
     if not record.alarms:
         return "No alarm was raised."
     p50, p99 = record.latency_ms(0.5), record.latency_ms(0.99)
-    return (
-        f"{len(record.alarms)} alarms, from reading to alarm file in {p50:.0f} ms (median)"
-        f" and {p99:.0f} ms (99 %)."
-    )
+    return f"From reading to alarm file it took {p50:.0f} ms (median) and {p99:.0f} ms (99 %)."

@@ -1,0 +1,270 @@
+"""What the command line says and does about sites that fail, without any that do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+from rich.console import Console
+
+from anabranch.cli import move, signal_site
+from anabranch.cli.losses import PATIENCE_S, Losses
+from anabranch.cli.show import queries_table
+from anabranch.cli.show_protection import protection_of
+from anabranch.errors import SiteError
+from anabranch.plan.protection import UNLIMITED
+from tests.cli.conftest import Ended
+from tests.cli.statuses import down, ruled, site, standby, status, task
+from tests.e2e.commands import wait_until
+
+Run = Callable[..., Ended]
+CENTRE = site("centre", task("q", "centre"))
+SPARE = site("centre2", standby("q", "centre2"))
+
+
+class Asked:
+    """A coordinator that answers each action with what it was given."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def call(self, action: str, timeout_s: float = 10.0, **body: Any) -> Any:
+        self.calls.append((action, body))
+        return self.answers[action]
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """One that looks like the site `centre`: `python -c … anabranch site centre`."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)", "anabranch", "site", "centre"]
+    with subprocess.Popen(command) as started:
+        yield started
+        started.kill()
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Asked]:
+    """Every state folder leads to a coordinator with these answers."""
+
+    def answering(**answers: Any) -> Asked:
+        asked = Asked(**answers)
+        for module in (signal_site, move):
+            monkeypatch.setattr(module, "find_coordinator", lambda state: asked)
+        return asked
+
+    return answering
+
+
+# -- kill, pause, resume -------------------------------------------------------------------------
+
+
+def test_kill_kills_that_process(
+    anabranch: Run, system: Callable[..., Asked], process: subprocess.Popen[bytes]
+) -> None:
+    system(status=status(site("centre", pid=process.pid)))
+    ended = anabranch("kill", "centre")
+    assert ended == Ended(
+        0, "", f"site centre (process {process.pid}) killed; `anabranch status` shows who took"
+        " over, and `up` starts it again\n"
+    )  # fmt: skip
+    assert process.wait(5) == -signal.SIGKILL
+
+
+def test_pause_and_resume(
+    anabranch: Run, system: Callable[..., Asked], process: subprocess.Popen[bytes]
+) -> None:
+    """One that is paused does not answer; where it was last is enough."""
+    system(status=status(down("centre") | {"pid": process.pid}))
+    state = psutil.Process(process.pid)
+    assert "`anabranch resume centre` lets it go on" in anabranch("pause", "centre").err
+    wait_until(lambda: state.status() == psutil.STATUS_STOPPED, "stopped", timeout_s=10)
+    assert "goes on" in anabranch("resume", "centre").err
+    wait_until(lambda: state.status() != psutil.STATUS_STOPPED, "going on", timeout_s=10)
+
+
+@pytest.mark.parametrize(
+    ("one", "line"),
+    [
+        (site("center"), "unknown site 'centre'. Did you mean 'center'?"),
+        (
+            site("centre", address="10.0.0.5:7101"),
+            "site centre is on another machine, at 10.0.0.5:7101. Signal its process there.",
+        ),
+        (
+            site("centre", pid=2),
+            "site centre shares the coordinator's process. Give it isolation = \"process\" in"
+            " cluster.toml, under [site.centre].",
+        ),
+        (site("centre", pid=0), "the process of site centre (0) is gone already"),
+        (site("centre", pid=os.getpid()), "is gone already"),  # its number has been given anew
+    ],
+    ids=["unknown", "remote", "shared", "gone", "another"],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["kill", "pause", "resume"])
+def test_whom_not_to_signal(
+    anabranch: Run,
+    system: Callable[..., Asked],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    one: dict[str, Any],
+    line: str,
+) -> None:
+    def never(*arguments: object) -> None:
+        raise AssertionError("a signal was sent")
+
+    monkeypatch.setattr(psutil.Process, "send_signal", never)
+    system(status=status(one))
+    ended = anabranch(command, "centre")
+    assert ended.code == 1
+    assert line in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_process_that_ended_is_gone(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    state = psutil.Process(process.pid)
+    wait_until(lambda: state.status() == psutil.STATUS_ZOMBIE, "ended", timeout_s=10)
+    with pytest.raises(SiteError, match="gone already"):
+        signal_site.process_of("centre", status(site("centre", pid=process.pid)))
+
+
+def test_move_says_from_where_to_where(anabranch: Run, system: Callable[..., Asked]) -> None:
+    asked = system(move={"was_at": "centre"})
+    ended = anabranch("move", "q", "centre2")
+    assert ended.code == 0
+    assert "query q moved from centre to centre2 in 0.0 s\n" in ended.err
+    assert asked.calls == [("move", {"query": "q", "site": "centre2"})]
+
+
+# -- what status shows ---------------------------------------------------------------------------
+
+
+def shown(system: dict[str, Any]) -> list[str]:
+    console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file:
+        console.print(queries_table(system))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_a_standby_is_no_second_row() -> None:
+    sink = site("desk", task("q/sink", "desk"))
+    lines = shown(status(CENTRE, SPARE, sink))
+    assert [line.split()[:3] for line in lines[1:2]] == [["q", "centre", "running"]]
+    assert lines[2:] == ["query q: protected by centre2, batch 100"]
+
+
+def test_nothing_is_said_of_protection_that_nobody_asked_for() -> None:
+    assert len(shown(status(CENTRE, standbys={}, protection={}))) == 2
+    assert len(shown(status(CENTRE, standbys={}, protection=ruled("centre", None)))) == 2
+
+
+def test_the_newest_primary_counts() -> None:
+    """One that has been replaced may not know it yet."""
+    newest = site("centre2", task("q", "centre2", epoch=1))
+    for sites in ((CENTRE, newest), (newest, CENTRE)):
+        (row,) = [line for line in shown(status(*sites)) if line.startswith("q ")]
+        assert row.split()[1] == "centre2"
+
+
+def test_a_query_on_its_way_is_not_lost() -> None:
+    lines = shown(status(down("centre", "q"), SPARE))
+    assert lines[1].split(maxsplit=1) == ["q", "taking over"]
+    assert lines[2] == "query q: taking over: centre2 after centre"
+    both = shown(status(down("centre", "q"), down("centre2")))
+    assert both[1].split() == ["q", "lost"]
+    assert both[2] == "query q: unprotected: its standby centre2 is away"
+
+
+@pytest.mark.parametrize(
+    ("one", "protection", "text"),
+    [
+        (standby("q", "centre2", batch=UNLIMITED), None, "protected by centre2, batch unlimited"),
+        (standby("q", "centre2", batch=2500), None, "protected by centre2, batch 2,500"),
+        (standby("q", "centre2", tuning=[{"why": "b = 7 is best"}]), None,
+         "protected by centre2, b = 7 is best"),
+        (standby("q", "centre2", protects=False), None, "unprotected: centre2 is catching up"),
+        (standby("q", "centre2", error={"message": "no disk"}), None,
+         "unprotected: its standby failed: no disk"),
+        (standby("q", "centre2", guard="claiming"), None, "taking over: centre2 after centre"),
+        (task("p", "centre2"), ruled("centre", None, "no site is up"),
+         "unprotected: no site is up"),
+        (task("p", "centre2"), {}, "unprotected: no standby yet"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_query(one: dict[str, Any], protection: Any, text: str) -> None:
+    system = status(CENTRE, site("centre2", one))
+    if protection is not None:
+        system["protection"] = protection
+    assert protection_of("q", system) == (text, text.startswith("protected"))
+
+
+# -- sites lost during a run ---------------------------------------------------------------------
+
+
+class Watched:
+    """Losses on a clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.said: list[str] = []
+        self._losses = Losses(self.said.append, lambda: self.now)
+
+    def look(self, *sites: dict[str, Any], after_s: float = 0.1, **more: Any) -> None:
+        self.now += after_s
+        self._losses.look(status(*sites, **more))
+
+
+def test_a_site_whose_work_is_taken_over_is_no_error() -> None:
+    run = Watched()
+    run.look(CENTRE, SPARE)
+    run.look(down("centre", "q"), SPARE)
+    assert run.said == []
+    taken = site("centre2", task("q", "centre2", epoch=1))
+    run.look(down("centre"), taken, protection=ruled("centre2", None))
+    run.look(down("centre"), taken, protection=ruled("centre2", None), after_s=60)
+    assert run.said == ["site centre is lost; centre2 took over q"]
+
+
+def test_one_that_is_back_before_anyone_looked() -> None:
+    run = Watched()
+    run.look(down("centre", "q"), SPARE)
+    run.look(site("centre"), site("centre2", task("q", "centre2")),
+             protection=ruled("centre2", None))  # fmt: skip
+    assert run.said == ["site centre is lost; centre2 took over q"]
+
+
+def test_what_nobody_has_ends_the_run_after_a_moment() -> None:
+    run = Watched()
+    lost = down("room1", "s", "q", lost=("s",))
+    run.look(lost, SPARE)
+    run.look(lost, SPARE, after_s=PATIENCE_S / 2)
+    with pytest.raises(SiteError, match="a site is lost: room1 is unreachable"):
+        run.look(lost, SPARE, after_s=PATIENCE_S)
+
+
+def test_one_that_answers_again_is_forgiven() -> None:
+    run = Watched()
+    run.look(down("room1", "s", lost=("s",)))
+    run.look(site("room1"), after_s=PATIENCE_S)
+    run.look(down("room1", "s", lost=("s",)))
+    assert run.said == []
+
+
+def test_one_that_is_stuck_ends_the_run() -> None:
+    stuck = site("room1", state="stuck", problem="cannot go on: no such file")
+    with pytest.raises(SiteError, match="cannot go on"):
+        Watched().look(stuck)
+
+
+def test_a_query_moved_by_hand_is_no_loss() -> None:
+    run = Watched()
+    run.look(CENTRE, SPARE)
+    run.look(CENTRE, SPARE, protection=ruled("centre2", "centre"))
+    assert run.said == []
