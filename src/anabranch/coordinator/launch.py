@@ -94,6 +94,7 @@ class SiteProcesses:
         self._logs = logs
         self._tied = tied
         self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._adopted: list[psutil.Process] = []
         for config in configs:
@@ -143,7 +144,8 @@ class SiteProcesses:
 
     def watch(self) -> None:
         """Start those that die again, in a thread of its own. They go on where they were."""
-        threading.Thread(target=self._watch, name="site-watch", daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, name="site-watch", daemon=True)
+        self._watcher.start()
 
     def _watch(self) -> None:
         while not self._closing.wait(WATCH_S):
@@ -153,6 +155,8 @@ class SiteProcesses:
 
     def close(self) -> None:
         self._closing.set()
+        if self._watcher:
+            self._watcher.join()  # else it might start another just now
         for process in self._processes.values():
             process.terminate()
         for adopted in self._adopted:
