@@ -89,7 +89,11 @@ class FailingCluster:
             if true(status):
                 return status
             time.sleep(LOOK_S)
-        raise TaskError(f"{what}: not within {timeout_s:g} s", remedy=_account(status))
+        raise TaskError(f"{what}: not within {timeout_s:g} s", remedy=account(status))
+
+    def wait_until_up(self) -> None:
+        """All sites, those that were killed included."""
+        self.wait(lambda s: all(one["state"] == "up" for one in s["sites"]), "all sites up", 120)
 
     def protected(self, status: Status) -> bool:
         """Every query that asks for it has a standby that could take over now."""
@@ -110,7 +114,7 @@ def task_states(status: Status, query: str) -> list[str]:
     return [one["state"] for one in tasks if one["name"] == query and one["role"] == "primary"]
 
 
-def _account(status: Status) -> str:
+def account(status: Status) -> str:
     """What each site says it is doing, in a line."""
     return "; ".join(
         f"{site['site']}: {site['state']}"

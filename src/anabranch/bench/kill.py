@@ -82,7 +82,7 @@ CREATE STREAM {{name}} (n BIGINT) FROM rate(tps = {TPS}, rows = {ROWS}, start = 
 SELECTION = Case(
     "selection",
     SOURCE.format(name="r")
-    + """CREATE QUERY q AS SELECT n, n * 2 AS m FROM r WHERE n % 3 <> 0 AT centre
+    + """CREATE QUERY q AS SELECT n, n * 2 AS m FROM r WHERE n % 3 <> 0 AT {one}
   STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
     _selection,
 )
@@ -90,14 +90,14 @@ ROW_WINDOWS = Case(
     "aggregate of rows",
     SOURCE.format(name="r")
     + """CREATE QUERY q AS SELECT SUM(n) AS s, COUNT(*) AS c FROM r[100 ROWS SLIDE 10 ROWS]
-  AT centre STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
+  AT {one} STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
     _row_windows,
 )
 TIME_WINDOWS = Case(
     "aggregate of time",
     SOURCE.format(name="r")
     + """CREATE QUERY q AS SELECT n % 4 AS k, SUM(n) AS s, COUNT(*) AS c FROM r[1s SLIDE 250ms]
-  GROUP BY n % 4 AT centre STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
+  GROUP BY n % 4 AT {one} STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
     lambda: _time_windows(range(ROWS)),
 )
 JOIN = Case(
@@ -105,16 +105,16 @@ JOIN = Case(
     SOURCE.format(name="r")
     + SOURCE.format(name="s")
     + """CREATE QUERY q AS MASTER r SELECT r.n AS n, s.n AS m FROM r[50ms], s[50ms]
-  WHERE r.n % 25 = s.n % 25 AT centre
+  WHERE r.n % 25 = s.n % 25 AT {one}
   STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
     _join,
 )
 CHAIN = Case(
     "selection, then aggregate",
     SOURCE.format(name="r")
-    + """CREATE QUERY p AS SELECT n FROM r WHERE n % 3 <> 0 AT centre STANDBY {options};
+    + """CREATE QUERY p AS SELECT n FROM r WHERE n % 3 <> 0 AT {one} STANDBY {options};
 CREATE QUERY q AS SELECT n % 4 AS k, SUM(n) AS s, COUNT(*) AS c FROM p[1s SLIDE 250ms]
-  GROUP BY n % 4 AT centre2 STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
+  GROUP BY n % 4 AT {other} STANDBY {options} INTO jsonl(path = 'out.jsonl') ON desk;""",
     lambda: _time_windows(n for n in range(ROWS) if n % 3),
 )
 CASES = (SELECTION, ROW_WINDOWS, TIME_WINDOWS, JOIN, CHAIN)
@@ -145,13 +145,20 @@ def run(
     """`runs`, and over all of them how many tuples were `lost`, `repeated`, `reordered` or `wrong`,
     which is all 0 if the output is that of a run without failures."""
     planned = list(plan(kills, pauses, standby_first, seed))
-    rows = []
+    rows: list[dict[str, Any]] = []
     with FailingCluster(("source", "desk"), WORKERS, progress) as cluster:
+        begun = time.monotonic()
         for number, one in enumerate(planned, 1):
-            progress(f"run {number} of {len(planned)}: {one['kind']}, {one['case'].name} …")
+            left = _left(time.monotonic() - begun, len(rows), len(planned))
+            progress(f"Run {number} of {len(planned)}, {one['kind']}, {one['case'].name}{left} …")
             rows.append(_one_run(cluster, **one))
     faults = {name: sum(row[name] for row in rows) for name in FAULTS}
     return {"runs": len(rows), **faults, "rows": rows}
+
+
+def _left(elapsed_s: float, done: int, of: int) -> str:
+    """How long it takes yet, once something is known of it."""
+    return f", about {elapsed_s / done * (of - done) / 60:.0f} min to go" if done else ""
 
 
 def _one_run(
@@ -163,16 +170,16 @@ def _one_run(
     at_s: float,
     victim: float,
 ) -> dict[str, Any]:
-    cluster.wait(lambda s: all(one["state"] == "up" for one in s["sites"]), "all sites up", 120)
+    one, other = _two_workers(cluster)
     output = cluster.folder / "out.jsonl"
     output.unlink(missing_ok=True)
     size = "UNLIMITED" if batch == UNLIMITED else batch
     options = f"BATCH {size} {codec}"
-    cluster.execute(case.script.format(options=options))
+    cluster.execute(case.script.format(options=options, one=one, other=other))
     begun = time.monotonic()
     status = cluster.wait(cluster.protected, "protection")
     time.sleep(max(0.0, begun + at_s - time.monotonic()))
-    killed = _strike(cluster, kind, status, victim)
+    killed, struck = _strike(cluster, kind, status, victim)
     end = cluster.wait(
         lambda s: task_states(s, f"{case.last}/sink") == ["done"], f"the end of {case.name}", 90
     )
@@ -180,18 +187,40 @@ def _one_run(
     cluster.drop_all()
     return {
         "kind": kind, "query": case.name, "options": options, "killed": killed,
-        "took_over": _epochs(end) > _epochs(status), **faults,
+        "took_over": _epochs(end) > _epochs(status), "recovery_s": _recovery_s(end, struck),
+        **faults,
     }  # fmt: skip
+
+
+def _two_workers(cluster: FailingCluster) -> list[str]:
+    """Two that are up: a run does not wait for those that the one before it has killed."""
+    status = cluster.wait(lambda s: len(_workers(s)) >= 2, "two workers", 120)
+    return _workers(status)[:2]
+
+
+def _workers(status: Status) -> list[str]:
+    return [one["site"] for one in status["sites"]
+            if one["site"] in WORKERS and one["state"] == "up"]  # fmt: skip
+
+
+def _recovery_s(status: Status, struck: float) -> float | None:
+    """From the stroke until what the dead one had been sent was processed elsewhere too; None if
+    it was restarted instead of replaced."""
+    tasks = [task for site in status["sites"] for task in site["tasks"]]
+    ends = [task.get("timeline", {}).get("recovered", 0.0) for task in tasks]
+    found = [end - struck for end in ends if end > struck]
+    return round(max(found), 3) if found else None
 
 
 def _epochs(status: Status) -> int:
     return max(one["epoch"] for one in status["protection"].values())
 
 
-def _strike(cluster: FailingCluster, kind: str, status: Status, chance: float) -> str:
-    """Who was hit. A site that is stopped goes on after it has been replaced."""
+def _strike(cluster: FailingCluster, kind: str, status: Status, chance: float) -> tuple[str, float]:
+    """Who was hit and when. A site that is stopped goes on after it has been replaced."""
     found = sorted(status["protection"].values(), key=lambda one: str(one["site"]))
     ruler = found[int(chance * len(found))]
+    struck = time.time()
     if kind == "pause":
         cluster.signal(ruler["site"], signal.SIGSTOP)
         try:
@@ -199,12 +228,13 @@ def _strike(cluster: FailingCluster, kind: str, status: Status, chance: float) -
             time.sleep(0.5)
         finally:
             cluster.signal(ruler["site"], signal.SIGCONT)
-        return str(ruler["site"])
+        return str(ruler["site"]), struck
     if kind == "standby first":
         cluster.signal(ruler["standby"], signal.SIGKILL)
         time.sleep(0.2 + chance)
+        struck = time.time()
     cluster.signal(ruler["site"], signal.SIGKILL)
-    return str(ruler["site"])
+    return str(ruler["site"]), struck
 
 
 FAULTS = ("lost", "repeated", "reordered", "wrong")

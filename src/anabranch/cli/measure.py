@@ -18,11 +18,12 @@ Progress = Callable[[str], None]
 
 
 def measured(run: Callable[[Progress], Result], json_file: Path | None) -> Result:
-    """Run with a spinner that says what is being done; write the result before showing it."""
+    """Run with a spinner that says what is being done, or lines that do if there is no terminal;
+    write the result before showing it."""
     if json_file and not json_file.parent.is_dir():
         raise ConfigError("there is no such folder", place=str(json_file.parent))
     with err.status("Starting …") as spinner:
-        result = run(spinner.update)
+        result = run(spinner.update if err.is_terminal else err.print)
     if json_file:
         json_file.write_text(json.dumps(result, indent=2) + "\n")
     return result
@@ -105,3 +106,37 @@ def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
     names = ("tuples", "differences", "time", "Python", "JVM", "peak memory")
     out.print(plain_table(names, rows))
     out.print(f"peak memory of the largest over the smallest: {result['memory_ratio']:.2f}")
+
+
+def experiment_kill(
+    json_file: Path | None, kills: int, pauses: int, standby_first: int, seed: int
+) -> None:
+    from anabranch.bench import kill
+
+    result = measured(
+        lambda progress: kill.run(progress, kills, pauses, standby_first, seed), json_file
+    )
+    rows = [
+        (row["kind"], row["query"], row["options"], row["killed"],
+         "yes" if row["took_over"] else "no",
+         "–" if row["recovery_s"] is None else f"{row['recovery_s']:.2f} s",
+         *(row[name] for name in kill.FAULTS))
+        for row in result["rows"]
+    ]  # fmt: skip
+    names = ("run", "query", "standby", "struck", "taken over", "recovery", *kill.FAULTS)
+    out.print(plain_table(names, rows))
+    kill.check(result)
+
+
+def experiment_standby(json_file: Path | None, figures: Path | None, quick: bool) -> None:
+    from anabranch.bench import standby, standby_figures
+
+    if figures:
+        standby_figures.require()
+    result = measured(lambda progress: standby.run(progress, quick), json_file)
+    out.print(plain_table(standby_figures.COLUMNS, map(standby_figures.cells, result["rows"])))
+    out.print()
+    out.print(plain_table(("", "measured"), standby_figures.summary(result)))
+    if figures:
+        standby_figures.draw(result, figures)
+        out.print(f"Figures and table are in {figures}.")

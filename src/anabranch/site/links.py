@@ -221,7 +221,7 @@ class Links:
                 superseded.append(ack["consumer"])
             except StaleEpoch:
                 for task in list(self._tasks.values()):
-                    if task.spec.output == ack["stream"] and task.role == "primary":
+                    if task.spec.output == ack["stream"] and task.rules:
                         self.on_superseded(task)
         return superseded
 

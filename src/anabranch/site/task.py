@@ -62,6 +62,11 @@ class Task:
         self._instance = threading.Lock()
         self._log = RestartLog(RestartPoint(tuple(0 for _ in inlets), 0))
 
+    @property
+    def rules(self) -> bool:
+        """It is its stream's producer, and has begun: its epoch is known."""
+        return self.role == "primary" and self.state != "waiting"
+
     def start(self, point: RestartPoint, epoch: int = 0) -> None:
         """Begin behind the inputs of `point`; the first output is numbered one above its."""
         self.epoch = epoch
