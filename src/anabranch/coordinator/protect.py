@@ -84,12 +84,11 @@ class Protector:
         return next((r.standby for _, r in self.rulers.items() if r.stream == stream), None)
 
     def forget(self, names: Iterable[str]) -> None:
-        """These tasks are dropped."""
-        for name in names:
-            ruler = self.rulers.get(name)
-            if ruler and ruler.standby:
-                with suppress(AnabranchError):
-                    self._sites.peer(ruler.standby).call("drop", timeout_s=30.0, standbys=[name])
+        """These tasks are dropped: at every site, whoever stands by or has just taken over."""
+        gone = [name for name in names if self.rulers.get(name)]
+        if gone:
+            self._sites.ask(self._sites.alive(), "drop", tasks=gone)
+        for name in gone:
             self.rulers.forget(name)
             self.problems.pop(name, None)
 

@@ -128,8 +128,7 @@ class Links:
                 self._tell(task, stream, route, before[stream])
 
     def _tell(self, task: Task, stream: str, route: Route, before: Route | None) -> None:
-        runs = task.role == "primary" and task.state != "waiting"  # one that waits is yet to begin
-        if task.spec.output == stream and runs and task.epoch < route.epoch:
+        if task.spec.output == stream and task.rules and task.epoch < route.epoch:
             self.on_superseded(task)
         links = self._subscriptions.get(task.spec.name, [])
         for source, inlet, link in zip(task.spec.inputs, task.inlets, links, strict=False):
