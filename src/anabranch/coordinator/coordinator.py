@@ -133,8 +133,9 @@ class Coordinator:
             running |= {one["stream"] for one in record.report.get("sources", ())}
             running |= {one["name"] for one in record.report.get("tasks", ())}
         known = self._catalog.definitions()
+        filled = self._protector.filled(known)
         wanted = [(one.name, one.site) for one in known.values()
-                  if isinstance(one, StreamDef | TableDef)]  # fmt: skip
+                  if isinstance(one, StreamDef | TableDef) and one.name not in filled]  # fmt: skip
         wanted += [(task.name, task.site) for task in tasks(known.values(), known)]
         return any(name not in running and site in alive for name, site in wanted)
 

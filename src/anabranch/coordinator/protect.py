@@ -102,6 +102,11 @@ class Protector:
             for name, ruler in self.rulers.items()
         }  # fmt: skip
 
+    def filled(self, known: Definitions) -> set[str]:
+        """Streams of pockets that may have moved: they are where the pocket is."""
+        return {one.output for one in known.values() if isinstance(one, PocketDef)
+                and self.keeps(one.name)}  # fmt: skip
+
     def in_hand(self, name: str) -> bool:
         """A live standby of the task is about to rule, or does already."""
         ruler = self.rulers.get(name)

@@ -112,8 +112,9 @@ def lost_sites(sites: Sites, known: Definitions, protector: Protector) -> dict[s
     for task in tasks(known.values(), known):
         if not protector.keeps(task.name) and not (task.sink and task.query in along):
             wanted.setdefault(task.site, set()).add(task.name)
+    filled = protector.filled(known)
     for one in known.values():
-        if isinstance(one, StreamDef | TableDef):
+        if isinstance(one, StreamDef | TableDef) and one.name not in filled:
             wanted.setdefault(one.site, set()).add(one.name)
     alive = set(sites.alive())
     lost: dict[str, set[str]] = {}

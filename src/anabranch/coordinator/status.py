@@ -28,7 +28,7 @@ def system_status(
     pockets = [one for one in known.values() if isinstance(one, PocketDef)]
     return {
         "pid": os.getpid(),
-        "sites": [one | _missing(one, reports, known) for one in reports],
+        "sites": [one | _missing(one, reports, known, protector) for one in reports],
         "streams": [one.name for one in known.values() if isinstance(one, StreamDef)],
         "tables": [one.name for one in known.values() if isinstance(one, TableDef)],
         "pockets": [one.name for one in pockets],
@@ -58,13 +58,15 @@ def _site(sites: Sites, problems: Mapping[str, str], name: str) -> Status:
     return report | {"state": "stuck" if problem else "up", "problem": problem}
 
 
-def _missing(report: Status, reports: list[Status], known: Definitions) -> Status:
+def _missing(
+    report: Status, reports: list[Status], known: Definitions, protector: Protector
+) -> Status:
     """What the catalog has at a site that does not run there now, and what of it is `lost`: no
     other site has it either, as its new primary or as a standby that is about to be."""
     site = report["site"]
     sources = {one.name for one in known.values()
                if isinstance(one, StreamDef | TableDef) and one.site == site}  # fmt: skip
-    sources -= {one["stream"] for one in report["sources"]}
+    sources -= {one["stream"] for one in report["sources"]} | protector.filled(known)
     wanted = {task.name for task in tasks(known.values(), known) if task.site == site}
     wanted -= {one["name"] for one in report["tasks"] if one["role"] == "primary"}
     others = {task["name"] for one in reports if one["site"] != site
