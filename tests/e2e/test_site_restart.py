@@ -1,6 +1,6 @@
 """A site process that reads Kafka and writes PostgreSQL and Kafka, killed again and again.
 
-Four times by default, since each start of Spark takes a while; `make soak` kills it ten times.
+Twice by default, since each start of Spark takes a while; `make soak` kills it ten times.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
 
-KILLS = int(os.environ.get("ANABRANCH_KILLS", "4"))
+KILLS = int(os.environ.get("ANABRANCH_KILLS", "2"))
 PER_S = 400
 WINDOW_US = 2_000_000
 
