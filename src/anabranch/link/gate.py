@@ -20,7 +20,8 @@ import pyarrow.flight as flight
 
 from anabranch.errors import AnabranchError, SetupError
 from anabranch.link.codec import PACKED, pack
-from anabranch.link.outlet import LiveOutlet, Traffic
+from anabranch.link.outlet import LiveOutlet
+from anabranch.link.shipment import Traffic
 from anabranch.link.wire import header
 from anabranch.stream.batch import Batch
 

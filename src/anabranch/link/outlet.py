@@ -6,39 +6,20 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from anabranch.errors import SiteError
 from anabranch.link.meter import Meter
+from anabranch.link.shipment import Traffic, whole
 from anabranch.link.wire import empty_batch
 from anabranch.stream.batch import END_WATERMARK, Batch
-from anabranch.stream.outlet import Outlet, Shipment
+from anabranch.stream.outlet import Outlet
 from anabranch.stream.restart import RestartPoint
 
 RecordBatches = Iterator[Batch[pa.RecordBatch]]
 Gone = Callable[[], bool]
-
-
-@dataclass
-class Traffic:
-    """Bytes sent to primary consumers and to standbys: as they are, and as they went over the wire
-    once compressed."""
-
-    primary: int = 0
-    shipped: int = 0
-    packed: int = 0
-    tuples: int = 0
-
-    def sent(self, batch: Batch[pa.RecordBatch]) -> None:
-        self.primary += batch.data.nbytes if batch.rows else 0
-
-    def shipped_as(self, batch: Batch[pa.RecordBatch], nbytes: int) -> None:
-        if batch.rows:
-            self.shipped += batch.data.nbytes
-            self.packed += nbytes
-            self.tuples += batch.rows
 
 
 class LiveOutlet:
@@ -326,7 +307,7 @@ class LiveOutlet:
             if shipment is None:
                 watermark, point = self._outlet.heartbeat(consumer)
                 return replace(self._heartbeat(after), watermark=watermark, point=point)
-        return _whole(shipment)
+        return whole(shipment)
 
     def batch_by(self, consumer: str, epoch: int, batch: int) -> None:
         """Ship in batches of this size from now on, if it is still that standby's turn."""
@@ -380,10 +361,3 @@ class LiveOutlet:
                 self._changed.notify_all()
         if appeared:
             self.on_room()
-
-
-def _whole(shipment: Shipment[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
-    """As one batch: compression and the standby's task fare better with it."""
-    newest = shipment.batches[-1]
-    data = pa.concat_batches([batch.data for batch in shipment.batches])
-    return replace(newest, first=shipment.after + 1, data=data, point=shipment.point)

@@ -23,6 +23,7 @@ from anabranch.site.links import Links
 from anabranch.site.spark import arrow_schema
 from anabranch.site.task import Task
 from anabranch.site.tuning import Costs, Tuning, Wishes
+from anabranch.site.upstream import Standing, Upstream
 from anabranch.standby.detector import Beat, Detector
 from anabranch.standby.secondary import Action, Claim, Feed, Secondary
 from anabranch.stream.batch import Batch
@@ -97,6 +98,7 @@ class Guard:
         self._name = name
         self._links = links
         self._peers = peers
+        self._upstream = Upstream(name, task.spec, links, peers)
         self._new_inlets = new_inlets
         self._secondary: Secondary[pa.RecordBatch] = Secondary(point)
         self._lock = threading.RLock()
@@ -110,7 +112,7 @@ class Guard:
             cluster,
             name,
             post.wishes,
-            self._measured,
+            self._upstream.measured,
             lambda: self._costs,
             self.batch_by,
         )
@@ -147,21 +149,14 @@ class Guard:
 
     def _subscribe(self, index: int, source: Input) -> Subscription:
         collector = _Collector(self, index, source.stream)
-        ship = partial(self._ship, index, source)
+        ship = partial(self._ship, index)
         codec = self.post.codec
         decode = unpacker(wire_schema(arrow_schema(source.columns)), codec) if codec else _same
         return self._links.subscription(source, collector, ship, self._failed, decode)
 
-    def _ship(self, index: int, source: Input, after: int) -> Batches:
-        consumer, epoch = self.task.spec.consumer(index), self.post.epoch
-        site = self._links.route(source).site
-        if site == self._name:
-            outlet = self._links.outlet(source.stream)
-            return outlet.ship_here(consumer, after, epoch, self._batches[index], self._over.is_set)
-        peer = self._peers[site]
-        return peer.ship(
-            source.stream, consumer, after, epoch, self._batches[index], self.post.codec
-        )
+    def _ship(self, index: int, after: int) -> Batches:
+        epoch, batch, codec = self.post.epoch, self._batches[index], self.post.codec
+        return self._upstream.ship(index, after, epoch, batch, codec, self._over.is_set)
 
     def offer(self, index: int, batch: Batch[pa.RecordBatch]) -> None:
         """A shipment or heartbeat has come."""
@@ -208,23 +203,7 @@ class Guard:
     def batch_by(self, index: int, batch: int) -> None:
         """Have an input shipped in batches of another size."""
         self._batches[index] = batch
-        source, consumer = self.task.spec.inputs[index], self.task.spec.consumer(index)
-        site, epoch = self._links.route(source).site, self.post.epoch
-        if site == self._name:
-            self._links.outlet(source.stream).batch_by(consumer, epoch, batch)
-        else:
-            request = {"stream": source.stream, "consumer": consumer, "epoch": epoch}
-            self._peers[site].call("batch", 2.0, batch=batch, **request)
-
-    def _measured(self, index: int) -> dict[str, float]:
-        source, consumer = self.task.spec.inputs[index], self.task.spec.consumer(index)
-        site = self._links.route(source).site
-        if site == self._name:
-            return self._links.outlet(source.stream).measured(consumer)
-        found: dict[str, float] = self._peers[site].call(
-            "measured", 2.0, stream=source.stream, consumer=consumer
-        )
-        return found
+        self._upstream.batch_by(index, self.post.epoch, batch)
 
     # -- take-over -------------------------------------------------------------------------------
 
@@ -267,7 +246,8 @@ class Guard:
             for subscription in self._subscriptions:
                 subscription.join()
             with self._lock:
-                self._perform(self._secondary.take_over([claim for claim, _ in answers]))
+                claims = [Claim(one.released, one.restart) for one in answers]
+                self._perform(self._secondary.take_over(claims))
                 self.task.learn(self._secondary.point)
         except (Superseded, Gap):  # replaced; or someone who knows more must be posted instead
             self._retire()
@@ -279,7 +259,7 @@ class Guard:
         self._links.follow_inputs(self.task)
         self.consider()
         self.on_primary()
-        self._catch_up([sent for _, sent in answers])
+        self._catch_up([one.sent for one in answers])
 
     def _catch_up(self, sent: Sequence[int]) -> None:
         """Note when all that the primary had been sent is processed here too."""
@@ -289,7 +269,7 @@ class Guard:
                 return
         self.timeline["recovered"] = time.time()
 
-    def _all_claimed(self) -> list[tuple[Claim, int]]:
+    def _all_claimed(self) -> list[Standing]:
         """The answers of all inputs' producers, none of which has been replaced meanwhile: the
         word of one whose reign is over says nothing about what its successor lets go of."""
         inputs = self.task.spec.inputs
@@ -299,25 +279,13 @@ class Guard:
             if before == [self._links.route(source) for source in inputs]:
                 return answers
 
-    def _claimed(self, index: int) -> tuple[Claim, int]:
+    def _claimed(self, index: int) -> Standing:
         """The answer of an input's producer, as soon as there is one."""
-        source = self.task.spec.inputs[index]
-        request: dict[str, Any] = {
-            "stream": source.stream,
-            "consumer": self.task.spec.consumer(index),
-            "epoch": self.post.epoch,
-        }
-        while not self._over.wait(RETRY_S if self.timeline.get(f"asked {index}") else 0):
-            self.timeline[f"asked {index}"] = time.time()
-            site = self._links.route(source).site
+        while not self._over.is_set():
             try:
-                if site == self._name:
-                    outlet = self._links.outlet(source.stream)
-                    return _claim(*outlet.claim(request["consumer"], self.post.epoch))
-                answer = self._peers[site].call("claim", timeout_s=2.0, **request)
-                return _claim(answer["released"], _point(answer["restart"]), answer["sent"])
+                return self._upstream.claim(index, self.post.epoch)
             except SiteError:
-                continue
+                self._over.wait(RETRY_S)
         raise Superseded(f"{self.task.spec.name} stands by no more")
 
     def _announce(self) -> None:
@@ -365,14 +333,3 @@ class Guard:
 
 def _same(batch: Batch[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
     return batch
-
-
-def _claim(released: int, restart: RestartPoint | None, sent: int) -> tuple[Claim, int]:
-    """What was let go of, and how far the primary was sent."""
-    return Claim(released, restart), sent
-
-
-def _point(data: dict[str, Any] | None) -> RestartPoint | None:
-    if data is None:
-        return None
-    return RestartPoint(tuple(data["inputs"]), data["output"], data["instant"])

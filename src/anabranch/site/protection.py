@@ -19,6 +19,7 @@ from anabranch.site.links import Links
 from anabranch.site.points import point_of
 from anabranch.site.task import Task
 from anabranch.site.tuning import Wishes
+from anabranch.site.upstream import Upstream
 from anabranch.stream.restart import RestartPoint
 from anabranch.stream.routes import Route
 
@@ -181,11 +182,12 @@ class Protection:
         def go_on() -> None:
             self._links.unfollow(task)
             try:
-                claims = [self._standing_of(task, index) for index in range(len(task.inlets))]
+                upstream = Upstream(self._name, task.spec, self._links, self._peers)
+                stands = [upstream.standing(index) for index in range(len(task.inlets))]
                 point = task.restart_point()
-                for _, restart in claims:
-                    point = point.join(restart) if restart else point
-                if any(p < released for p, (released, _) in zip(point.inputs, claims, strict=True)):
+                for one in stands:
+                    point = point.join(one.restart) if one.restart else point
+                if any(p < one.released for p, one in zip(point.inputs, stands, strict=True)):
                     raise error
                 inlets = self._host.new_inlets(task)
                 for inlet, position in zip(inlets, point.inputs, strict=True):
@@ -196,16 +198,6 @@ class Protection:
                 task.fail(problem)
 
         threading.Thread(target=go_on, name=f"{task.spec.name}-behind", daemon=True).start()
-
-    def _standing_of(self, task: Task, index: int) -> tuple[int, RestartPoint | None]:
-        """What the producer of an input has let go of for a task of ours, and its point."""
-        source, consumer = task.spec.inputs[index], task.spec.consumer(index)
-        site = self._links.route(source).site
-        if site == self._name:
-            return self._links.outlet(source.stream).standing(consumer)
-        answer = self._peers[site].call("standing", stream=source.stream, consumer=consumer)
-        restart = answer["restart"]
-        return answer["released"], point_of(restart) if restart else None
 
     def _superseded(self, task: Task) -> None:
         """Another site runs it now: it stops, and lets go of nothing on the other's behalf. In a
