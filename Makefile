@@ -70,8 +70,8 @@ unit: servers ## Run the tests alone; ARGS="-k word" chooses
 	@echo "Tests …" && $(BIN)/pytest --quiet $(ARGS)
 
 .PHONY: soak
-soak: servers ## Kill a site ten times at random between Kafka and PostgreSQL
-	@ANABRANCH_KILLS=10 $(BIN)/pytest --quiet tests/e2e/test_site_restart.py
+soak: servers ## Kill sites at random: between Kafka and PostgreSQL, and with standbys
+	@ANABRANCH_KILLS=10 $(BIN)/pytest --quiet tests/e2e/test_site_restart.py tests/e2e/test_kill.py
 
 .PHONY: clean
 clean: ## Remove the virtual environment, caches, build output and run-time state

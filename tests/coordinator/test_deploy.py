@@ -70,9 +70,7 @@ def test_no_tuple_passes_before_everyone_is_there() -> None:
     assert sites.of("centre", "start") == [
         {"tasks": {"hot": {"inputs": [7]}, "hot/sink": {"inputs": [7]}}}
     ]
-    assert sites.of("room1", "attach") == [
-        {"stream": "Sensor1", "consumer": "hot", "after": None}
-    ]
+    assert sites.of("room1", "attach") == [{"stream": "Sensor1", "consumer": "hot", "after": None}]
 
 
 @pytest.mark.parametrize("action", ["prepare", "peers", "attach", "start"])
