@@ -55,7 +55,8 @@ class Coordinator:
         self._catalog.remember("address", self._gate.address)
         self._closed = threading.Event()
         self._watch_s = cluster.heartbeat_interval_us / 1e6
-        threading.Thread(target=self._watch, name="protection", daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, name="protection", daemon=True)
+        self._watcher.start()
 
     def _listen(self) -> str:
         """The same port as before a restart: the sites keep calling it."""
@@ -120,7 +121,7 @@ class Coordinator:
             with self._changing:
                 if not self._closed.is_set():
                     self._protect()
-            if self._settled and time.monotonic() > look_again:
+            if self._settled and time.monotonic() > look_again and not self._closed.is_set():
                 look_again = time.monotonic() + RESTORE_S
                 if self._something_is_missing():
                     self.restore()
@@ -151,6 +152,8 @@ class Coordinator:
     def restore(self) -> list[str]:
         """Put back what sites ran before they were killed; the names of those that were."""
         with self._changing:
+            if self._closed.is_set():
+                return []
             known = self._catalog.definitions()
             lost = lost_sites(self.sites, known, self._protector)
             self._problems = {}
@@ -272,8 +275,7 @@ class Coordinator:
     def close(self) -> None:
         self._closed.set()
         self._news.set()
-        with self._changing:
-            pass  # whoever was changing something is done, and nobody begins
+        self._watcher.join(timeout=10)
         self._gate.shutdown()
         self.sites.close()
         self._catalog.close()

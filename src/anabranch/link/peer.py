@@ -40,7 +40,7 @@ class Peer:
         self._location = f"{credentials.scheme}://{address}"
         ca = credentials.tls_ca
         self._tls = {"tls_root_certs": Path(ca).read_bytes()} if ca else {}
-        self._client = self._connect()
+        self._client: flight.FlightClient | None = self._connect()
 
     def _connect(self) -> flight.FlightClient:
         return flight.FlightClient(self._location, generic_options=_CONNECTION, **self._tls)
@@ -49,10 +49,13 @@ class Peer:
         """The action's answer. Raises the error it answered, or SiteError if it did not."""
         options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
         request = flight.Action(action, json.dumps(body).encode())
+        client = self._client
+        if client is None:
+            raise SiteError(f"the connection to {self.name} is closed")
         try:
-            results = list(self._client.do_action(request, options))
+            results = list(client.do_action(request, options))
         except (pa.ArrowException, OSError) as error:
-            if isinstance(error, flight.FlightTimedOutError):
+            if isinstance(error, flight.FlightTimedOutError) and self._client is client:
                 self._client = self._connect()  # this connection may be dead without knowing it
             raise self._unreachable(error) from error
         answer = json.loads(results[0].body.to_pybytes())
@@ -86,7 +89,9 @@ class Peer:
             raise self._unreachable(error) from error
 
     def close(self) -> None:
-        self._client.close()
+        """The connection ends with the last call on it: closing it under another thread's call
+        would bring the whole process down."""
+        self._client = None
 
     def _unreachable(self, error: Exception) -> SiteError:
         details = getattr(error, "extra_info", b"")
