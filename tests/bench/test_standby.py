@@ -212,3 +212,4 @@ class TestFigures:
         rates = {"tuples_per_s": {}, "healthy_throughput_ratio": 0.9}
         few = standby_verdict.result([row(200)], {"spark_gap_s": 8.0}, rates, {"tuner_held": None})
         standby_figures.draw(few, tmp_path)
+        assert "| Spark's over ours at b = 100 |" in standby_figures.markdown(few)

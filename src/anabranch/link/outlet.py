@@ -200,12 +200,6 @@ class LiveOutlet:
         self._tell_room()
         self.on_ack(acknowledged)
 
-    def needed(self) -> dict[str, int]:
-        """Consumer → the position behind which it still needs tuples; without those on lease."""
-        with self._changed:
-            return {name: one.released for name, one in self._outlet.consumers.items()
-                    if name not in self._leases}  # fmt: skip
-
     def claim(self, consumer: str, epoch: int) -> tuple[int, RestartPoint | None, int]:
         """The task that consumes as `consumer` is now the one of `epoch`: what was released on the
         word of the one before, its restart point, and how far it was sent. Raises Superseded if it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -104,13 +105,11 @@ class SimSite:
     def _report(self) -> Steps:
         while True:
             self._fresh = False
-            try:
+            with suppress(AnabranchError):  # while it is away; it is told again
                 routes = yield from self.call(
                     "coordinator", "heartbeat", self.pace.call, report=self.report()
                 )
                 self.learn(routes)
-            except AnabranchError:
-                pass
             if not self._fresh:
                 yield self._news, 2 * self.pace.heartbeat
 

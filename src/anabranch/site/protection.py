@@ -59,7 +59,6 @@ class Protection:
             "routes": lambda body: self.learn(body["routes"]),
             "batch": self._batch,
             "measured": lambda body: self._links.outlet(body["stream"]).measured(body["consumer"]),
-            "needed": lambda body: self._links.outlet(body["stream"]).needed(),
         }
 
     def close(self) -> None:
