@@ -26,7 +26,7 @@ LOOK_S = 0.05
 
 class FailingCluster:
     """`here` share this process and one Spark, `apart` have a process each, which is started again
-    when it dies. Relative paths in scripts start from `folder`."""
+    when it has been dead for `pause_s`. Relative paths in scripts start from `folder`."""
 
     def __init__(
         self,
@@ -37,8 +37,10 @@ class FailingCluster:
         heartbeat_ms: int = 250,
         ack_ms: int = 250,
         links: Iterable[LinkConfig] = (),
+        pause_s: float = 0.0,
     ) -> None:
         self.folder = scratch_folder()
+        self.heartbeat_s = heartbeat_ms / 1e3
         sites = {name: SiteConfig(name=name) for name in here}
         sites |= {name: SiteConfig(name=name, isolation="process", master="local[1]")
                   for name in apart}  # fmt: skip
@@ -52,7 +54,12 @@ class FailingCluster:
         self._running: RunningCluster | None = None
         try:
             self._running = RunningCluster(
-                self.coordinator, self.folder, progress, tied=True, revive=True
+                self.coordinator,
+                self.folder,
+                progress,
+                tied=True,
+                revive=True,
+                revive_pause_s=pause_s,
             )
         except BaseException:
             self.close()

@@ -20,8 +20,7 @@ from anabranch.bench.standby_queries import NAMES, SELECTION, values
 from anabranch.errors import TaskError
 from anabranch.plan.protection import UNLIMITED
 
-ROWS = 2_000_000
-QUICK_ROWS = 1_000_000
+ROWS = 4_000_000
 LIMIT_S = 120.0
 SCRIPT = """
 CREATE STREAM f (id BIGINT, timestamp BIGINT, temperature DOUBLE, illuminance DOUBLE,
@@ -44,7 +43,7 @@ KINDS: dict[str, str] = {
 
 def run(cluster: FailingCluster, quick: bool) -> dict[str, Any]:
     """Tuples a second by kind of standby, and `healthy_throughput_ratio`."""
-    rows, rounds = (QUICK_ROWS, 2) if quick else (ROWS, 3)
+    rows, rounds = ROWS, 2 if quick else 3
     kinds = ("none", "100", "1", str(UNLIMITED)) if quick else tuple(KINDS)
     _write(cluster.folder / "in.parquet", rows)
     best = dict.fromkeys(kinds, 0.0)

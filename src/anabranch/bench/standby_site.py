@@ -138,9 +138,10 @@ class Deployed:
 
     # -- a failure -------------------------------------------------------------------------------
 
-    def fail(self, batch: int, rng: random.Random) -> dict[str, Any]:
-        """Kill the primary, and time its standby: until it has caught up, and how long nothing came
-        out; with what the model says. The third worker must be there to stand by next."""
+    def fail(self, batch: int, rng: random.Random, phase: float) -> dict[str, Any]:
+        """Kill the primary at a `phase` of its standby's heartbeats, and time the standby: until it
+        has caught up, and how long nothing came out; with what the model says. The third worker
+        must be there to stand by next."""
         self.cluster.wait_until_up()
         self.wait_until_protected()
         self.batch_by(batch)
@@ -148,6 +149,7 @@ class Deployed:
         ruler, loads = self.ruler(), self.loads()
         with Watch(self.output) as watch:
             time.sleep(0.3)
+            self._wait_for_phase(ruler["standby"], phase)
             killed = time.time()
             self.cluster.signal(ruler["site"], signal.SIGKILL)
             timeline = self._recovered(ruler["standby"])
@@ -162,6 +164,15 @@ class Deployed:
             "model_worst_s": _mean(model.worst_recovery(batch) for model in models),
             "load": self.task(ruler["standby"]).get("tuning"),
         }
+
+    def _wait_for_phase(self, standby: str, phase: float) -> None:
+        """Of the interval that begins when the primary answers a heartbeat."""
+        for _ in range(100):
+            moment = self.task(standby)["beaten"] + phase * self.cluster.heartbeat_s
+            if (wait := moment - time.time()) > 0:
+                time.sleep(wait)
+                return
+            time.sleep(0.01)
 
     def _recovered(self, site: str) -> dict[str, float]:
         deadline = time.monotonic() + 60

@@ -22,7 +22,7 @@ from anabranch.errors import TaskError
 from anabranch.standby.choice import Limits, choose
 from anabranch.standby.cost import Load, Model
 
-LIMITS = Limits(recovery_s=1.0, overhead=0.4)
+LIMITS = Limits(recovery_s=0.7, overhead=0.25)
 STEPS = ((1_000, 20_000), (5_000, 20_000), (1_000, 20_000), (1_000, 60_000))
 """Tuples a second, and the bytes that each has hashed: about 50 µs, then 150."""
 PHASES = len(STEPS)

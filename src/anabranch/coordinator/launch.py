@@ -142,16 +142,23 @@ class SiteProcesses:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise _did_not_start(name, process, logs)
 
-    def watch(self) -> None:
+    def watch(self, pause_s: float) -> None:
         """Start those that die again, in a thread of its own. They go on where they were."""
-        self._watcher = threading.Thread(target=self._watch, name="site-watch", daemon=True)
+        self._watcher = threading.Thread(
+            target=self._watch, args=(pause_s,), name="site-watch", daemon=True
+        )
         self._watcher.start()
 
-    def _watch(self) -> None:
+    def _watch(self, pause_s: float) -> None:
+        dead: dict[str, float] = {}
         while not self._closing.wait(WATCH_S):
+            now = time.monotonic()
             for name, process in list(self._processes.items()):
-                if process.poll() is not None and not self._closing.is_set():
+                if process.poll() is None or now < dead.setdefault(name, now) + pause_s:
+                    continue
+                if not self._closing.is_set():
                     self._processes[name] = self._spawn(name, self._logs, tied=self._tied)
+                    del dead[name]
 
     def close(self) -> None:
         self._closing.set()
@@ -188,11 +195,12 @@ class RunningCluster:
         *,
         tied: bool,
         revive: bool | None = None,
+        revive_pause_s: float = 0.0,
         spark: SparkSession | None = None,
     ) -> None:
         """Sites that share this process share `spark`, which stays its owner's, or one of ours.
-        `revive`: site processes that die are started again; if not said, those that are not
-        tied."""
+        `revive`: site processes that die are started again, after a pause; if not said, those that
+        are not tied."""
         self.coordinator = coordinator
         self._spark: OwnSpark | None = None
         self._local: LocalSites | None = None
@@ -211,7 +219,7 @@ class RunningCluster:
             if self._processes:
                 self._processes.wait(progress, logs)
                 if revive if revive is not None else not tied:
-                    self._processes.watch()
+                    self._processes.watch(revive_pause_s)
         except BaseException:
             self.close()
             raise

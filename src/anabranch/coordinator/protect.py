@@ -26,6 +26,8 @@ Point = dict[str, Any]
 Points = Mapping[str, Point]
 GRACE_S = 5.0
 """How long a new standby may take to appear in its site's reports."""
+RECOVERY_S = 3.0
+"""How long one that has taken over is left alone at most, until it has caught up."""
 FIRST_BATCH = 100
 """Until the tuner knows better."""
 
@@ -41,6 +43,7 @@ class Protector:
         """Task → why it has no standby."""
         self._posted: dict[str, float] = {}
         self._begun: dict[str, float] = {}
+        self._succeeded: dict[str, float] = {}
         self.wanted = False
         self.want(catalog.definitions())
 
@@ -55,7 +58,7 @@ class Protector:
         for name, ruler in self.rulers.items():
             lost = not self._runs(name, ruler) and ruler.site in self._sites.alive()
             asked = wanted.get(name) or (Standby(batch=1) if lost else None)
-            if asked and not self._standby_is_well(name, ruler):
+            if asked and not (self._standby_is_well(name, ruler) or self._recovers(name, ruler)):
                 with suppress(AnabranchError):
                     self._post(name, asked, known)
 
@@ -68,6 +71,7 @@ class Protector:
             if newest is None or found[newest] <= ruler.epoch:
                 continue
             self.rulers.set(name, ruler.succeeded(newest, found[newest]))
+            self._succeeded[name] = time.monotonic()
             for one in known.values():
                 there = placed(moved.get(one.name, one), name, newest)
                 if isinstance(one, StreamDef) and one.name == ruler.stream:
@@ -164,9 +168,19 @@ class Protector:
         return ruler.site in self._reported(name, "primary") or time.monotonic() - begun < GRACE_S
 
     def _protects(self, name: str, ruler: Ruler) -> bool:
-        record = self._sites.record(ruler.standby) if ruler.standby else None
+        return bool(self._report(name, ruler.standby).get("protects"))
+
+    def _recovers(self, name: str, ruler: Ruler) -> bool:
+        """It has just taken over: what it catches up with comes before its own standby."""
+        if time.monotonic() - self._succeeded.get(name, -RECOVERY_S) > RECOVERY_S:
+            return False
+        return "recovered" not in self._report(name, ruler.site).get("timeline", {})
+
+    def _report(self, name: str, site: str | None) -> Mapping[str, Any]:
+        """What a site says of a task; empty if nothing."""
+        record = self._sites.record(site) if site else None
         found = record.report.get("tasks", ()) if record else ()
-        return any(task["name"] == name and task.get("protects") for task in found)
+        return next((task for task in found if task["name"] == name), {})
 
     def choose(self, name: str, ruler: Ruler, wanted: str | None) -> str | None:
         """A site for the standby: the one asked for if it is up, or another, that does not die with

@@ -67,6 +67,10 @@ class LiveInlet:
         return self._inlet.waiting
 
     @property
+    def waiting_bytes(self) -> int:
+        return self._inlet.waiting_bytes
+
+    @property
     def watermark(self) -> int:
         return self._inlet.watermark
 
@@ -79,9 +83,12 @@ class LiveInlet:
     def ready(self) -> bool:
         """There is something to take, and no more is on its way that would fit in with it."""
         with self._changed:
-            inlet = self._inlet
-            full = self._full or inlet.waiting_bytes >= self._limit
-            return inlet.progress and (full or not inlet.more)
+            return self._inlet.progress and (self.full or not self._inlet.more)
+
+    @property
+    def full(self) -> bool:
+        """Nothing more comes in."""
+        return self._full or self._inlet.waiting_bytes >= self._limit
 
     def offer(self, batch: Batch[pa.RecordBatch]) -> None:
         """Add what is new in `batch`, waiting for space first. Raises Gap and StaleEpoch."""

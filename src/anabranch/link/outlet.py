@@ -315,9 +315,7 @@ class LiveOutlet:
         """What the cost of a consumer's standby depends on; empty while too little is known."""
         with self._changed:
             found = self._meter.report(time.monotonic(), consumer)
-        if found and self.traffic.shipped and self.traffic.packed:
-            found["ratio"] = self.traffic.packed / self.traffic.shipped
-        return found
+        return found | {"ratio": self.traffic.ratio or 1.0} if found else found
 
     def _next(
         self, consumer: str, after: int, told: int | None, me: object

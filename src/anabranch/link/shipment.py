@@ -9,6 +9,8 @@ import pyarrow as pa
 from anabranch.stream.batch import Batch
 from anabranch.stream.outlet import Shipment
 
+_NEW = 0.25
+
 
 @dataclass
 class Traffic:
@@ -19,12 +21,16 @@ class Traffic:
     shipped: int = 0
     packed: int = 0
     tuples: int = 0
+    ratio: float = 1.0
+    """Of compression, over the last few shipments: it varies with their size."""
 
     def sent(self, batch: Batch[pa.RecordBatch]) -> None:
         self.primary += batch.data.nbytes if batch.rows else 0
 
     def shipped_as(self, batch: Batch[pa.RecordBatch], nbytes: int) -> None:
         if batch.rows:
+            ratio, weight = nbytes / batch.data.nbytes, _NEW if self.tuples else 1.0
+            self.ratio += weight * (ratio - self.ratio)
             self.shipped += batch.data.nbytes
             self.packed += nbytes
             self.tuples += batch.rows

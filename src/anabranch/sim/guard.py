@@ -52,6 +52,7 @@ class Guard:
         self._site = site
         self._secondary: Secondary[Rows] = Secondary(point)
         self._heard: set[int] = set()
+        task.lazy = site.world.rng.random() < 0.5
         self._over = False
         self._asked = False
         self._wake = Signal()
@@ -84,7 +85,7 @@ class Guard:
         return Subscription(self._site, _Collector(self, index), ship, self._failed)
 
     def offer(self, index: int, batch: RowBatch) -> None:
-        self._perform(self._secondary.offer(index, batch))
+        self._perform(self._secondary.offer(index, batch, self.task.taken()))
         self.task.learn(self._secondary.point)
         self._heard.add(index)
 
@@ -149,7 +150,7 @@ class Guard:
                 claims.append((yield from self._claimed(index)))
             while any(link.thread.alive for link in self._subscriptions):
                 yield 1
-            self._perform(self._secondary.take_over(claims))
+            self._perform(self._secondary.take_over(claims, self.task.taken()))
             self.task.learn(self._secondary.point)
         except (Superseded, Gap):  # or somebody knows more, who is not there: it is posted anew
             self._retire()

@@ -46,6 +46,7 @@ class Pace:
     delay: tuple[int, int]
     ack: int
     work: int
+    patience: int = 400
     heartbeat: int = 100
     missed: int = 3
     silence: int = 500

@@ -282,7 +282,8 @@ class SimSite:
         """Run an instance soon, if there is something to do."""
         if task.ready() and not task.scheduled:
             task.scheduled = True
-            self.process.clock.after(self.world.rng.randint(0, self.pace.work), self._due, task)
+            most = self.pace.patience if task.lazy and task.role == "standby" else self.pace.work
+            self.process.clock.after(self.world.rng.randint(0, most), self._due, task)
 
     def _due(self, task: SimTask) -> None:
         self.process.run(self._run, task)

@@ -52,6 +52,8 @@ class SimTask:
         self.role = "primary"
         self.epoch = 0
         self.scheduled = False
+        self.lazy = False
+        """Its instances wait for acks that make them needless, as a standby's do under load."""
         self.on_release: Callable[[], None] = lambda: None
         self.on_failure: Callable[[AnabranchError], None] = lambda error: None
         self._operator = operator
@@ -86,6 +88,9 @@ class SimTask:
         self.role = "primary"
         if self.outlet:
             self.outlet.reign(self.epoch)
+
+    def taken(self) -> tuple[int, ...]:
+        return tuple(inlet.taken for inlet in self.inlets)
 
     def ready(self) -> bool:
         return self.state == "running" and any(one.progress for one in self.inlets)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -20,11 +22,13 @@ from anabranch.link.subscription import Batches, Subscription
 from anabranch.link.wire import wire_schema
 from anabranch.plan.tasks import Input
 from anabranch.site.links import Links
+from anabranch.site.measures import Cost
 from anabranch.site.spark import arrow_schema
 from anabranch.site.task import Task
 from anabranch.site.tuning import Costs, Tuning, Wishes
 from anabranch.site.upstream import Standing, Upstream
 from anabranch.standby.detector import Beat, Detector
+from anabranch.standby.patience import PATIENCE_S, Patience
 from anabranch.standby.secondary import Action, Claim, Feed, Secondary
 from anabranch.stream.batch import Batch
 from anabranch.stream.restart import RestartPoint
@@ -32,6 +36,10 @@ from anabranch.stream.routes import Route
 
 RETRY_S = 0.05
 CATCH_UP_S = 120.0
+ENOUGH = 20
+"""Instances of its own from which a standby knows what it costs here; else it asks its primary."""
+RTTS = 15
+"""Calls to the primary whose median counts: one may be slow by chance."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Guard:
     """Of one task at the site `name`, begun at `point`.
 
     `consider` has the executor look at the task; `on_primary` is told when the task has taken over,
-    `on_retired` when another has been given the post.
+    `on_recovered` when it has caught up, `on_retired` when another has been given the post.
     """
 
     def __init__(
@@ -90,11 +98,14 @@ class Guard:
         self.task = task
         self.consider: Callable[[], None] = lambda: None
         self.on_primary: Callable[[], None] = lambda: None
+        self.on_recovered: Callable[[], None] = lambda: None
         self.on_retired: Callable[[], None] = lambda: None
         self.state = "standby"
         self.jumps = 0
         self.timeline: dict[str, float] = {}
         """When the primary was found dead and how far the take-over came, in seconds since 1970."""
+        self.beaten = 0.0
+        """When the primary last answered, on the same clock."""
         self._name = name
         self._links = links
         self._peers = peers
@@ -106,7 +117,11 @@ class Guard:
         self._batches = [post.batch for _ in task.spec.inputs]
         self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
         self._missed = cluster.missed_heartbeats
+        self._rtts: deque[float] = deque(maxlen=RTTS)
         self._costs = Costs(0.0, 0.0, 0.0)
+        # Whoever names a recovery time has all done that may be needed for it.
+        self._patience = Patience(0.0 if post.wishes.recovery_s else PATIENCE_S)
+        task.may_wait = self._may_wait
         self._tuning = Tuning(
             task.spec,
             cluster,
@@ -161,7 +176,7 @@ class Guard:
     def offer(self, index: int, batch: Batch[pa.RecordBatch]) -> None:
         """A shipment or heartbeat has come."""
         with self._lock:
-            feeds = self._perform(self._secondary.offer(index, batch))
+            feeds = self._perform(self._secondary.offer(index, batch, self.task.idle_at()))
             self.task.learn(self._secondary.point)
             self._heard.add(index)
         for inlet, fed in feeds:  # which may block; a restart meanwhile closes the inlet
@@ -198,6 +213,28 @@ class Guard:
             if source.stream == stream and self.state == "standby":
                 link.reroute()
 
+    def _may_wait(self) -> bool:
+        """Under load the primary's acks soon make much of the work needless."""
+        inlets = self.task.inlets
+        if self.state != "standby":
+            return False
+        taken = tuple(inlet.taken for inlet in inlets)
+        waiting = sum(inlet.waiting_bytes for inlet in inlets)
+        return self._patience.waits(time.monotonic(), taken, waiting)
+
+    def _look_up(self) -> None:
+        """While an input is full no shipment tells what was released: ask."""
+        if not any(inlet.full for inlet in self.task.inlets):
+            return
+        try:
+            points = [self._upstream.standing(i).restart for i in range(len(self.task.inlets))]
+        except SiteError:
+            return  # it is told when it is back
+        with self._lock:
+            for point in filter(None, points):
+                self._perform(self._secondary.learn(point, self.task.idle_at()))
+            self.task.learn(self._secondary.point)
+
     # -- tuning ----------------------------------------------------------------------------------
 
     def batch_by(self, index: int, batch: int) -> None:
@@ -216,6 +253,8 @@ class Guard:
         while not self._asked.wait(self._heartbeat_s):
             if detector.heard(self._beat()):
                 break
+            self._look_up()
+            self.consider()
         if not self._over.is_set():
             self.timeline["noticed"] = time.time()
             self._claim()
@@ -228,8 +267,12 @@ class Guard:
             )
         except SiteError as error:
             return Beat.REFUSED if refused(error) else Beat.SILENT
-        rtt_s = time.monotonic() - begun
-        self._costs = Costs(answer["fixed_ms"] / 1e3, answer["per_tuple_us"] / 1e6, rtt_s)
+        self.beaten = time.time()
+        self._rtts.append(time.monotonic() - begun)
+        rtt_s = median(self._rtts)
+        measures = self.task.measures
+        known = measures.cost() if measures.instances >= ENOUGH else _cost(answer)
+        self._costs = Costs(known.fixed, known.per_tuple, rtt_s)
         return Beat.ALIVE if answer["runs"] else Beat.ABSENT
 
     def _claim(self) -> None:
@@ -247,7 +290,7 @@ class Guard:
                 subscription.join()
             with self._lock:
                 claims = [Claim(one.released, one.restart) for one in answers]
-                self._perform(self._secondary.take_over(claims))
+                self._perform(self._secondary.take_over(claims, self.task.idle_at()))
                 self.task.learn(self._secondary.point)
         except (Superseded, Gap):  # replaced; or someone who knows more must be posted instead
             self._retire()
@@ -268,6 +311,7 @@ class Guard:
             if self._over.wait(0.002) or time.monotonic() > deadline:
                 return
         self.timeline["recovered"] = time.time()
+        self.on_recovered()
 
     def _all_claimed(self) -> list[Standing]:
         """The answers of all inputs' producers, none of which has been replaced meanwhile: the
@@ -327,8 +371,13 @@ class Guard:
             "kept_inputs": self._secondary.kept,
             "jumps": self.jumps,
             "received": list(self._secondary.received),
+            "beaten": self.beaten,
             "timeline": dict(self.timeline),
         }
+
+
+def _cost(answer: dict[str, float]) -> Cost:
+    return Cost(answer["fixed_ms"] / 1e3, answer["per_tuple_us"] / 1e6)
 
 
 def _same(batch: Batch[pa.RecordBatch]) -> Batch[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_FORGET = 0.98
+_INSTANCES = 128
 _LATENCIES = 2048
 
 
@@ -21,26 +21,42 @@ class Cost:
 
 
 class CostModel:
-    """Least squares of instance time over its tuples, old instances weighing less and less."""
+    """What an instance costs, from the last ones.
+
+    A busy task takes what has come while its last instance ran. So when the machine is slow for a
+    while, instances are both long and large, and least squares would blame the tuples. The cost of
+    a tuple is therefore seen in the quickest instances of each size; the rest of the mean is fixed.
+    """
 
     def __init__(self) -> None:
-        self._sums = np.zeros(5)
+        self._last: deque[tuple[int, float]] = deque(maxlen=_INSTANCES)
 
     def add(self, rows: int, seconds: float) -> None:
-        new = np.array([1.0, rows, rows * rows, seconds, rows * seconds])
-        self._sums = self._sums * _FORGET + new
+        self._last.append((rows, seconds))
 
     def cost(self) -> Cost:
         """Neither part is negative; with one batch size only, all of it counts as fixed."""
-        weight, n, nn, t, nt = self._sums
-        if weight == 0:
+        if not self._last:
             return Cost(0.0, 0.0)
-        spread = nn * weight - n * n
-        if spread <= 1e-9 * max(nn * weight, 1.0):
-            return Cost(t / weight, 0.0)
-        slope = max((nt * weight - n * t) / spread, 0.0)
-        fixed = (t - slope * n) / weight
-        return Cost(fixed, slope) if fixed >= 0 else Cost(0.0, nt / nn)
+        rows, seconds = np.array(self._last).T
+        slope = _slope(rows, seconds)
+        fixed = seconds.mean() - slope * rows.mean()
+        if fixed < 0:
+            return Cost(0.0, float(seconds.sum() / rows.sum()))
+        return Cost(float(fixed), slope)
+
+
+def _slope(rows: np.ndarray, seconds: np.ndarray) -> float:
+    """Of the quickest instances by size, in half octaves; by the root of how many there are."""
+    order = np.argsort(seconds)
+    sizes, first, counts = np.unique(
+        np.floor(2 * np.log2(rows[order])), return_index=True, return_counts=True
+    )
+    if len(sizes) < 2:
+        return 0.0
+    quickest = order[first]
+    slope, _ = np.polyfit(rows[quickest], seconds[quickest], 1, w=counts**0.25)
+    return max(float(slope), 0.0)
 
 
 class Rate:
@@ -91,6 +107,10 @@ class Measures:
             self._rate_in.add(now, rows_in)
             self._rate_out.add(now, rows_out)
             self._latencies.extend(latencies_s.tolist())
+
+    def cost(self) -> Cost:
+        with self._lock:
+            return self._cost.cost()
 
     def report(self, now: float) -> dict[str, float | int | None]:
         with self._lock:

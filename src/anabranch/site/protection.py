@@ -34,6 +34,7 @@ class Host(Protocol):
     def consider(self, task: Task) -> None: ...
     def discard(self, task: Task) -> None: ...
     def ruling(self, task: Task) -> None: ...
+    def tell(self) -> None: ...
 
 
 class Protection:
@@ -108,6 +109,7 @@ class Protection:
         )
         guard.consider = partial(self._host.consider, task)
         guard.on_primary = partial(self._rule, guard, along)
+        guard.on_recovered = self._host.tell
         guard.on_retired = partial(self._host.discard, task)
         self.guards[spec.name] = guard
         guard.start()

@@ -297,6 +297,10 @@ class Site:
         self._points.save([(task.spec.name, task)])
         self.on_news()
 
+    def tell(self) -> None:
+        """The coordinator should look at us."""
+        self.on_news()
+
     def discard(self, task: Task) -> None:
         """Another site runs it: we do no more, nor does the sink that went there with it."""
         with self._deploying:

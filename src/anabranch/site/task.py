@@ -56,6 +56,8 @@ class Task:
         self.on_release: Callable[[], None] = lambda: None
         self.on_failure: Callable[[Task], None] = lambda task: None
         self.on_early_end: Callable[[Task], None] = lambda task: None
+        self.may_wait: Callable[[], bool] = lambda: False
+        """There is perhaps nothing to do after all, if the next instance waits a little."""
         self._body = body
         self._name_job = name_job
         self._lock = threading.Lock()
@@ -102,6 +104,10 @@ class Task:
         if self.outlet:
             self.outlet.reign(self.epoch)
 
+    def idle_at(self) -> tuple[int, ...] | None:
+        """How far it has taken its inputs; None while an instance runs."""
+        return None if self._instance.locked() else tuple(inlet.taken for inlet in self.inlets)
+
     def stop(self) -> None:
         """No instance begins any more."""
         with self._lock:
@@ -111,6 +117,8 @@ class Task:
     def ready(self) -> bool:
         """An instance would have something to do, and room for what it produces."""
         if self.state != "running" or not any(inlet.ready for inlet in self.inlets):
+            return False
+        if self.may_wait():
             return False
         return self.outlet is None or self.outlet.room()
 

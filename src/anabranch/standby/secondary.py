@@ -92,33 +92,59 @@ class Secondary(Generic[P]):
     def kept(self) -> int:
         return sum(batch.rows for one in self._inputs for batch in one.kept)
 
-    def offer(self, index: int, batch: Batch[P]) -> list[Action[P]]:
-        """A shipment or heartbeat of input `index` has come. Raises StaleEpoch if its producer has
-        been replaced, Gap if it does not join up and no point lies behind the gap."""
+    def offer(
+        self, index: int, batch: Batch[P], taken: Sequence[int] | None = None
+    ) -> list[Action[P]]:
+        """A shipment or heartbeat of input `index` has come. If the task is idle, `taken` says how
+        far it has come on each input. Raises StaleEpoch if its producer has been replaced, Gap if
+        it does not join up and no point lies behind the gap."""
         one = self._inputs[index]
         if batch.epoch < one.epoch:
             raise StaleEpoch(f"stream {batch.stream}: epoch {batch.epoch} after {one.epoch}")
         one.epoch = batch.epoch
         if batch.point:
             self._learn(batch.point)
-        if batch.first <= one.received + 1:
-            fresh = one.add(batch)
-            return [Feed(index, fresh)]
-        self._jump(index, batch.first - 1, batch.stream)
+        if batch.first > one.received + 1:
+            self._require(index, batch.first - 1, batch.stream)
+        elif not self._overtaken(taken):
+            return [Feed(index, one.add(batch))]
+        self._skip()
         one.add(batch)
         return [self._restart()]
 
-    def take_over(self, claims: Sequence[Claim]) -> list[Action[P]]:
+    def learn(self, point: RestartPoint, taken: Sequence[int] | None) -> list[Action[P]]:
+        """A producer was told of `point`; `taken` as in `offer`."""
+        self._learn(point)
+        if not self._overtaken(taken):
+            return []
+        self._skip()
+        return [self._restart()]
+
+    def take_over(
+        self, claims: Sequence[Claim], taken: Sequence[int] | None = None
+    ) -> list[Action[P]]:
         """The producers of all inputs have agreed; they let go of nothing more. Afterwards each is
         followed behind `received`. Raises Gap if one lacks what no point lies behind."""
         for claim in claims:
             if claim.restart:
                 self._learn(claim.restart)
-        behind = [index for index, (one, claim) in enumerate(zip(self._inputs, claims, strict=True))
-                  if one.received < claim.released]  # fmt: skip
-        for index in behind:
-            self._jump(index, claims[index].released, f"input {index + 1}")
-        return [self._restart()] if behind else []
+        behind = False
+        for index, (one, claim) in enumerate(zip(self._inputs, claims, strict=True)):
+            if one.received < claim.released:
+                self._require(index, claim.released, f"input {index + 1}")
+                behind = True
+        if not (behind or self._overtaken(taken)):
+            return []
+        self._skip()
+        return [self._restart()]
+
+    def _overtaken(self, taken: Sequence[int] | None) -> bool:
+        """Nothing is needed any more that the task has taken, nor some of what waits for it: to
+        begin at the point is less work."""
+        if taken is None:
+            return False
+        pairs = list(zip(self.point.inputs, taken, strict=True))
+        return all(p >= t for p, t in pairs) and any(p > t for p, t in pairs)
 
     def _learn(self, point: RestartPoint) -> None:
         """What producers were told at different times, perhaps by different runs of the task."""
@@ -126,13 +152,16 @@ class Secondary(Generic[P]):
         for one, position in zip(self._inputs, self.point.inputs, strict=True):
             one.forget(position)
 
-    def _jump(self, index: int, needed: int, what: str) -> None:
-        """Go on behind the newest point, on all inputs."""
+    def _require(self, index: int, needed: int, what: str) -> None:
+        """The newest point must lie behind what is not to be had."""
         if self.point.inputs[index] < needed:
             raise Gap(
                 f"{what}: {self.point.inputs[index] + 1} to {needed} were let go of, though the"
                 f" newest restart point needs them"
             )
+
+    def _skip(self) -> None:
+        """Expect what lies behind the newest point, on all inputs."""
         for one, position in zip(self._inputs, self.point.inputs, strict=True):
             if one.received < position:
                 one.received = position

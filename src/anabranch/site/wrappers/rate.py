@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 from typing import Any, ClassVar
 
@@ -157,7 +158,7 @@ class RateWrapper:
         return None
 
     def _make(self, start: int, first: int, size: int) -> pa.Table:
-        """Tuples `first` … `first + size - 1`, from one partition so that they stay in order."""
+        """Tuples `first` … `first + size - 1`."""
         try:
             table = self._frame(start, first, first + size).toArrow()
         except SPARK_ERRORS as error:
@@ -169,15 +170,20 @@ class RateWrapper:
         )
 
     def _frame(self, start: int, first: int, end: int) -> DataFrame:
-        numbers = self._numbers(start, first, end)
-        return numbers.select(*map(self._column, self._context.schema), self._time())
+        return self._numbers(start, first, end).select(*self._columns)
+
+    @cached_property
+    def _columns(self) -> list[Any]:
+        return [*map(self._column, self._context.schema), self._time()]
 
     def _numbers(self, start: int, first: int, end: int) -> DataFrame:
         # In whole numbers, so that the same tuple has the same event time wherever it is computed.
+        # As data: numbers in the plan would have Spark compile every block's code anew.
         step = 1_000_000 / self._tps
-        ts = f"{start}L + value * {step.numerator}L DIV {step.denominator}L AS ts"
-        spark = self._context.spark()
-        return spark.range(first, end, 1, 1).selectExpr("id AS value").selectExpr("value", ts)
+        values = range(first, end)
+        times = [start + value * step.numerator // step.denominator for value in values]
+        table = pa.table({"value": pa.array(values, pa.int64()), "ts": pa.array(times, pa.int64())})
+        return self._context.spark().createDataFrame(table)
 
     def _column(self, field: pa.Field) -> Any:
         made = functions.expr(self._expressions[field.name])
