@@ -42,6 +42,7 @@ def test_a_standby_gets_batches_with_the_restart_point(codec: str | None) -> Non
     traffic = outlet.traffic
     assert (traffic.tuples, traffic.shipped) == (1200, 1200 * 24)
     assert (traffic.packed < traffic.shipped) == (codec is not None)
+    assert (traffic.ratio < 1) == (codec is not None)
 
 
 def test_a_quiet_standby_hears_of_new_points() -> None:

@@ -37,6 +37,22 @@ def test_it_recovers_them_from_noise_and_forgets_the_cold_start() -> None:
     assert cost.per_tuple == pytest.approx(2e-6, rel=0.1)
 
 
+def test_a_slow_machine_is_not_blamed_on_the_tuples() -> None:
+    """Whoever was slow finds more tuples the next time; and slow times last."""
+    rng = random.Random(3)
+    model, slow, seconds = CostModel(), 1.0, 0.05
+    pairs = []
+    for _ in range(128):
+        slow = rng.choice([1.0, 3.0]) if rng.random() < 0.3 else slow
+        rows = max(1, round(1_000 * seconds))
+        seconds = slow * (0.05 + 1e-5 * rows)
+        pairs.append((rows, seconds))
+        model.add(rows, seconds)
+    least_squares, _ = np.polyfit(*np.array(pairs).T, 1)
+    assert least_squares > 5e-4
+    assert model.cost().per_tuple < 1e-4
+
+
 def test_one_batch_size_alone_is_all_fixed() -> None:
     model = CostModel()
     assert model.cost() == Cost(0.0, 0.0)

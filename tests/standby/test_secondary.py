@@ -126,3 +126,38 @@ def test_upstream_backup_takes_over_with_nothing() -> None:
     assert told(standby.take_over([Claim(70, P((70,), 30))])) == [(P((70,), 30), [[]])]
     with pytest.raises(Gap):
         Secondary[Rows](P((0,), 0)).take_over([Claim(70, None)])
+
+
+def test_an_idle_task_skips_what_was_released_before_it_took_it() -> None:
+    standby: Secondary[Rows] = Secondary(P((0,), 0))
+    standby.offer(0, batch(1, 6), (0,))
+    actions = standby.offer(0, batch(7, 9, P((5,), 50)), (0,))
+    assert told(actions) == [(P((5,), 50), [[6, 7, 8, 9]])]
+    assert told(standby.offer(0, batch(10, 10), (5,))) == [(0, [10])]
+
+
+def test_what_a_task_has_taken_beyond_the_point_is_not_thrown_away() -> None:
+    standby: Secondary[Rows] = Secondary(P((0, 0), 0))
+    standby.offer(0, batch(1, 6))
+    assert told(standby.offer(0, batch(7, 7, P((5, 2), 50)), (6, 0))) == [(0, [7])]
+    assert told(standby.offer(0, batch(8, 8), (5, 2))) == [(0, [8])]  # nothing to be won
+
+
+def test_a_task_that_runs_is_left_alone() -> None:
+    standby: Secondary[Rows] = Secondary(P((0,), 0))
+    assert told(standby.offer(0, batch(1, 6, P((5,), 50)), None)) == [(0, [1, 2, 3, 4, 5, 6])]
+
+
+def test_a_point_that_was_asked_for_counts_like_one_that_was_shipped() -> None:
+    standby: Secondary[Rows] = Secondary(P((0, 0), 0))
+    standby.offer(0, batch(1, 6))
+    assert standby.learn(P((5, 2), 50), None) == []
+    assert told(standby.learn(P((5, 2), 50), (0, 0))) == [(P((5, 2), 50), [[6], []])]
+    assert standby.received == (6, 2)
+
+
+def test_a_take_over_skips_what_was_released_too() -> None:
+    standby: Secondary[Rows] = Secondary(P((0,), 0))
+    standby.offer(0, batch(1, 6))
+    actions = standby.take_over([Claim(4, P((4,), 40))], (0,))
+    assert told(actions) == [(P((4,), 40), [[5, 6]])]

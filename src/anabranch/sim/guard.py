@@ -85,7 +85,7 @@ class Guard:
         return Subscription(self._site, _Collector(self, index), ship, self._failed)
 
     def offer(self, index: int, batch: RowBatch) -> None:
-        self._perform(self._secondary.offer(index, batch, self.task.taken()))
+        self._perform(self._secondary.offer(index, batch, self.task.idle_at()))
         self.task.learn(self._secondary.point)
         self._heard.add(index)
 
@@ -150,7 +150,7 @@ class Guard:
                 claims.append((yield from self._claimed(index)))
             while any(link.thread.alive for link in self._subscriptions):
                 yield 1
-            self._perform(self._secondary.take_over(claims, self.task.taken()))
+            self._perform(self._secondary.take_over(claims, self.task.idle_at()))
             self.task.learn(self._secondary.point)
         except (Superseded, Gap):  # or somebody knows more, who is not there: it is posted anew
             self._retire()

@@ -89,7 +89,10 @@ class SimTask:
         if self.outlet:
             self.outlet.reign(self.epoch)
 
-    def taken(self) -> tuple[int, ...]:
+    def idle_at(self) -> tuple[int, ...] | None:
+        """How far it has taken its inputs; None while an instance runs, as long as it takes."""
+        if self.scheduled and not self.lazy:
+            return None
         return tuple(inlet.taken for inlet in self.inlets)
 
     def ready(self) -> bool:

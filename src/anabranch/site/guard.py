@@ -7,30 +7,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 from typing import Any
 
-import pyarrow as pa
-
 from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError, Gap, SiteError, Superseded
-from anabranch.link.codec import unpacker
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.peer import Peers, refused
-from anabranch.link.subscription import Batches, Subscription
-from anabranch.link.wire import wire_schema
-from anabranch.plan.tasks import Input
 from anabranch.site.links import Links
 from anabranch.site.measures import Cost
-from anabranch.site.spark import arrow_schema
+from anabranch.site.standby_inputs import StandbyInputs
 from anabranch.site.task import Task
 from anabranch.site.tuning import Costs, Tuning, Wishes
 from anabranch.site.upstream import Standing, Upstream
 from anabranch.standby.detector import Beat, Detector
 from anabranch.standby.patience import PATIENCE_S, Patience
-from anabranch.standby.secondary import Action, Claim, Feed, Secondary
-from anabranch.stream.batch import Batch
+from anabranch.standby.secondary import Claim
 from anabranch.stream.restart import RestartPoint
 from anabranch.stream.routes import Route
 
@@ -52,28 +44,6 @@ class Post:
     batch: int
     codec: str | None
     wishes: Wishes
-
-
-class _Collector:
-    """One input of a standby as its subscription sees it."""
-
-    def __init__(self, guard: Guard, index: int, stream: str) -> None:
-        self._guard = guard
-        self._index = index
-        self.stream = stream
-
-    @property
-    def received(self) -> int:
-        return self._guard.received(self._index)
-
-    def offer(self, batch: Batch[pa.RecordBatch]) -> None:
-        self._guard.offer(self._index, batch)
-
-    def expect_no_more(self) -> None:
-        """Shipments are processed as they come."""
-
-    def close(self) -> None:
-        """The guard goes on."""
 
 
 class Guard:
@@ -110,18 +80,16 @@ class Guard:
         self._links = links
         self._peers = peers
         self._upstream = Upstream(name, task.spec, links, peers)
-        self._new_inlets = new_inlets
-        self._secondary: Secondary[pa.RecordBatch] = Secondary(point)
-        self._lock = threading.RLock()
-        self._heard: set[int] = set()
-        self._batches = [post.batch for _ in task.spec.inputs]
         self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
         self._missed = cluster.missed_heartbeats
         self._rtts: deque[float] = deque(maxlen=RTTS)
         self._costs = Costs(0.0, 0.0, 0.0)
         # Whoever names a recovery time has all done that may be needed for it.
-        self._patience = Patience(0.0 if post.wishes.recovery_s else PATIENCE_S)
-        task.may_wait = self._may_wait
+        patience = Patience(0.0 if post.wishes.recovery_s else PATIENCE_S)
+        self._inputs = StandbyInputs(
+            task, point, post.epoch, post.batch, post.codec, links, self._upstream, new_inlets,
+            patience, lambda: self.consider(), self._failed,
+        )  # fmt: skip
         self._tuning = Tuning(
             task.spec,
             cluster,
@@ -129,18 +97,16 @@ class Guard:
             post.wishes,
             self._upstream.measured,
             lambda: self._costs,
-            self.batch_by,
+            self._inputs.batch_by,
         )
         self._over = threading.Event()
         self._asked = threading.Event()
-        self._subscriptions = [self._subscribe(i, one) for i, one in enumerate(task.spec.inputs)]
         self._thread = threading.Thread(
             target=self._watch, name=f"{name}-guard-{task.spec.name}", daemon=True
         )
 
     def start(self) -> None:
-        for subscription in self._subscriptions:
-            subscription.start()
+        self._inputs.start()
         self._thread.start()
         self._tuning.start()
 
@@ -149,56 +115,12 @@ class Guard:
         self._over.set()
         self._tuning.close()
         self._asked.set()
-        for subscription in self._subscriptions:
-            subscription.close()
+        self._inputs.close()
 
     @property
     def protects(self) -> bool:
         """Heard from every input: it could take over now."""
-        return self.state == "standby" and len(self._heard) == len(self.task.spec.inputs)
-
-    def received(self, index: int) -> int:
-        return self._secondary.received[index]
-
-    # -- inputs ----------------------------------------------------------------------------------
-
-    def _subscribe(self, index: int, source: Input) -> Subscription:
-        collector = _Collector(self, index, source.stream)
-        ship = partial(self._ship, index)
-        codec = self.post.codec
-        decode = unpacker(wire_schema(arrow_schema(source.columns)), codec) if codec else _same
-        return self._links.subscription(source, collector, ship, self._failed, decode)
-
-    def _ship(self, index: int, after: int) -> Batches:
-        epoch, batch, codec = self.post.epoch, self._batches[index], self.post.codec
-        return self._upstream.ship(index, after, epoch, batch, codec, self._over.is_set)
-
-    def offer(self, index: int, batch: Batch[pa.RecordBatch]) -> None:
-        """A shipment or heartbeat has come."""
-        with self._lock:
-            feeds = self._perform(self._secondary.offer(index, batch, self.task.idle_at()))
-            self.task.learn(self._secondary.point)
-            self._heard.add(index)
-        for inlet, fed in feeds:  # which may block; a restart meanwhile closes the inlet
-            inlet.offer(fed)
-
-    def _perform(
-        self, actions: list[Action[pa.RecordBatch]]
-    ) -> list[tuple[LiveInlet, Batch[pa.RecordBatch]]]:
-        """Begin anew if need be; what is to be fed to which inlet."""
-        feeds = []
-        for action in actions:
-            if isinstance(action, Feed):
-                feeds.append((self.task.inlets[action.index], action.batch))
-                continue
-            self.jumps += 1
-            inlets = self._new_inlets()
-            for inlet, position, kept in zip(inlets, action.point.inputs, action.kept, strict=True):
-                inlet.start_at(position)
-                inlet.preload(kept)
-            self.task.restart(action.point, inlets)
-            self.consider()
-        return feeds
+        return self.state == "standby" and self._inputs.heard_all
 
     def _failed(self, error: AnabranchError) -> None:
         if self.state != "standby":
@@ -209,38 +131,9 @@ class Guard:
             self.task.fail(error)
 
     def reroute(self, stream: str) -> None:
-        for source, link in zip(self.task.spec.inputs, self._subscriptions, strict=True):
-            if source.stream == stream and self.state == "standby":
-                link.reroute()
-
-    def _may_wait(self) -> bool:
-        """Under load the primary's acks soon make much of the work needless."""
-        inlets = self.task.inlets
-        if self.state != "standby":
-            return False
-        taken = tuple(inlet.taken for inlet in inlets)
-        waiting = sum(inlet.waiting_bytes for inlet in inlets)
-        return self._patience.waits(time.monotonic(), taken, waiting)
-
-    def _look_up(self) -> None:
-        """While an input is full no shipment tells what was released: ask."""
-        if not any(inlet.full for inlet in self.task.inlets):
-            return
-        try:
-            points = [self._upstream.standing(i).restart for i in range(len(self.task.inlets))]
-        except SiteError:
-            return  # it is told when it is back
-        with self._lock:
-            for point in filter(None, points):
-                self._perform(self._secondary.learn(point, self.task.idle_at()))
-            self.task.learn(self._secondary.point)
-
-    # -- tuning ----------------------------------------------------------------------------------
-
-    def batch_by(self, index: int, batch: int) -> None:
-        """Have an input shipped in batches of another size."""
-        self._batches[index] = batch
-        self._upstream.batch_by(index, self.post.epoch, batch)
+        """A stream is produced elsewhere now."""
+        if self.state == "standby":
+            self._inputs.reroute(stream)
 
     # -- take-over -------------------------------------------------------------------------------
 
@@ -253,8 +146,7 @@ class Guard:
         while not self._asked.wait(self._heartbeat_s):
             if detector.heard(self._beat()):
                 break
-            self._look_up()
-            self.consider()
+            self._inputs.look_up()
         if not self._over.is_set():
             self.timeline["noticed"] = time.time()
             self._claim()
@@ -280,18 +172,12 @@ class Guard:
         be sent at once: it is what the primary would send."""
         self.state = "claiming"
         self._tuning.close()
-        for subscription in self._subscriptions:
-            subscription.close()
+        self._inputs.close()
         self.task.take_over()
         self._announce()
         try:
             answers = self._all_claimed()
-            for subscription in self._subscriptions:
-                subscription.join()
-            with self._lock:
-                claims = [Claim(one.released, one.restart) for one in answers]
-                self._perform(self._secondary.take_over(claims, self.task.idle_at()))
-                self.task.learn(self._secondary.point)
+            self._inputs.take_over([Claim(one.released, one.restart) for one in answers])
         except (Superseded, Gap):  # replaced; or someone who knows more must be posted instead
             self._retire()
             return
@@ -364,13 +250,13 @@ class Guard:
         return {
             "guard": self.state,
             "protects": self.protects,
-            "batch": self._batches[0],
+            "batch": self._inputs.batches[0],
             "tuning": self._tuning.report(),
             "codec": self.post.codec,
             "primary": self.post.primary,
-            "kept_inputs": self._secondary.kept,
-            "jumps": self.jumps,
-            "received": list(self._secondary.received),
+            "kept_inputs": self._inputs.kept,
+            "jumps": self._inputs.jumps,
+            "received": list(self._inputs.received),
             "beaten": self.beaten,
             "timeline": dict(self.timeline),
         }
@@ -378,7 +264,3 @@ class Guard:
 
 def _cost(answer: dict[str, float]) -> Cost:
     return Cost(answer["fixed_ms"] / 1e3, answer["per_tuple_us"] / 1e6)
-
-
-def _same(batch: Batch[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
-    return batch
