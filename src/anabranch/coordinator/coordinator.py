@@ -16,7 +16,8 @@ from anabranch.coordinator.catalog import Catalog
 from anabranch.coordinator.deploy import Deployment, tasks, undeploy
 from anabranch.coordinator.move import Move
 from anabranch.coordinator.pockets import Submission, changes_for
-from anabranch.coordinator.protect import Protector, settled_sink
+from anabranch.coordinator.protect import Protector
+from anabranch.coordinator.protected import settled_sink
 from anabranch.coordinator.restore import Restoration, lost_sites
 from anabranch.coordinator.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.sites import Sites

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.coordinator.catalog import Catalog
-from anabranch.coordinator.protect import Protector, spec_of
+from anabranch.coordinator.protect import Protector
+from anabranch.coordinator.protected import spec_of
 from anabranch.coordinator.rulers import Ruler
 from anabranch.coordinator.sites import Sites, nearest, unknown_site
 from anabranch.errors import AnabranchError, ConfigError, SiteError, TaskError

@@ -14,12 +14,13 @@ from typing import Any
 
 from anabranch.coordinator.catalog import Catalog
 from anabranch.coordinator.deploy import PREPARE_S, Definitions, tasks
+from anabranch.coordinator.protected import placed, protected, sink_along, spec_of
 from anabranch.coordinator.rulers import Ruler, Rulers
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import AnabranchError, SiteError
-from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
-from anabranch.plan.protection import SHARED_SINKS, Standby
-from anabranch.plan.tasks import TaskSpec, sink_task
+from anabranch.plan.catalog import AnyDef, PocketDef, StreamDef
+from anabranch.plan.protection import Standby
+from anabranch.plan.tasks import TaskSpec
 from anabranch.site.points import point_of
 
 Point = dict[str, Any]
@@ -182,17 +183,19 @@ class Protector:
         found = record.report.get("tasks", ()) if record else ()
         return next((task for task in found if task["name"] == name), {})
 
-    def choose(self, name: str, ruler: Ruler, wanted: str | None) -> str | None:
+    def _choose(self, spec: TaskSpec, ruler: Ruler, wanted: str | None) -> str | None:
         """A site for the standby: the one asked for if it is up, or another, that does not die with
-        the primary. If that is dead, whoever is posted takes over: then best where it was."""
+        the primary, rather not with those it reads either, and has little to do. If the primary is
+        dead, whoever is posted takes over: then best where it was."""
         alive = self._sites.alive()
-        if ruler.site in alive and not self._runs(name, ruler):
+        if ruler.site in alive and not self._runs(spec.name, ruler):
             return ruler.site
         others = [site for site in alive if site != ruler.site]
         if wanted in others:
             return wanted
+        feeding = {source.site for source in spec.inputs}
         apart = [site for site in others if not self._sites.together(site, ruler.site)]
-        return min(apart, key=self._burden, default=None)
+        return min(apart, key=lambda site: (site in feeding, self._burden(site)), default=None)
 
     def _burden(self, site: str) -> tuple[int, str]:
         record = self._sites.record(site)
@@ -202,7 +205,7 @@ class Protector:
 
     def _post(self, name: str, standby: Standby, known: Definitions) -> None:
         ruler = self.rulers[name]
-        site = self.choose(name, ruler, standby.on)
+        site = self._choose(spec_of(name, known), ruler, standby.on)
         if site is None:
             self.problems[name] = f"no site but {ruler.site} is up that could stand by"
             return
@@ -244,7 +247,7 @@ class Protector:
                 "overhead": standby.overhead,
             },
             consumers=consumers,
-            sink=_sink_along(spec, site, known),
+            sink=sink_along(spec, site, known),
         )
         self._posted[name] = time.monotonic()
         self.rulers.set(name, replace(ruler, standby=site, claim=claim))
@@ -308,56 +311,3 @@ def _joined(one: Point, other: Point) -> Point:
     """See stream.restart.RestartPoint.join."""
     joined = point_of(one).join(point_of(other))
     return dict(other) | asdict(joined)
-
-
-def protected(known: Definitions) -> dict[str, Standby]:
-    """The tasks that queries ask a standby for. What reads a source where that is dies with it,
-    and comes back with it; only the query itself is protected even there."""
-    found: dict[str, Standby] = {}
-    for query in known.values():
-        if isinstance(query, PocketDef) and query.standby:
-            found[query.name] = query.standby
-        if not isinstance(query, QueryDef) or query.standby is None:
-            continue
-        for node in query.nodes:
-            sources = [known.get(port.stream) for port in node.inputs]
-            pinned = any(isinstance(one, StreamDef | TableDef) for one in sources)
-            if node.name == query.name or not pinned:
-                found[node.name] = query.standby
-    return found
-
-
-def _sink_along(spec: TaskSpec, site: str, known: Definitions) -> dict[str, Any] | None:
-    """The task of the sink that goes where its query goes, as it would be at `site`."""
-    query = known.get(spec.name)
-    if not isinstance(query, QueryDef) or not query.sink or settled_sink(query):
-        return None
-    sink = spec_of(sink_task(query.name), known)
-    there = tuple(source.model_copy(update={"site": site}) for source in sink.inputs)
-    return sink.model_copy(update={"site": site, "inputs": there}).model_dump()
-
-
-def spec_of(name: str, known: Definitions) -> TaskSpec:
-    return next(task for task in tasks(known.values(), known) if task.name == name)
-
-
-def settled_sink(query: QueryDef) -> str | None:
-    """The site that a query's sink stays at though the query moves; None if it moves along."""
-    if query.sink_site or not query.sink or query.sink.name in SHARED_SINKS:
-        return query.sink_site
-    return query.site
-
-
-def placed(one: AnyDef, task: str, site: str) -> AnyDef:
-    """A definition once `task` runs at another site: of a query or pocket that it belongs to, or of
-    the stream that the pocket fills."""
-    if isinstance(one, PocketDef) and one.name == task:
-        return one.model_copy(update={"site": site})
-    if not isinstance(one, QueryDef) or all(node.name != task for node in one.nodes):
-        return one
-    nodes = tuple(n.model_copy(update={"site": site}) if n.name == task else n for n in one.nodes)
-    update: dict[str, Any] = {"nodes": nodes}
-    if task == one.name:
-        update["site"] = site
-        update["sink_site"] = settled_sink(one)
-    return one.model_copy(update=update)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anabranch.coordinator.deploy import PREPARE_S, Definitions, tasks
-from anabranch.coordinator.protect import Point, Protector, settled_sink
+from anabranch.coordinator.protect import Point, Protector
+from anabranch.coordinator.protected import settled_sink
 from anabranch.coordinator.sites import Sites
 from anabranch.errors import SiteError
 from anabranch.plan.catalog import QueryDef, StreamDef, TableDef

@@ -250,7 +250,7 @@ class SimSite:
             for guard in list(self.guards.values()):
                 guard.reroute(stream)
                 mine = guard.task.spec.name == stream and guard.state == "standby"
-                if mine and route.claim > guard.post.epoch and route.standby != self.name:
+                if mine and route.dismisses(self.name, guard.post.epoch):
                     self.discard(guard.task)
 
     def ruling(self) -> None:

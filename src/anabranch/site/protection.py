@@ -172,7 +172,7 @@ class Protection:
             for guard in list(self.guards.values()):
                 guard.reroute(stream)
                 mine = guard.task.spec.output == stream and guard.state == "standby"
-                if mine and route.claim > guard.post.epoch and route.standby != self._name:
+                if mine and route.dismisses(self._name, guard.post.epoch):
                     self._host.discard(guard.task)
 
     def _behind(self, task: Task, error: Gap) -> None:

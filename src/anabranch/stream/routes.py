@@ -24,6 +24,10 @@ class Route:
     def _order(self) -> tuple[int, int]:
         return self.epoch, self.claim
 
+    def dismisses(self, site: str, claim: int) -> bool:
+        """The standby at `site` that would rule in `claim` has been replaced."""
+        return self.claim > claim and self.standby != site
+
     def replaces(self, other: Route) -> bool:
         return self._order > other._order
 
