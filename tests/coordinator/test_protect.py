@@ -1,0 +1,104 @@
+"""Where a standby is posted, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.coordinator.catalog import Catalog
+from anabranch.coordinator.protect import Protector
+from anabranch.coordinator.rulers import Ruler
+from anabranch.coordinator.sites import Sites
+from anabranch.link.gate import Credentials
+from anabranch.plan.operators import Column
+from anabranch.plan.tasks import Input, TaskSpec
+
+COLUMNS = (Column(name="n", type="BIGINT"),)
+SPEC = TaskSpec(
+    name="q",
+    query="q",
+    site="centre",
+    inputs=(Input(stream="s", site="room", alias="s", columns=COLUMNS),),
+    columns=COLUMNS,
+    output="q",
+)
+PIDS = {"centre": 1, "neighbour": 1, "room": 2, "spare": 3, "store": 4}
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Iterator[Sites]:
+    catalog = Catalog(tmp_path / "catalog.db")
+    found = Sites(catalog, Credentials("secret"), gone_after_s=60)
+    yield found
+    catalog.close()
+
+
+@pytest.fixture
+def protector(sites: Sites, tmp_path: Path) -> Iterator[Protector]:
+    catalog = Catalog(tmp_path / "other.db")
+    yield Protector(sites, catalog)
+    catalog.close()
+
+
+def beat(sites: Sites, site: str, *tasks: dict[str, Any]) -> None:
+    """The neighbour shares the centre's process."""
+    reported = [{"epoch": 1, "state": "running"} | task for task in tasks]
+    report = {"site": site, "address": "h:1", "pid": PIDS[site], "sources": []}
+    sites.heartbeat(report | {"tasks": reported})
+
+
+def primary(**more: Any) -> dict[str, Any]:
+    return {"name": "q", "role": "primary", **more}
+
+
+def test_a_standby_is_where_neither_the_primary_nor_its_inputs_are(
+    sites: Sites, protector: Protector
+) -> None:
+    beat(sites, "centre", primary())
+    ruler = Ruler("centre", 1, stream="q")
+    assert protector._choose(SPEC, ruler, None) is None
+    beat(sites, "neighbour")
+    assert protector._choose(SPEC, ruler, None) is None
+    beat(sites, "room")
+    assert protector._choose(SPEC, ruler, None) == "room"  # better than none
+    beat(sites, "store", {"name": "a", "role": "primary"}, {"name": "b", "role": "primary"})
+    assert protector._choose(SPEC, ruler, None) == "store"
+    beat(sites, "spare", {"name": "c", "role": "primary"})
+    assert protector._choose(SPEC, ruler, None) == "spare"
+    assert protector._choose(SPEC, ruler, "room") == "room"  # as the query says
+
+
+def test_one_that_came_back_without_its_task_stands_by_for_itself(
+    sites: Sites, protector: Protector
+) -> None:
+    for site in ("centre", "spare"):
+        beat(sites, site)
+    assert protector._choose(SPEC, Ruler("centre", 1, stream="q"), "spare") == "centre"
+
+
+def test_whoever_took_over_recovers_first(sites: Sites, protector: Protector) -> None:
+    protector.rulers.set("q", Ruler("centre", 1, "spare", 2, "q"))
+    beat(sites, "spare", primary(epoch=2, timeline={"noticed": 1.0, "claimed": 1.1}))
+    protector.learn({})
+    ruler = protector.rulers["q"]
+    assert (ruler.site, ruler.epoch, ruler.standby) == ("spare", 2, None)
+    assert protector._recovers("q", ruler)
+    beat(sites, "spare", primary(epoch=2, timeline={"claimed": 1.1, "recovered": 1.2}))
+    assert not protector._recovers("q", ruler)
+
+
+def test_it_is_not_waited_for_without_end(
+    sites: Sites, protector: Protector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    protector.rulers.set("q", Ruler("centre", 1, "spare", 2, "q"))
+    beat(sites, "spare", primary(epoch=2, timeline={"noticed": 1.0}))
+    protector.learn({})
+    monkeypatch.setattr("anabranch.coordinator.protect.RECOVERY_S", -1.0)
+    assert not protector._recovers("q", protector.rulers["q"])
+
+
+def test_what_never_was_taken_over_does_not_recover(protector: Protector) -> None:
+    assert not protector._recovers("q", Ruler("centre", 1, stream="q"))
