@@ -108,11 +108,12 @@ class FailingCluster:
         return bool(found) and all(one["protected"] for one in found)
 
     def signal(self, site: str, number: signal.Signals) -> None:
-        """SIGKILL, SIGSTOP, SIGCONT to a site's process; its JVM dies with it."""
+        """SIGKILL, SIGSTOP, SIGCONT to all that a site consists of, as if its machine failed: a JVM
+        left alone would first tidy up, and take from the others what they need to recover."""
         record = self.coordinator.sites.record(site)
         if record is None or record.pid == os.getpid():
             raise TaskError(f"site {site} has no process of its own")
-        os.kill(record.pid, number)
+        os.killpg(record.pid, number)
 
 
 def task_states(status: Status, query: str) -> list[str]:

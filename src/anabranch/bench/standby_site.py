@@ -24,6 +24,9 @@ WORKERS = ("centre", "centre2", "centre3")
 LOOK_S = 0.05
 SETTLE_S = 2.5
 """So long a producer looks back when it measures."""
+WARM_S = 10.0
+"""So long a standby gets used to a batch size before its primary dies: its code is compiled as it
+runs, and on a machine with few cores that takes a while."""
 TRIES = 5
 
 
@@ -145,7 +148,7 @@ class Deployed:
         self.cluster.wait_until_up()
         self.wait_until_protected()
         self.batch_by(batch)
-        time.sleep(SETTLE_S + rng.random())
+        time.sleep(WARM_S + rng.random())
         ruler, loads = self.ruler(), self.loads()
         with Watch(self.output) as watch:
             time.sleep(0.3)

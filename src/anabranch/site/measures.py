@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_INSTANCES = 128
+_INSTANCES = 64
+_RECENT = 32
 _LATENCIES = 2048
 
 
@@ -40,7 +41,7 @@ class CostModel:
             return Cost(0.0, 0.0)
         rows, seconds = np.array(self._last).T
         slope = _slope(rows, seconds)
-        fixed = seconds.mean() - slope * rows.mean()
+        fixed = (seconds - slope * rows)[-_RECENT:].mean()
         if fixed < 0:
             return Cost(0.0, float(seconds.sum() / rows.sum()))
         return Cost(float(fixed), slope)

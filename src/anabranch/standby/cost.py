@@ -140,9 +140,12 @@ class Model:
         return peak
 
     def _takeover(self, phase: float) -> float:
-        """Detection, at `phase` of the last heartbeat's interval, and two round trips: to raise the
-        epoch up- and downstream, and to ask for what is lacking."""
-        return (self.load.missed - 1 + phase) * self.load.heartbeat_s + 3 * self.load.rtt_s
+        """Detection, at `phase` of the last heartbeat's interval; round trips to raise the epoch
+        up- and downstream, and to ask for what is lacking; and half an instance on average, which
+        runs at that moment or waits for its links."""
+        load = self.load
+        detection = (load.missed - 1 + phase) * load.heartbeat_s
+        return detection + 3 * load.rtt_s + phase * load.fixed_s
 
     def _lot(self, b: int) -> float:
         """What the standby takes at a time: a batch, unless chunks are larger, or its instances'
