@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Curves = dict[str, dict[int, Row]]
-OVERHEAD = ("overhead", "bandwidth overhead (bytes to standby / to primary)")
+OVERHEAD = ("overhead", "overhead: bytes to standby / to primary")
 RECOVERY = ("recovery_s", "recovery time [s]")
 THROUGHPUT = ("throughput", "throughput of the source [tuples/s]")
 CPU = ("cpu", "CPU seconds a second, source and standby")
