@@ -22,6 +22,11 @@ class Budget:
     def left(self) -> bool:
         return self._used < self._total
 
+    @property
+    def used(self) -> bool:
+        """Something waits or runs."""
+        return self._used > 0
+
     def use(self, size: int) -> None:
         self._used += size
 

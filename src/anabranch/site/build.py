@@ -26,6 +26,7 @@ from anabranch.site.ingest import Ingest
 from anabranch.site.join import JoinBody
 from anabranch.site.journal import Journal
 from anabranch.site.open_stream import OpenStream
+from anabranch.site.pace import Pace
 from anabranch.site.pocket import PocketBody
 from anabranch.site.sinks import make_sink
 from anabranch.site.sinks.base import Resumable, SinkContext
@@ -94,7 +95,9 @@ class Builder:
             return make_wrapper(source.name, context)
 
         kept = self._kept(stream.name, ".journal", resume=resume)
-        return Ingest(stream, outlet, make, self._heartbeat_s, Journal(kept) if kept else None)
+        journal = Journal(kept) if kept else None
+        pace = Pace(outlet, self._budget, self._limit)
+        return Ingest(stream, outlet, make, self._heartbeat_s, journal, pace)
 
     def _kept(self, stream: str, suffix: str, *, resume: bool) -> Path | None:
         """The file that survives us; empty unless we are to go on where we were."""

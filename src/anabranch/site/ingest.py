@@ -21,6 +21,7 @@ from anabranch.link.wire import EVENT_TIME, record_batches
 from anabranch.plan.catalog import StreamDef
 from anabranch.site.journal import Entry, Journal
 from anabranch.site.measures import Rate
+from anabranch.site.pace import Pace
 from anabranch.site.wrappers.base import Replayable, Wrapper
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 
@@ -45,6 +46,7 @@ class Ingest:
         make: Callable[[threading.Event, Callable[[int], None]], Wrapper],
         heartbeat_s: float,
         journal: Journal | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self.stream = stream
         self.outlet = outlet
@@ -64,6 +66,8 @@ class Ingest:
         self._wrapper = make(self._stopped, self._skip)
         replayable = isinstance(self._wrapper, Replayable) and self._speed is None
         self._journal = journal if replayable else None
+        at_once = getattr(self._wrapper, "replay", False) and self._speed is None
+        self._pace = pace if at_once else None
         self._thread = threading.Thread(target=self._run, name=f"in-{stream.name}", daemon=True)
         self._idle = threading.Thread(target=self._beat, name=f"idle-{stream.name}", daemon=True)
 
@@ -173,6 +177,8 @@ class Ingest:
         have theirs; False when we are to stop."""
         self._holding = True
         for piece in record_batches(table, PIECE_ROWS):
+            if self._pace:
+                self._pace.wait(self._stopped)
             if not self.outlet.wait_for_room(self._stopped):
                 return False
             with self._lock:

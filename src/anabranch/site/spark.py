@@ -28,6 +28,11 @@ _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of <malloc.h>
 _HEAP_PER_INPUT = 8
 """Heap of a job per byte of its Arrow input: the input, its rows, the result, and slack."""
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
+_SMALL_HEAP = "-Xms384m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+"""The heap grows only when less than a fifth is free after a full collection. By default it is two
+fifths, and the heap reaches its limit sooner or later however small the jobs are. It starts with
+what jobs need anyway, on any machine (pages count once they are used), lest it collect all the time
+on a small one."""
 _SETTINGS = {
     # A task instance is one short job: planning and scheduling are most of its cost.
     "spark.sql.shuffle.partitions": "2",
@@ -49,6 +54,7 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
     All that Spark writes by itself goes under `scratch`.
     """
     give_memory_back()
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # of the JVM, as `give_memory_back` for us
     use_java()
     os.environ.pop("SPARK_HOME", None)  # another Spark than the installed one would be loaded
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
@@ -130,7 +136,7 @@ def _scratch_settings(scratch: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         _JVM_OPTIONS: (
             f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch}"
-            f" -Dderby.system.home={scratch} -XX:+UseSerialGC"
+            f" -Dderby.system.home={scratch} -XX:+UseSerialGC {_SMALL_HEAP}"
         ),
     }
 
@@ -160,16 +166,22 @@ def give_memory_back() -> None:
         libc.mallopt(_M_ARENA_MAX, 2)
 
 
+def _trim() -> None:
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
 class JobMemory:
     """Keeps the jobs of all sites in this process within the one JVM heap they share.
 
     Jobs that would not fit beside those running wait. And py4j's objects are reference cycles, so
     the JVM keeps a finished job's data until Python's cyclic collector runs, which counts objects
     and not the megabytes behind them: so it is told, every `collect_bytes` of input. (What exists
-    after warm-up is frozen out of collections, which makes one take a millisecond.)
+    after warm-up is frozen out of collections, which makes one take a millisecond.) Pages of ours
+    that lie free between small buffers go back to the system then as well.
     """
 
-    def __init__(self, heap_bytes: int = 512 << 20, collect_bytes: int = 64_000_000) -> None:
+    def __init__(self, heap_bytes: int = 512 << 20, collect_bytes: int = 16_000_000) -> None:
         self.heap_bytes = heap_bytes
         self._collect_bytes = collect_bytes
         self._running = 0
@@ -199,6 +211,7 @@ class JobMemory:
             self._changed.notify_all()
         if collect:
             gc.collect()
+            _trim()
 
 
 job_memory = JobMemory()
