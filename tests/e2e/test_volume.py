@@ -10,7 +10,7 @@ from anabranch.bench import chain
 
 @pytest.mark.slow
 def test_three_sites_in_a_row_equal_plain_spark_in_bounded_memory(spark: SparkSession) -> None:
-    """Memory is bounded by queues, so five times the input needs about the same."""
-    result = chain.run([1_000_000, 5_000_000], lambda text: None, spark)
+    """Memory is bounded by queues, so three times the input needs about the same."""
+    result = chain.run([1_000_000, 3_000_000], lambda text: None, spark)
     assert [row["differences"] for row in result["rows"]] == [0, 0]
     assert result["memory_ratio"] < 1.2, result
