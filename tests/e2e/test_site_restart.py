@@ -23,7 +23,7 @@ from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
 
-KILLS = int(os.environ.get("ANABRANCH_KILLS", "2"))
+KILLS = int(os.environ.get("ANABRANCH_KILLS", "1"))
 PER_S = 400
 WINDOW_US = 2_000_000
 
