@@ -43,11 +43,11 @@ def protector(sites: Sites, tmp_path: Path) -> Iterator[Protector]:
     catalog.close()
 
 
-def beat(sites: Sites, site: str, *tasks: dict[str, Any]) -> None:
+def beat(sites: Sites, site: str, *tasks: dict[str, Any], **more: Any) -> None:
     """The neighbour shares the centre's process."""
     reported = [{"epoch": 1, "state": "running"} | task for task in tasks]
     report = {"site": site, "address": "h:1", "pid": PIDS[site], "sources": []}
-    sites.heartbeat(report | {"tasks": reported})
+    sites.heartbeat(report | {"tasks": reported} | more)
 
 
 def primary(**more: Any) -> dict[str, Any]:
@@ -102,3 +102,18 @@ def test_it_is_not_waited_for_without_end(
 
 def test_what_never_was_taken_over_does_not_recover(protector: Protector) -> None:
     assert not protector._recovers("q", Ruler("centre", 1, stream="q"))
+
+
+def test_a_ruler_that_only_others_know_of_is_believed_in(
+    sites: Sites, protector: Protector
+) -> None:
+    """It died when it had told them so: they follow nobody of an earlier epoch any more."""
+    protector.rulers.set("q", Ruler("centre", 1, "store", 4, stream="q"))
+    beat(sites, "centre", primary(epoch=1), rulers={"q": ("centre", 1)})
+    beat(sites, "store")
+    protector.learn({})
+    assert protector.rulers["q"] == Ruler("centre", 1, "store", 4, stream="q")
+    beat(sites, "room", rulers={"q": ("store", 4)})
+    protector.learn({})
+    assert protector.rulers["q"] == Ruler("store", 4, None, 4, stream="q")
+    assert protector._choose(SPEC, protector.rulers["q"], None) == "centre"

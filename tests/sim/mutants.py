@@ -22,6 +22,7 @@ from anabranch.standby.secondary import Restart, Secondary
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.outlet import Consumer, Outlet
 from anabranch.stream.restart import RestartPoint
+from anabranch.stream.routes import Routes
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -151,3 +152,13 @@ def gaps_are_final(patch: pytest.MonkeyPatch) -> None:
         yield 0
 
     patch.setattr(Links, "_rejoin", rejoin)
+
+
+def readers_are_not_told_of(patch: pytest.MonkeyPatch) -> None:
+    """Who knows where a task restarts does not know it of those that read it."""
+    patch.setattr(Outlet, "readers", lambda self: {})
+
+
+def only_rulers_say_so(patch: pytest.MonkeyPatch) -> None:
+    """That a site rules is believed from itself alone, not from those it has told."""
+    patch.setattr(Routes, "rulers", lambda self: {})

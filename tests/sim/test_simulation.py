@@ -93,6 +93,8 @@ def test_operators_do_not_depend_on_how_input_is_cut(seed: int) -> None:
         (mutants.released_counts_as_shipped, (4137,)),
         (mutants.points_are_told_first, (2, 6)),
         (mutants.old_connections_are_shipped_to, (11, 34)),
+        (mutants.readers_are_not_told_of, (8340,)),
+        (mutants.only_rulers_say_so, (5274,)),
     ],
 )
 def test_a_broken_protocol_is_noticed(

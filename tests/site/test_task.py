@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -117,7 +118,9 @@ def test_restart_points_are_right_and_never_go_back(
     assert points == sorted(points, key=lambda point: (point.inputs, point.output))
     assert points[-1].output <= acked or not consumed
     if not consumed or acked == outlet.last:
-        assert points[-1] == RestartPoint((inlet.taken,), outlet.last)
+        assert points[-1].alone == RestartPoint((inlet.taken,), outlet.last)
+    readers = {"c": RestartPoint((acked,), acked)} if consumed else {}
+    assert points[-1].readers == readers  # whoever knows it knows where they would restart
 
 
 def test_downstream_acks_are_passed_on_once() -> None:
@@ -135,7 +138,8 @@ def test_downstream_acks_are_passed_on_once() -> None:
     assert released == []
     outlet.level1("c", 4, RestartPoint((4,), 4))
     outlet.level1("c", 4, RestartPoint((4,), 4))
-    assert released == [RestartPoint((4,), 4)]
+    point = RestartPoint((4,), 4)
+    assert released == [replace(point, readers={"c": point})]
 
 
 def test_a_consumer_that_leaves_holds_nothing_up() -> None:

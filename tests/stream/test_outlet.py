@@ -114,3 +114,21 @@ def test_nothing_follows_the_end() -> None:
     assert not outlet.advance(5)
     with pytest.raises(ValueError, match="S has ended"):
         outlet.append(rows(1), 6)
+
+
+def test_what_consumers_told_another_outlet_of_the_stream_is_learnt_and_passed_on() -> None:
+    outlet: Outlet[Rows] = Outlet("S")
+    outlet.attach("a")
+    outlet.attach("quiet")
+    outlet.append(rows(*range(9)), 1)
+    outlet.level1("a", 2, at(2))
+    assert outlet.readers() == {"a": at(2)}
+    outlet.learn({"a": at(5), "stranger": at(7)})
+    assert outlet.readers() == {"a": at(5)}
+    assert outlet.consumers["a"].released == 2  # what to release its own acks say
+    outlet.level1("a", 3, at(3))  # on its way since before
+    assert outlet.readers() == {"a": at(5)}
+    outlet.level1("a", 6, at(6))
+    assert (outlet.readers(), outlet.consumers["a"].released) == ({"a": at(6)}, 6)
+    outlet.detach("a")
+    assert outlet.readers() == {}

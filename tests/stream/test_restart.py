@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.stream.restart import RestartLog, RestartPoint
+from anabranch.stream.restart import RestartLog, RestartPoint, gather, point_of
 
 steps = st.lists(
     st.one_of(
@@ -62,3 +65,41 @@ def test_points_never_go_back(point: RestartPoint) -> None:
     log = RestartLog(RestartPoint((4,), 4))
     with pytest.raises(ValueError, match="went back"):
         log.add(point)
+
+
+def chain(input_: int, output: int) -> RestartPoint:
+    """Of a task that `b` reads, which `c` reads twice."""
+    c = RestartPoint((output, output + 1), output)
+    b = RestartPoint((output,), output, readers={"c": c, "c#2": c})
+    return RestartPoint((input_,), output, instant=5, birth=3, readers={"b": b})
+
+
+def test_a_point_brings_those_of_all_that_read_it() -> None:
+    known = gather([{"a": chain(9, 4)}, {"b": RestartPoint((7,), 2)}])
+    assert sorted(known) == ["a", "b", "c"]
+    assert known["a"] == chain(9, 4)
+    assert known["b"].alone == RestartPoint((7,), 4)
+    assert known["c"] == RestartPoint((4, 5), 4)
+
+
+def test_those_who_know_of_readers_join_too() -> None:
+    joined = chain(9, 4).join(chain(2, 6))
+    assert joined.alone == RestartPoint((9,), 6, 5, 3)
+    assert joined.readers["b"].readers["c#2"] == RestartPoint((6, 7), 6)
+    assert chain(9, 4).alone.join(chain(2, 1)).readers == chain(2, 1).readers
+
+
+def test_of_another_task_of_the_same_name_nothing_holds() -> None:
+    old, new = RestartPoint((90,), 80, birth=1), RestartPoint((2,), 1, birth=2)
+    assert old.join(new) == new.join(old) == new
+
+
+def test_the_log_is_of_the_task_it_began_with() -> None:
+    log = RestartLog(chain(0, 0))
+    log.add(RestartPoint((5,), 2, 5))
+    assert log.acknowledge(2) == RestartPoint((5,), 2, 5, birth=3)
+
+
+def test_a_point_survives_a_trip_as_json() -> None:
+    assert point_of(json.loads(json.dumps(asdict(chain(9, 4))))) == chain(9, 4)
+    assert point_of({"inputs": [1], "output": 2, "epoch": 4}) == RestartPoint((1,), 2)

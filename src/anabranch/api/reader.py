@@ -207,8 +207,9 @@ class Reader:
 
     def _ack(self, epoch: int) -> dict[str, Any]:
         last = self._position
+        point = {"inputs": [last], "output": last}
         return {"stream": self._stream, "consumer": self._consumer, "epoch": epoch,
-                "received": last, "inputs": [last], "index": 0, "output": last}  # fmt: skip
+                "received": last, "index": 0, "point": point}  # fmt: skip
 
     def _look(self) -> bool:
         """Whether there is a reason to wait no longer. While the coordinator is away nobody knows,

@@ -27,7 +27,7 @@ from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.site.site import Site
 from anabranch.site.spark import arrow_schema, scratch_folder, start_session, warm_up
 from anabranch.site.task import WIRE_ROWS
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import point_of
 
 COLUMNS = (
     Column(name="id", type="bigint"),
@@ -84,7 +84,7 @@ class Hop:
 
     def _acks(self, body: dict[str, Any]) -> None:
         for ack in body["acks"]:
-            point = RestartPoint(tuple(ack["inputs"]), ack["output"])
+            point = point_of(ack["point"])
             self.source.level1("hop", point.inputs[0], point)
 
     def seconds(self, table: pa.Table) -> float:
@@ -102,7 +102,7 @@ class Hop:
         """The bench is a consumer too: without its acks the site would keep everything."""
         last = self.source.last
         ack = {"stream": "warm", "consumer": "bench", "epoch": 0, "received": last,
-               "inputs": [last], "index": 0, "output": last}  # fmt: skip
+               "index": 0, "point": {"inputs": [last], "output": last}}  # fmt: skip
         self._peer.call("acks", acks=[ack])
 
     def close(self) -> None:

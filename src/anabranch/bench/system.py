@@ -80,5 +80,5 @@ class Results:
 
     def _acknowledge(self, last: int) -> None:
         ack = {"stream": self._query, "consumer": READER, "epoch": 0, "received": last,
-               "inputs": [last], "index": 0, "output": last}  # fmt: skip
+               "index": 0, "point": {"inputs": [last], "output": last}}  # fmt: skip
         self._peer.call("acks", acks=[ack])

@@ -21,7 +21,7 @@ from anabranch.errors import AnabranchError, SiteError
 from anabranch.plan.catalog import AnyDef, PocketDef, StreamDef
 from anabranch.plan.protection import Standby
 from anabranch.plan.tasks import TaskSpec
-from anabranch.site.points import point_of
+from anabranch.stream.restart import gather, point_of
 
 Point = dict[str, Any]
 Points = Mapping[str, Point]
@@ -67,12 +67,11 @@ class Protector:
         """What has moved, as it is now: a standby has taken over."""
         moved: dict[str, AnyDef] = {}
         for name, ruler in self.rulers.items():
-            found = self._reported(name, "primary")
-            newest = max(found, key=lambda one: found[one], default=None)
-            if newest is None or found[newest] <= ruler.epoch:
+            newest, epoch = self._newest(name, ruler)
+            if epoch <= ruler.epoch:
                 continue
-            self.rulers.set(name, ruler.succeeded(newest, found[newest]))
-            self._succeeded[name] = time.monotonic()
+            self.rulers.set(name, ruler.succeeded(newest, epoch))
+            self._succeeded[name] = self._begun[name] = time.monotonic()
             for one in known.values():
                 there = placed(moved.get(one.name, one), name, newest)
                 if isinstance(one, StreamDef) and one.name == ruler.stream:
@@ -80,6 +79,16 @@ class Protector:
                 if there != one:
                     moved[one.name] = there
         return list(moved.values())
+
+    def _newest(self, name: str, ruler: Ruler) -> tuple[str, int]:
+        """Who rules in the latest epoch, and in which: as those say who do, or those who were told.
+        One that died as soon as it had told them is still followed, so it has to be replaced."""
+        found = list(self._reported(name, "primary").items())
+        for site in self._sites.alive():
+            record = self._sites.record(site)
+            told = record.report.get("rulers", {}).get(ruler.stream) if record else None
+            found += [(told[0], told[1])] if told else []
+        return max(found, key=lambda one: one[1], default=(ruler.site, ruler.epoch))
 
     def routes(self) -> dict[str, list[Any]]:
         """For the sites: stream → (site, epoch, standby, its claim)."""
@@ -236,7 +245,6 @@ class Protector:
             timeout_s=PREPARE_S,
             task=spec.model_copy(update={"site": site}).model_dump(),
             point=point,
-            birth=self.rulers.birth(name),
             primary=ruler.site,
             epoch=claim,
             batch=standby.batch or FIRST_BATCH,
@@ -267,13 +275,12 @@ class Protector:
 
     def points(self) -> dict[str, Point]:
         """Task → the newest restart point that any site has of it: of those that run, and of those
-        that ran before their site was killed. Each is true, so they join."""
-        found: dict[str, Point] = {}
-        for points in self._sites.ask(self._sites.alive(), "points").values():
-            for name, point in points.items():
-                if point["birth"] == self.rulers.birth(name):
-                    found[name] = _joined(found[name], point) if name in found else point
-        return found
+        that ran before their site was killed, as they or those they read know. Each is true, so
+        they join."""
+        answers = self._sites.ask(self._sites.alive(), "points").values()
+        told = [{name: point_of(point) for name, point in points.items()} for points in answers]
+        return {name: asdict(point) for name, point in gather(told).items()
+                if point.birth == self.rulers.birth(name)}  # fmt: skip
 
     def standing(self, spec: TaskSpec) -> Point | None:
         """The newest restart point of a task that those it reads remember; None if one of them

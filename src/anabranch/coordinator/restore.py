@@ -47,9 +47,7 @@ class Restoration:
         self._place()
         self._attach_readers()
         for site in self._lost:
-            births = {task.name: {"birth": self._protector.rulers.birth(task.name)}
-                      for task in self._at(site)}  # fmt: skip
-            here = {name: self._points[name] | birth for name, birth in births.items()}
+            here = {task.name: self._points[task.name] for task in self._at(site)}
             self._sites.peer(site).call("start", timeout_s=PREPARE_S, tasks=here)
         read = {source.stream for task in self._readers for source in task.inputs}
         for site in self._lost:
@@ -76,7 +74,9 @@ class Restoration:
             )
             for index, source in enumerate(task.inputs)
         ]  # fmt: skip
-        return self._protector.standing(task) or {"inputs": starts, "output": 0}
+        birth = self._protector.rulers.birth(task.name)
+        told = self._protector.standing(task)
+        return told or {"inputs": starts, "output": 0, "birth": birth}
 
     def _place(self) -> None:
         """Every outlet begins where the first of its readers needs it."""

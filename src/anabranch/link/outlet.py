@@ -16,7 +16,7 @@ from anabranch.link.shipment import Traffic, whole
 from anabranch.link.wire import empty_batch
 from anabranch.stream.batch import END_WATERMARK, Batch
 from anabranch.stream.outlet import Outlet
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import Points, RestartPoint
 
 RecordBatches = Iterator[Batch[pa.RecordBatch]]
 Gone = Callable[[], bool]
@@ -219,6 +219,16 @@ class LiveOutlet:
             if known is None:
                 raise SiteError(f"stream {self.stream} keeps nothing for {consumer}")
             return max(known.released, self._outlet.released), known.restart
+
+    def readers(self) -> dict[str, RestartPoint]:
+        """Where the consumers would restart."""
+        with self._changed:
+            return self._outlet.readers()
+
+    def learn(self, readers: Points) -> None:
+        """What consumers have told another outlet of the stream."""
+        with self._changed:
+            self._outlet.learn(readers)
 
     def close(self) -> None:
         with self._changed:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import pyarrow as pa
 
 from anabranch.stream.batch import Batch
 from anabranch.stream.names import BORN, EVENT_TIME, POSITION
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import RestartPoint, point_of
 
 __all__ = [
     "BORN", "EVENT_TIME", "POSITION", "empty_batch", "header", "read_batch", "record_batches",
@@ -26,11 +28,10 @@ def wire_schema(columns: pa.Schema) -> pa.Schema:
 
 
 def header(batch: Batch[pa.RecordBatch]) -> pa.Buffer:
-    """The numbers of a batch; for a standby those of the restart point behind them."""
+    """The numbers of a batch; for a standby the restart point behind them."""
     fixed = _HEADER.pack(batch.first, batch.watermark, batch.epoch, batch.more)
-    point = batch.point
-    numbers = (point.output, point.instant, *point.inputs) if point else ()
-    return pa.py_buffer(fixed + struct.pack(f"<{len(numbers)}q", *numbers))
+    point = json.dumps(asdict(batch.point)).encode() if batch.point else b""
+    return pa.py_buffer(fixed + point)
 
 
 def read_batch(stream: str, data: pa.RecordBatch, metadata: pa.Buffer) -> Batch[pa.RecordBatch]:
@@ -39,11 +40,8 @@ def read_batch(stream: str, data: pa.RecordBatch, metadata: pa.Buffer) -> Batch[
 
 
 def _point(metadata: pa.Buffer) -> RestartPoint | None:
-    numbers = (metadata.size - _HEADER.size) // 8
-    if not numbers:
-        return None
-    output, instant, *inputs = struct.unpack_from(f"<{numbers}q", metadata, _HEADER.size)
-    return RestartPoint(tuple(inputs), output, instant)
+    point = metadata.to_pybytes()[_HEADER.size :]
+    return point_of(json.loads(point)) if point else None
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ from anabranch.errors import AnabranchError, SiteError
 from anabranch.sim.clock import Process, Signal, Steps
 from anabranch.sim.guard import Post
 from anabranch.sim.plan import SourceSpec, TaskSpec
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import RestartPoint, gather
 from anabranch.stream.routes import Route
 
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ class SimCoordinator:
     def _learn(self) -> bool:
         moved = False
         for name, ruler in self.catalog.rulers.items():
-            found = self._reported(name, "primary")
-            newest = max(found, key=lambda one: found[one], default=None)
-            if newest is not None and found[newest] > ruler.epoch:
-                epoch = found[newest]
+            said = [self._records[site].report["rulers"].get(name) for site in self._alive()]
+            found = list(self._reported(name, "primary").items()) + [one for one in said if one]
+            newest, epoch = max(found, key=lambda one: one[1], default=("", -1))
+            if epoch > ruler.epoch:
                 self.catalog.rulers[name] = Route(newest, epoch, None, epoch)
                 self.catalog.sites[name] = newest
                 self.world.log("coordinator", f"{name} is ruled by {newest} in epoch {epoch}")
@@ -183,12 +183,9 @@ class SimCoordinator:
         return answers
 
     def _known(self) -> Steps:
-        """Task → the newest point that anybody knows: its primary, its standby, those it ran at."""
-        known: dict[str, RestartPoint] = {}
-        for points in (yield from self._all("points")):
-            for name, point in points.items():
-                known[name] = point.join(known.get(name, point))
-        return known
+        """Task → the newest point that anybody knows: its primary, its standby, those it ran at,
+        those it reads."""
+        return gather((yield from self._all("points")))
 
     def _point(self, spec: TaskSpec) -> Steps:
         """Where a task would restart: as sites and those it reads know. Raises SiteError if that

@@ -17,7 +17,7 @@ from anabranch.sim.plan import SourceSpec, TaskSpec
 from anabranch.sim.rows import Row
 from anabranch.sim.task import SimTask, SinkOperator
 from anabranch.stream.batch import END_WATERMARK
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import RestartPoint, gather
 from anabranch.stream.routes import Route
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class SimSite:
             "pid": self.pid,
             "tasks": [(t.spec.name, t.role, t.epoch) for t in self._started()],
             "sources": sorted(self.reading),
+            "rulers": self.links.routes.rulers(),
         }
 
     def _report(self) -> Steps:
@@ -118,10 +119,12 @@ class SimSite:
         self._news.notify()
 
     def restart_points(self) -> dict[str, RestartPoint]:
-        """Of all tasks that run here or did, and of those it stands by for."""
+        """Of all tasks that run here or did, of those it stands by for, and of all that read what
+        they or sources here produce."""
         self.save_points(self._ruled())
         running = {task.spec.name: task.restart_point() for task in self._started()}
-        return self.disk.points | running
+        read = [outlet.outlet.readers() for outlet in self.outlets.values()]
+        return gather([self.disk.points, running, *read])
 
     def _started(self) -> list[SimTask]:
         return [task for task in self.tasks.values() if task.state != "waiting"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from anabranch.errors import AnabranchError
 from anabranch.sim.operators import Operator, Produced, Taken
@@ -83,6 +84,8 @@ class SimTask:
         self.inlets = [SimInlet(name, position) for name, position in named]
         self._log = RestartLog(point)
         self._operator.open(point.instant)
+        if self.outlet:
+            self.outlet.outlet.learn(point.readers)
 
     def take_over(self) -> None:
         self.role = "primary"
@@ -117,9 +120,12 @@ class SimTask:
 
     def learn(self, point: RestartPoint) -> None:
         self._log.learn(point)
+        if self.outlet:
+            self.outlet.outlet.learn(point.readers)
 
     def restart_point(self) -> RestartPoint:
-        return self._log.current
+        readers = self.outlet.outlet.readers() if self.outlet else {}
+        return replace(self._log.current, readers=readers)
 
     def fail(self, error: AnabranchError) -> None:
         if self.state != "failed":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -19,8 +20,7 @@ from anabranch.site.acks import Ack, AckSender
 from anabranch.site.points import PointsFile
 from anabranch.site.readers import ReadersFile
 from anabranch.site.task import Task
-from anabranch.stream.batch import START_WATERMARK
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import point_of
 from anabranch.stream.routes import Route, Routes
 
 LEASE_S = 30.0
@@ -231,8 +231,7 @@ class Links:
         reign = ack.get("reign", 0)
         if ack["received"] is not None:
             outlet.level0(ack["consumer"], ack["received"], ack["epoch"], reign)
-        instant = ack.get("instant", START_WATERMARK)
-        point = RestartPoint(tuple(ack["inputs"]), ack["output"], instant)
+        point = point_of(ack["point"])
         outlet.level1(ack["consumer"], point.inputs[ack["index"]], point, reign)
 
     def _sender(self, site: str) -> AckSender:
@@ -280,8 +279,6 @@ def _ack(task: Task, index: int, level0: bool) -> Ack:
         "epoch": inlet.epoch,
         "reign": task.epoch,
         "received": inlet.acked() if level0 else None,
-        "inputs": list(point.inputs),
         "index": index,
-        "output": point.output,
-        "instant": point.instant,
+        "point": asdict(point),
     }

@@ -5,32 +5,16 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from anabranch.stream.restart import RestartPoint
-
-Points = Mapping[str, RestartPoint]
+from anabranch.stream.restart import RestartPoint, point_of
 
 
 class HasPoint(Protocol):
-    birth: int
-
     def restart_point(self) -> RestartPoint: ...
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A task's restart point, and the number of its creation: another of the same name may follow
-    it, whose tuples are numbered anew."""
-
-    birth: int
-    point: RestartPoint
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self.point) | {"birth": self.birth}
 
 
 class PointsFile:
@@ -42,13 +26,12 @@ class PointsFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._points: dict[str, Kept] = {}
+        self._points: dict[str, RestartPoint] = {}
         if path and path.exists():
             kept = json.loads(path.read_text())
-            self._points = {name: Kept(data.get("birth", 0), point_of(data))
-                            for name, data in kept.items()}  # fmt: skip
+            self._points = {name: point_of(data) for name, data in kept.items()}
 
-    def all(self) -> dict[str, Kept]:
+    def all(self) -> dict[str, RestartPoint]:
         with self._lock:
             return dict(self._points)
 
@@ -56,7 +39,7 @@ class PointsFile:
         """`tasks` come each behind those they read: a point says what those before it must have
         kept, so theirs, which only rise, are read first."""
         with self._lock:
-            new = {name: Kept(task.birth, task.restart_point()) for name, task in tasks}
+            new = {name: task.restart_point() for name, task in tasks}
             self._write(self._points | new)
 
     def forget(self, names: Iterable[str]) -> None:
@@ -64,17 +47,11 @@ class PointsFile:
             gone = set(names)
             self._write({name: one for name, one in self._points.items() if name not in gone})
 
-    def _write(self, points: dict[str, Kept]) -> None:
+    def _write(self, points: dict[str, RestartPoint]) -> None:
         if points == self._points:
             return
         if self._path:
             temporary = self._path.with_suffix(".new")
-            temporary.write_text(json.dumps({name: one.as_dict() for name, one in points.items()}))
+            temporary.write_text(json.dumps({name: asdict(one) for name, one in points.items()}))
             os.replace(temporary, self._path)
         self._points = points
-
-
-def point_of(data: Mapping[str, Any]) -> RestartPoint:
-    """What else is in `data` is another's."""
-    found = RestartPoint(tuple(data["inputs"]), data["output"])
-    return replace(found, instant=data["instant"]) if "instant" in data else found

@@ -16,11 +16,10 @@ from anabranch.link.peer import Peers
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.guard import Guard, Post
 from anabranch.site.links import Links
-from anabranch.site.points import point_of
 from anabranch.site.task import Task
 from anabranch.site.tuning import Wishes
 from anabranch.site.upstream import Upstream
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import RestartPoint, point_of
 from anabranch.stream.routes import Route
 
 
@@ -90,7 +89,6 @@ class Protection:
         wishes = Wishes(**body["wishes"])
         post = Post(body["primary"], body["epoch"], body["batch"], body["codec"], wishes)
         task = self._host.install_standby(spec)
-        task.birth = body["birth"]
         if task.outlet:
             task.outlet.start_at(point.output)
             for consumer, known in body["consumers"].items():
@@ -119,10 +117,11 @@ class Protection:
         one that wrote before can write no more, or only what is there already."""
         task = guard.task
         if sink and task.outlet:
-            released, _ = task.outlet.standing(sink.spec.name)
+            released, told = task.outlet.standing(sink.spec.name)
+            birth = told.birth if told else 0
             sink.role = "primary"
             try:
-                sink.start(RestartPoint((released,), released), guard.post.epoch)
+                sink.start(RestartPoint((released,), released, birth=birth), guard.post.epoch)
                 self._links.follow_inputs(sink)
             except AnabranchError as error:
                 sink.fail(error)

@@ -28,11 +28,12 @@ from anabranch.site.build import Builder
 from anabranch.site.executor import Executor
 from anabranch.site.links import Links
 from anabranch.site.open_stream import OpenStream, decoded, encoded
-from anabranch.site.points import PointsFile, point_of
+from anabranch.site.points import PointsFile
 from anabranch.site.protection import Protection
 from anabranch.site.readers import ReadersFile
 from anabranch.site.source import Source
 from anabranch.site.task import Task
+from anabranch.stream.restart import gather, point_of
 
 _SOURCE: TypeAdapter[StreamDef | TableDef] = TypeAdapter(StreamDef | TableDef)
 S = TypeVar("S")
@@ -139,6 +140,7 @@ class Site:
             "pid": os.getpid(),
             "tasks": [self._task_report(task) for task in list(self.tasks.values())],
             "sources": [source.report() for source in list(self.sources.values())],
+            "rulers": self._links.routes.rulers(),
             "kept": {name: outlet.kept() for name, outlet in list(self._outlets.items())},
             "traffic": {
                 name: asdict(one.traffic)
@@ -155,12 +157,15 @@ class Site:
         return analyse(self._spark, columns, body["expressions"], aggregate=aggregate)
 
     def restart_points(self) -> dict[str, dict[str, Any]]:
-        """Task → where it would restart: of those that run, and of those before we were killed.
-        They are kept before they are told: who hears of one lets go of what lies before it."""
+        """Task → where it would restart: of those that run, of those before we were killed, and of
+        all that read what is produced here. They are kept before they are told: who hears of one
+        lets go of what lies before it."""
         running = [(name, task) for name, task in list(self.tasks.items())
                    if task.state != "waiting"]  # fmt: skip
         self._points.save(running)
-        return {name: kept.as_dict() for name, kept in self._points.all().items()}
+        read = [outlet.readers() for outlet in list(self._outlets.values())]
+        found = gather([self._points.all(), *read])
+        return {name: asdict(point) for name, point in found.items()}
 
     def _prepare(self, body: dict[str, Any]) -> None:
         """Build all or nothing; raises what is wrong with the first thing that cannot be built.
@@ -219,7 +224,6 @@ class Site:
         with self._deploying:
             for name, point in body["tasks"].items():
                 task = self.tasks[name]
-                task.birth = point.get("birth", 0)
                 task.start(point_of({"output": 0, **point}), point.get("epoch", 0))
                 self._links.follow_inputs(task)
             self._points.save(list(self.tasks.items()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -48,7 +49,6 @@ class Task:
         self.state = "waiting"
         self.role = "primary"
         self.epoch = 0
-        self.birth = 0
         self._left = False
         self.processed = tuple(0 for _ in inlets)
         """The last position of each input whose results are out."""
@@ -79,6 +79,7 @@ class Task:
         if self.outlet:
             self.outlet.on_ack = self.acknowledge
             self.outlet.reign(epoch, standing_by=self.role == "standby")
+            self.outlet.learn(point.readers)
         self._body.open(point.instant)
         self.state = "running"
 
@@ -96,6 +97,7 @@ class Task:
                     self.state = "running"
             if self.outlet:
                 self.outlet.start_at(point.output)
+                self.outlet.learn(point.readers)
             self._body.reopen(point.instant)
 
     def take_over(self) -> None:
@@ -195,10 +197,14 @@ class Task:
         """Another run of this task got acks for `point`."""
         with self._lock:
             self._log.learn(point)
+        if self.outlet:
+            self.outlet.learn(point.readers)
 
     def restart_point(self) -> RestartPoint:
+        """Its readers' points are at least as new: they are asked afterwards, and only rise."""
         with self._lock:
-            return self._log.current
+            point = self._log.current
+        return replace(point, readers=self.outlet.readers()) if self.outlet else point
 
     def fail(self, error: AnabranchError) -> None:
         with self._lock:

@@ -10,8 +10,7 @@ from anabranch.link.peer import Peers
 from anabranch.link.subscription import Batches
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.links import Links
-from anabranch.site.points import point_of
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import RestartPoint, point_of
 
 
 @dataclass(frozen=True)

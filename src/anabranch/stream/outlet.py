@@ -8,7 +8,7 @@ from typing import Generic
 
 from anabranch.errors import Gap, SiteError, StaleEpoch, Superseded
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch, P
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import Points, RestartPoint
 
 
 @dataclass(slots=True)
@@ -163,6 +163,16 @@ class Outlet(Generic[P]):
         self._release()
         return self.released
 
+    def readers(self) -> dict[str, RestartPoint]:
+        """Where the consumers that have said so would restart."""
+        return {name: one.restart for name, one in self.consumers.items() if one.restart}
+
+    def learn(self, readers: Points) -> None:
+        """Another outlet of the stream was told so by these consumers."""
+        for name, point in readers.items():
+            if known := self.consumers.get(name):
+                known.restart = point.join(known.restart) if known.restart else point
+
     def acknowledged(self) -> int:
         """The position up to which no consumer needs anything, however often it restarts.
 
@@ -261,4 +271,4 @@ class Shipment(Generic[P]):
 def _newer(known: Consumer, input_position: int, point: RestartPoint) -> bool:
     """Points of a task with several inputs may differ in the others' positions alone."""
     before = known.restart.output if known.restart else point.output
-    return (input_position, point.output) >= (known.released, before)
+    return input_position >= known.released and point.output >= before

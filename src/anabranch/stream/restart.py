@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from anabranch.stream.watermark import START_WATERMARK
 
@@ -17,11 +19,18 @@ class RestartPoint:
 
     A replay may contain inputs that open windows still need and that have had results before:
     results with an event time up to `instant` are among the first `output` ones.
+
+    `readers` are the points of those who read the output, by the name they do so under: the first
+    `output` results are needed no more because of them. So whoever remembers where a task restarts
+    also remembers it of all that is behind it, though these may have died together.
     """
 
     inputs: tuple[int, ...]
     output: int
     instant: int = START_WATERMARK
+    birth: int = field(default=0, repr=False)
+    """The number of the task's creation: of another of the same name nothing holds here."""
+    readers: Mapping[str, RestartPoint] = field(default_factory=dict, repr=False)
 
     @property
     def progress(self) -> tuple[int, int, tuple[int, ...]]:
@@ -31,18 +40,61 @@ class RestartPoint:
     def join(self, other: RestartPoint) -> RestartPoint:
         """A point that is as far as both, for those who know both: what one run of the task did not
         need for its results behind `output`, none needs for those behind a later one."""
+        if self.birth != other.birth:
+            return max(self, other, key=lambda point: point.birth)
         return RestartPoint(
             tuple(map(max, self.inputs, other.inputs)),
             max(self.output, other.output),
             max(self.instant, other.instant),
+            self.birth,
+            join_all(self.readers, other.readers),
         )
+
+    @property
+    def alone(self) -> RestartPoint:
+        """Without its readers'."""
+        return replace(self, readers={}) if self.readers else self
+
+
+Points = Mapping[str, RestartPoint]
+
+
+def join_all(one: Points, other: Points) -> dict[str, RestartPoint]:
+    """All that either knows, joined where both do."""
+    return {**one, **{name: point.join(one.get(name, point)) for name, point in other.items()}}
+
+
+def gather(known: Iterable[Points]) -> dict[str, RestartPoint]:
+    """Task → the newest point that is known, of these and of all who read their outputs."""
+    found: dict[str, RestartPoint] = {}
+    for points in known:
+        for name, point in _everybody(points):
+            found[name] = point.join(found.get(name, point))
+    return found
+
+
+def _everybody(points: Points) -> Iterator[tuple[str, RestartPoint]]:
+    for name, point in points.items():
+        yield name.partition("#")[0], point
+        yield from _everybody(point.readers)
+
+
+def point_of(data: Mapping[str, Any]) -> RestartPoint:
+    """From what `asdict` made of one; what else is in `data` is another's."""
+    return RestartPoint(
+        tuple(data["inputs"]),
+        data["output"],
+        data.get("instant", START_WATERMARK),
+        data.get("birth", 0),
+        {name: point_of(one) for name, one in data.get("readers", {}).items()},
+    )
 
 
 class RestartLog:
     """The restart points of one task that downstream has not yet made obsolete, oldest first."""
 
     def __init__(self, start: RestartPoint) -> None:
-        self._current = self._newest = start
+        self._current = self._newest = start.alone
         self._ahead: deque[RestartPoint] = deque()
 
     @property
@@ -53,6 +105,7 @@ class RestartLog:
     def add(self, point: RestartPoint) -> None:
         """Record where the task now stands. Points never go back."""
         newest = self._newest
+        point = replace(point, birth=newest.birth)
         if (point.output, point.instant) < (newest.output, newest.instant) or any(
             new < old for new, old in zip(point.inputs, newest.inputs, strict=True)
         ):
@@ -75,4 +128,4 @@ class RestartLog:
     def learn(self, point: RestartPoint) -> None:
         """Another run of the task got acks for this point: whoever restarts need not go back
         behind it, though this run may not be there yet."""
-        self._current = self._current.join(point)
+        self._current = self._current.join(point.alone)

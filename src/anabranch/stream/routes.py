@@ -41,6 +41,10 @@ class Routes:
     def __getitem__(self, stream: str) -> Route | None:
         return self._known.get(stream)
 
+    def rulers(self) -> dict[str, tuple[str, int]]:
+        """Stream → who produces it, in which epoch."""
+        return {stream: (route.site, route.epoch) for stream, route in list(self._known.items())}
+
     def learn(self, news: Mapping[str, Route]) -> dict[str, Route]:
         """Those of the `news` that are news."""
         fresh = {
