@@ -90,7 +90,7 @@ def test_operators_do_not_depend_on_how_input_is_cut(seed: int) -> None:
         (mutants.outputs_are_counted, (2, 5)),
         (mutants.others_are_not_replayed, (5, 9)),
         (mutants.epochs_come_twice, (913,)),
-        (mutants.released_counts_as_shipped, (4137,)),
+        (mutants.released_counts_as_shipped, (3627,)),
         (mutants.points_are_told_first, (2, 6)),
         (mutants.old_connections_are_shipped_to, (11, 34)),
         (mutants.readers_are_not_told_of, (8340,)),

@@ -1,4 +1,4 @@
-"""Primaries killed, stopped for a while, killed after their standbys: is anything lost or repeated?
+"""Primaries killed, stopped, killed after their standbys or with them: is anything lost or twice?
 
 Every run is one query (or a chain of two) under load with a standby, on sites that are processes.
 Its whole output, positions included, is compared with what a few lines of Python make of the same
@@ -120,10 +120,13 @@ CREATE QUERY q AS SELECT n % 4 AS k, SUM(n) AS s, COUNT(*) AS c FROM p[1s SLIDE 
 CASES = (SELECTION, ROW_WINDOWS, TIME_WINDOWS, JOIN, CHAIN)
 
 
-def plan(kills: int, pauses: int, standby_first: int, seed: int) -> Iterator[dict[str, Any]]:
+def plan(
+    kills: int, pauses: int, standby_first: int, both: int, seed: int
+) -> Iterator[dict[str, Any]]:
     """What is done in each run: every query in turn, the rest at random."""
     rng = random.Random(seed)
     kinds = ["kill"] * kills + ["pause"] * pauses + ["standby first"] * standby_first
+    kinds += ["both"] * both
     for number, kind in enumerate(kinds):
         yield {
             "kind": kind,
@@ -140,11 +143,12 @@ def run(
     kills: int = 20,
     pauses: int = 5,
     standby_first: int = 5,
+    both: int = 0,
     seed: int = 1,
 ) -> dict[str, Any]:
     """`runs`, and over all of them how many tuples were `lost`, `repeated`, `reordered` or `wrong`,
     which is all 0 if the output is that of a run without failures."""
-    planned = list(plan(kills, pauses, standby_first, seed))
+    planned = list(plan(kills, pauses, standby_first, both, seed))
     rows: list[dict[str, Any]] = []
     with FailingCluster(("source", "desk"), WORKERS, progress) as cluster:
         begun = time.monotonic()
@@ -171,6 +175,8 @@ def _one_run(
     victim: float,
 ) -> dict[str, Any]:
     one, other = _two_workers(cluster)
+    if kind == "both":  # a chain's two queries as well: nobody is left who knew them
+        other = one
     output = cluster.folder / "out.jsonl"
     output.unlink(missing_ok=True)
     size = "UNLIMITED" if batch == UNLIMITED else batch
@@ -234,6 +240,8 @@ def _strike(cluster: FailingCluster, kind: str, status: Status, chance: float) -
         time.sleep(0.2 + chance)
         struck = time.time()
     cluster.signal(ruler["site"], signal.SIGKILL)
+    if kind == "both":
+        cluster.signal(ruler["standby"], signal.SIGKILL)
     return str(ruler["site"]), struck
 
 

@@ -109,12 +109,12 @@ def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
 
 
 def experiment_kill(
-    json_file: Path | None, kills: int, pauses: int, standby_first: int, seed: int
+    json_file: Path | None, kills: int, pauses: int, standby_first: int, both: int, seed: int
 ) -> None:
     from anabranch.bench import kill
 
     result = measured(
-        lambda progress: kill.run(progress, kills, pauses, standby_first, seed), json_file
+        lambda progress: kill.run(progress, kills, pauses, standby_first, both, seed), json_file
     )
     rows = [
         (row["kind"], row["query"], row["options"], row["killed"],

@@ -71,12 +71,15 @@ def experiment_kill(
     standby_first: Annotated[
         int, typer.Option(help="Runs with its standby killed just before it.", min=0)
     ] = 5,
+    both: Annotated[
+        int, typer.Option(help="Runs with it and its standby killed at once.", min=0)
+    ] = 0,
     seed: Annotated[int, typer.Option(help="Of what is drawn by chance.")] = 1,
 ) -> None:
     """Primaries killed at random under load: nothing lost, nothing twice."""
     from anabranch.cli.measure import experiment_kill as measure
 
-    measure(json, kills, pauses, standby_first, seed)
+    measure(json, kills, pauses, standby_first, both, seed)
 
 
 @experiment.command("simulate")
