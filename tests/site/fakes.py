@@ -101,10 +101,14 @@ class FakeBody:
     ) -> None:
         self.keep = keep
         self.during = during
-        self.opened = self.closed = 0
+        self.opened = self.closed = self.warmed = 0
 
     def open(self, instant: int = START_WATERMARK) -> None:
         self.opened += 1
+
+    def warm_up(self) -> bool:
+        self.warmed += 1
+        return True
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs

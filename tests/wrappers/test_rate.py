@@ -60,6 +60,18 @@ def test_pacing_by_the_clock(rate):
     assert all(-1_000 < lag < 3_000_000 for _, lag in seen)
 
 
+def test_tuples_of_an_interval_come_together(rate):
+    source = rate({"value": pa.int64()}, tps=1000, every="50ms", rows=2025)
+    sizes, late = [], []
+    for table in source.wrapper.read():
+        sizes.append(len(table))
+        late.append(time.time() * 1e6 - table["_ts"][0].as_py())
+    assert sum(sizes) == 2025
+    assert all(size % 50 == 0 for size in sizes[:-1])  # several at once if the machine was busy
+    assert sizes[-1] % 50 == 25
+    assert min(late) >= 50_000  # not before the interval's end
+
+
 def test_fractions_of_a_tuple_per_second(rate):
     source = rate({"value": pa.int64()}, tps="0.5", start=0)
     tables = source.wrapper.read()

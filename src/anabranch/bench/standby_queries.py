@@ -15,6 +15,8 @@ import numpy as np
 from anabranch.errors import TaskError
 
 TPS = 1_000
+EVERY = "100ms"
+"""So many tuples come at once: with 20 ms two cores would run one Spark job after another."""
 START_US = 1_700_000_000_000_000
 NAMES = ("id", "timestamp", "temperature", "illuminance", "x", "y", "z")
 WIDTH, SLIDE = 100, 10
@@ -32,7 +34,8 @@ _OPTIONS = ", ".join(f"{name} = '{text}'" for name, text in SENSORS.items())
 STREAM = f"""
 CREATE STREAM r (id BIGINT, timestamp BIGINT, temperature DOUBLE, illuminance DOUBLE,
                  x DOUBLE, y DOUBLE, z DOUBLE)
-  FROM rate(tps = {{tps}}, start = {START_US}, id = 'value', timestamp = 'ts', {_OPTIONS})
+  FROM rate(tps = {{tps}}, every = '{EVERY}', start = {START_US},
+            id = 'value', timestamp = 'ts', {_OPTIONS})
   AT {{source}};
 """
 Columns = list[np.ndarray]

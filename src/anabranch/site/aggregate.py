@@ -71,14 +71,18 @@ class AggregateBody:
         self._windows = self._new_windows()
 
     def open(self, instant: int = START_WATERMARK) -> None:
-        """Have Spark plan and compile the query once, so that its first tuples need not wait."""
         self._windows.open(instant)
+        self.warm_up()
+
+    def warm_up(self) -> bool:
         one = np.zeros(1, np.int64)
         times = {EVENT_TIME: 0, BORN: 0}
         nulls = pa.Table.from_pylist([times], self._input)
         # An expression may refuse NULLs; the stream may have none.
         with suppress(PySparkException, AnabranchError):
             self._lift(Ready(nulls, one, one, range(1), 1))
+            return True
+        return False
 
     def reopen(self, instant: int) -> None:
         self._windows = self._new_windows()

@@ -70,6 +70,11 @@ class Body(Protocol):
     def reopen(self, instant: int) -> None:
         """Forget all that was taken and begin again, as after `open`."""
 
+    def warm_up(self) -> bool:
+        """Have Spark plan and compile the query on a made-up tuple, so that real ones need not wait
+        for that. Changes nothing; as often as one likes, between steps. False if it cannot be
+        done: the time it took says nothing."""
+
     def step(self, inputs: Sequence[Taken]) -> Produced: ...
 
     def close(self) -> None:
@@ -93,10 +98,14 @@ class SelectionBody:
         self._picked = _picked(operators)
 
     def open(self, instant: int = START_WATERMARK) -> None:
-        """Have Spark plan and compile this query once, so that its first tuples need not wait."""
+        self.warm_up()
+
+    def warm_up(self) -> bool:
         nulls = pa.RecordBatch.from_pylist([{}], self._input)
         with suppress(PySparkException):  # one that cannot take NULLs; its tuples may have none
             self._run(Taken([Batch("", 1, 0, 0, nulls)], last=1, watermark=0))
+            return True
+        return False
 
     def reopen(self, instant: int) -> None:
         """Nothing is remembered."""
@@ -134,6 +143,9 @@ class SinkBody:
 
     def reopen(self, instant: int) -> None:
         """What is written is written; it is skipped by its positions."""
+
+    def warm_up(self) -> bool:
+        return False
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs

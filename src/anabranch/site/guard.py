@@ -20,6 +20,7 @@ from anabranch.site.standby_inputs import StandbyInputs
 from anabranch.site.task import Task
 from anabranch.site.tuning import Costs, Tuning, Wishes
 from anabranch.site.upstream import Standing, Upstream
+from anabranch.site.warmth import Warmth
 from anabranch.standby.detector import Beat, Detector
 from anabranch.standby.patience import PATIENCE_S, Patience
 from anabranch.standby.secondary import Claim
@@ -99,6 +100,7 @@ class Guard:
             lambda: self._costs,
             self._inputs.batch_by,
         )
+        self._warmth = Warmth(task)
         self._over = threading.Event()
         self._asked = threading.Event()
         self._thread = threading.Thread(
@@ -109,11 +111,13 @@ class Guard:
         self._inputs.start()
         self._thread.start()
         self._tuning.start()
+        self._warmth.start()
 
     def close(self) -> None:
         """Stand by no more."""
         self._over.set()
         self._tuning.close()
+        self._warmth.close()
         self._asked.set()
         self._inputs.close()
 
@@ -163,7 +167,7 @@ class Guard:
         self._rtts.append(time.monotonic() - begun)
         rtt_s = median(self._rtts)
         measures = self.task.measures
-        known = measures.cost() if measures.instances >= ENOUGH else _cost(answer)
+        known = measures.cost() if measures.samples >= ENOUGH else _cost(answer)
         self._costs = Costs(known.fixed, known.per_tuple, rtt_s)
         return Beat.ALIVE if answer["runs"] else Beat.ABSENT
 
@@ -172,6 +176,7 @@ class Guard:
         be sent at once: it is what the primary would send."""
         self.state = "claiming"
         self._tuning.close()
+        self._warmth.close()
         self._inputs.close()
         self.task.take_over()
         self._announce()

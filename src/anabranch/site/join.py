@@ -49,11 +49,15 @@ class JoinBody:
         self._state = self._new_state()
 
     def open(self, instant: int = START_WATERMARK) -> None:
-        """Also has Spark plan and compile the job once, so that the first tuples need not wait."""
         self._state.open(instant)
+        self.warm_up()
+
+    def warm_up(self) -> bool:
         nulls = pa.Table.from_pylist([{INDEX: 0}], self._candidates)
         with suppress(PySparkException):  # one that cannot take NULLs; its tuples may have none
             self._evaluator.results(nulls)
+            return True
+        return False
 
     def reopen(self, instant: int) -> None:
         self._state = self._new_state()

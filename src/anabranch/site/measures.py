@@ -89,6 +89,8 @@ class Measures:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.instances = 0
+        self.samples = 0
+        """Of what an instance costs: instances and dry ones."""
         self.rows_in = 0
         self.rows_out = 0
         self._cost = CostModel()
@@ -102,12 +104,19 @@ class Measures:
         """One finished instance. `latencies_s` are the ages of a sample of its output tuples."""
         with self._lock:
             self.instances += 1
+            self.samples += 1
             self.rows_in += rows_in
             self.rows_out += rows_out
             self._cost.add(rows_in, seconds)
             self._rate_in.add(now, rows_in)
             self._rate_out.add(now, rows_out)
             self._latencies.extend(latencies_s.tolist())
+
+    def add_dry(self, seconds: float) -> None:
+        """An instance on one made-up tuple, which counts for nothing else."""
+        with self._lock:
+            self.samples += 1
+            self._cost.add(1, seconds)
 
     def cost(self) -> Cost:
         with self._lock:

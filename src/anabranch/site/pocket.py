@@ -70,6 +70,9 @@ class PocketBody:
                 self._pocket.close()
         self.open(instant)
 
+    def warm_up(self) -> bool:
+        return False
+
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs
         whole = taken.table(self._input)

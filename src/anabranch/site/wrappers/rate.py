@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from anabranch.errors import ConfigError
 from anabranch.site.cause import SPARK_ERRORS, cause
-from anabranch.site.options import COUNT, NUMBER, Kind, Option, take
+from anabranch.site.options import COUNT, DURATION, NUMBER, Kind, Option, take
 from anabranch.site.wrappers.base import EVENT_TIME, Cursor, SourceContext
 from anabranch.site.wrappers.from_arrow import from_arrow
 from anabranch.site.wrappers.from_values import from_values
@@ -41,7 +41,7 @@ def _start(value: Any) -> int:
 
 class RateWrapper:
     """Tuple i = 0, 1, 2, … is due i/tps seconds after the first, and its event time is
-    `start` + i/tps, down to the µs.
+    `start` + i/tps, down to the µs. With `every`, those of each such interval come at its end.
 
     Each column is a Spark SQL expression over `value` (i, BIGINT) and `ts` (event time in µs,
     BIGINT); columns named `value` and `ts` need none. An option named like a declared column is
@@ -52,6 +52,7 @@ class RateWrapper:
     options: ClassVar[tuple[Option, ...]] = (
         Option("tps", NUMBER, "tuples per second"),
         Option("rate", NUMBER, "another name for tps"),
+        Option("every", DURATION, "tuples of so long come together, at its end"),
         Option("rows", COUNT, "how many tuples there are; without it they never end"),
         Option(
             "start",
@@ -72,6 +73,8 @@ class RateWrapper:
         columns = [name for name in context.schema.names if name not in self._expressions]
         chosen = take("rate", self.options, given, others=columns)
         self._tps = _tps(chosen)
+        self._every_s = Fraction(chosen["every"], 1_000_000) if chosen["every"] else None
+        self._pause_s = PAUSE if self._every_s is None else 0.0
         self._rows: int | None = chosen["rows"]
         self._start: int | None = chosen["start"]
         self.finite = self._rows is not None
@@ -96,14 +99,25 @@ class RateWrapper:
         for first, block in self._blocks(cursor["start"], cursor["next"]):
             sent = max(cursor["next"] - first, 0)
             while sent < len(block) and not self._context.stopped.is_set():
-                due = min(int((time.monotonic() - begun) * self._tps) + 1 - first, len(block))
+                due = min(self._due(time.monotonic() - begun) - first, len(block))
                 if due > sent:
                     yield block.slice(sent, due - sent), cursor | {"next": first + due}
                     sent = due
                 self.upcoming = block.column(EVENT_TIME)[min(sent, len(block) - 1)].as_py()
                 if sent < len(block):
-                    wait = begun + (first + sent) / self._tps - time.monotonic()
-                    self._context.stopped.wait(max(float(wait), PAUSE))
+                    wait = begun + self._due_s(first + sent) - time.monotonic()
+                    self._context.stopped.wait(max(float(wait), self._pause_s))
+
+    def _due(self, elapsed_s: float) -> int:
+        """How many tuples have come so long after the first was due."""
+        if self._every_s is None:
+            return int(elapsed_s * self._tps) + 1
+        return int(int(elapsed_s // self._every_s) * self._every_s * self._tps)
+
+    def _due_s(self, number: int) -> Fraction:
+        """When the tuple of this number comes."""
+        due = number / self._tps
+        return due if self._every_s is None else (due // self._every_s + 1) * self._every_s
 
     def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
         """Of the blocks that they were made in, since an expression may depend on its block."""

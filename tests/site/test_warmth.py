@@ -1,0 +1,77 @@
+"""A standby that is shipped little runs on made-up input, and its task does not notice."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.site.body import Body
+from anabranch.site.task import Task
+from anabranch.site.warmth import AT_ONCE, LATER_S, LEAST_S, SOON, SOON_S, Warmth
+from anabranch.stream.restart import RestartPoint
+from tests.site.fakes import FakeBody, a_task, batch
+
+
+@pytest.fixture
+def body() -> FakeBody:
+    return FakeBody()
+
+
+def started(body: Body) -> Task:
+    task, inlet = a_task(body)
+    task.start(RestartPoint((0,), 0))
+    inlet.offer(batch(1, 3))
+    return task
+
+
+def test_it_is_quick_at_first_and_slower_later(body: FakeBody) -> None:
+    warmth = Warmth(started(body))
+    pauses = [warmth._next() for _ in range(SOON + 5)]
+    assert body.warmed == SOON + 5
+    assert all(LEAST_S <= pause < SOON_S for pause in pauses[: AT_ONCE - 1])
+    assert set(pauses[AT_ONCE - 1 : SOON - 1]) == {SOON_S}
+    assert set(pauses[SOON - 1 :]) == {LATER_S}
+
+
+def test_one_that_runs_by_itself_is_left_alone(body: FakeBody) -> None:
+    task = started(body)
+    warmth = Warmth(task)
+    task.run_instance()
+    assert warmth._next() == SOON_S
+    assert body.warmed == 0
+    warmth._next()
+    assert body.warmed == 1
+
+
+def test_it_counts_as_cost_and_as_nothing_else(body: FakeBody) -> None:
+    task = started(body)
+    Warmth(task)._next()
+    measures = task.measures.report(0.0)
+    assert (task.measures.samples, measures["instances"], measures["rows_in"]) == (1, 0, 0)
+    assert task.measures.cost().fixed > 0
+    assert task.restart_point() == RestartPoint((0,), 0)
+    task.run_instance()
+    assert task.processed == (3,)
+
+
+def test_what_cannot_be_done_says_nothing_of_the_cost() -> None:
+    class Outside(FakeBody):
+        def warm_up(self) -> bool:
+            return False
+
+    class Gone(FakeBody):
+        def warm_up(self) -> bool:
+            raise ConnectionError
+
+    for body, pause in ((Outside(), SOON_S), (Gone(), LATER_S)):
+        task = started(body)
+        assert Warmth(task)._next() == pause
+        assert task.measures.samples == 0
+        task.run_instance()  # it has left nothing locked
+        assert task.processed == (3,)
+
+
+def test_a_task_that_has_ended_is_not_run(body: FakeBody) -> None:
+    task = started(body)
+    task.stop()
+    Warmth(task)._next()
+    assert body.warmed == 0
