@@ -7,8 +7,8 @@ def test_what_a_steady_load_is_measured_as() -> None:
     for tick in range(60):
         meter.appended(tick * 0.1, 100, 800)
         if tick % 5 == 0:
-            meter.released(tick * 0.1, "c", 40)
-            meter.released(tick * 0.1 + 0.25, "c", 60)
+            meter.released(tick * 0.1, "c", 40, 100 * tick)
+            meter.released(tick * 0.1 + 0.25, "c", 60, 100 * tick + 250)
     found = meter.report(5.95, "c")
     assert found == {
         "rate": 1000.0,
@@ -17,6 +17,7 @@ def test_what_a_steady_load_is_measured_as() -> None:
         "ack_interval_s": 0.25,
         "left": 50.0,
         "left_spread": 17.0,
+        "acks": [(250, 60), (250, 40)] * 3 + [(250, 60)],
     }
 
 
@@ -24,6 +25,6 @@ def test_it_says_nothing_while_it_knows_too_little() -> None:
     meter = Meter()
     assert meter.report(0.0, "c") == {}
     meter.appended(0.0, 5, 40)
-    meter.released(0.1, "c", 1)
+    meter.released(0.1, "c", 1, 5)
     assert meter.report(0.2, "c") == {}
     assert meter.report(9.0, "c") == {}

@@ -18,7 +18,7 @@ def test_the_cost_model_recovers_both_parts(fixed: float, per_tuple: float) -> N
     model = CostModel()
     for _ in range(200):
         rows = rng.randrange(1, 20_000)
-        model.add(rows, fixed + per_tuple * rows)
+        model.add(0.0, rows, fixed + per_tuple * rows)
     cost = model.cost()
     assert cost.fixed == pytest.approx(fixed, abs=1e-6)
     assert cost.per_tuple == pytest.approx(per_tuple, abs=1e-9)
@@ -28,10 +28,10 @@ def test_it_recovers_them_from_noise_and_forgets_the_cold_start() -> None:
     rng = random.Random(2)
     model = CostModel()
     for _ in range(20):
-        model.add(1_000, 4.0)
+        model.add(0.0, 1_000, 4.0)
     for _ in range(1_000):
         rows = rng.randrange(1, 20_000)
-        model.add(rows, (0.03 + 2e-6 * rows) * rng.uniform(0.9, 1.1))
+        model.add(0.0, rows, (0.03 + 2e-6 * rows) * rng.uniform(0.9, 1.1))
     cost = model.cost()
     assert cost.fixed == pytest.approx(0.03, rel=0.1)
     assert cost.per_tuple == pytest.approx(2e-6, rel=0.1)
@@ -47,7 +47,7 @@ def test_a_slow_machine_is_not_blamed_on_the_tuples() -> None:
         rows = max(1, round(1_000 * seconds))
         seconds = slow * (0.05 + 1e-5 * rows)
         pairs.append((rows, seconds))
-        model.add(rows, seconds)
+        model.add(0.0, rows, seconds)
     least_squares, _ = np.polyfit(*np.array(pairs).T, 1)
     assert least_squares > 5e-4
     assert model.cost().per_tuple < 1e-4
@@ -57,16 +57,25 @@ def test_one_batch_size_alone_is_all_fixed() -> None:
     model = CostModel()
     assert model.cost() == Cost(0.0, 0.0)
     for _ in range(10):
-        model.add(500, 0.04)
+        model.add(0.0, 500, 0.04)
     assert model.cost() == Cost(pytest.approx(0.04), 0.0)
+
+
+def test_what_was_fixed_long_ago_does_not_count_if_there_is_news() -> None:
+    model = CostModel()
+    for second in range(30):
+        model.add(float(second), 1, 0.4 - 0.01 * second)
+    assert model.cost().fixed == pytest.approx(0.13)  # of five: 25 to 29
+    model.add(60.0, 1, 0.05)
+    assert model.cost().fixed == pytest.approx((0.13 + 0.12 + 0.11 + 0.05) / 4 - 0.0)
 
 
 def test_no_part_is_ever_negative() -> None:
     falling, steep = CostModel(), CostModel()
     for rows, seconds in ((10, 0.5), (1_000, 0.1)):
-        falling.add(rows, seconds)
+        falling.add(0.0, rows, seconds)
     for rows, seconds in ((10, 0.0001), (1_000, 1.0), (2_000, 3.0)):
-        steep.add(rows, seconds)
+        steep.add(0.0, rows, seconds)
     for cost in (falling.cost(), steep.cost()):
         assert cost.fixed >= 0
         assert cost.per_tuple >= 0

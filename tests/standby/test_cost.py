@@ -133,3 +133,29 @@ def test_zero_from_is_what_the_formula_says(load: Load) -> None:
     least = load.rate * (load.ack_interval_s + max(0, load.lag_s - load.lag_spread_s)) + load.window
     most = load.rate * (load.ack_interval_s + load.lag_s + load.lag_spread_s) + load.window
     assert least - 2 * load.chunk <= zero_from(load) <= most + 2 * load.chunk + 1
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 400)), min_size=2, max_size=12),
+    st.integers(1, 800),
+)
+def test_acks_as_they_were_measured_are_gone_through_one_by_one(
+    acks: list[tuple[int, int]], b: int
+) -> None:
+    """Against the rule, a tuple at a time."""
+    arrived = sum(came for came, _ in acks)
+    model = Model(paper(acks=tuple(acks)))
+    pending = shipped = 0
+    for _ in range(2):  # what is pending at first is sorted out by then
+        shipped = 0
+        for came, left in acks * 100:
+            for _ in range(came):
+                pending += 1
+                if pending == b:
+                    pending, shipped = 0, shipped + b
+            pending = min(pending, left)
+    expected = shipped / (100 * arrived) if arrived else 0.0
+    assert model.overhead(b) == pytest.approx(expected, abs=0.01 + b / (100 * arrived or 1))
+    if b > model.peak:
+        assert shipped == 0

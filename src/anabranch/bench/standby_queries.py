@@ -15,7 +15,7 @@ import numpy as np
 from anabranch.errors import TaskError
 
 TPS = 1_000
-EVERY = "100ms"
+EVERY = "200ms"
 """So many tuples come at once: with 20 ms two cores would run one Spark job after another."""
 START_US = 1_700_000_000_000_000
 NAMES = ("id", "timestamp", "temperature", "illuminance", "x", "y", "z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import signal
 import threading
@@ -261,6 +262,6 @@ def overhead(edges: Sequence[Traffic], last: Traffic) -> float:
     return (last[1] - first[1]) / sent if sent else 0.0
 
 
-def load_of(report: dict[str, float | None]) -> Load:
-    return Load(**{name: float("inf") if value is None else value
-                   for name, value in report.items()})  # fmt: skip
+def load_of(report: dict[str, Any]) -> Load:
+    known = {name: math.inf if value is None else value for name, value in report.items()}
+    return Load(**known | {"acks": tuple(map(tuple, report.get("acks", ())))})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from statistics import fmean, pstdev
+from typing import Any
 
 WINDOW_S = 2.0
 
@@ -13,29 +15,32 @@ class Meter:
 
     def __init__(self) -> None:
         self._appended: deque[tuple[float, int, int]] = deque()
-        self._released: dict[str, deque[tuple[float, int]]] = {}
+        self._released: dict[str, deque[tuple[float, int, int]]] = {}
 
     def appended(self, now: float, rows: int, nbytes: int) -> None:
         if rows:
             self._appended.append((now, rows, nbytes))
             _forget(self._appended, now)
 
-    def released(self, now: float, consumer: str, left: int) -> None:
-        """An ack has released some of the consumer's tuples and `left` others."""
+    def released(self, now: float, consumer: str, left: int, last: int) -> None:
+        """An ack has released some of the consumer's tuples and `left` others, the last of which is
+        the `last`."""
         acks = self._released.setdefault(consumer, deque())
-        acks.append((now, left))
+        acks.append((now, left, last))
         _forget(acks, now)
 
-    def report(self, now: float, consumer: str) -> dict[str, float]:
+    def report(self, now: float, consumer: str) -> dict[str, Any]:
         """Tuples a second, tuples at a time, bytes of one; seconds between acks, and the tuples
-        that they leave, with how far that varies. Empty while too little is known."""
+        that they leave, with how far that varies; the acks themselves, as the tuples that came
+        before each since the one before it, and those it left. Empty while too little is known."""
         _forget(self._appended, now)
         acks = self._released.get(consumer, deque())
         _forget(acks, now)
         rows = sum(n for _, n, _ in self._appended)
         if rows == 0 or len(acks) < 3:
             return {}
-        left = [n for _, n in acks]
+        left = [n for _, n, _ in acks]
+        came = [now - before for (_, _, before), (_, _, now) in pairwise(acks)]
         return {
             "rate": rows / WINDOW_S,
             "chunk": rows / len(self._appended),
@@ -43,9 +48,10 @@ class Meter:
             "ack_interval_s": (acks[-1][0] - acks[0][0]) / (len(acks) - 1),
             "left": fmean(left),
             "left_spread": 1.7 * pstdev(left),  # of a uniform distribution
+            "acks": list(zip(came, left[1:], strict=True)),
         }
 
 
-def _forget(events: deque[tuple[float, int]] | deque[tuple[float, int, int]], now: float) -> None:
+def _forget(events: deque[tuple[float, int, int]], now: float) -> None:
     while events and events[0][0] < now - WINDOW_S:
         events.popleft()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -191,11 +192,12 @@ class LiveOutlet:
         self, consumer: str, input_position: int, point: RestartPoint, reign: int = 0
     ) -> None:
         with self._changed:
-            before = self._outlet.released
-            self._outlet.level1(consumer, input_position, point, reign)
             known = self._outlet.consumers.get(consumer)
-            if known and known.backup and self._outlet.released > before:
-                self._meter.released(time.monotonic(), consumer, self._outlet.last - known.released)
+            before = known.released if known else 0
+            self._outlet.level1(consumer, input_position, point, reign)
+            if known and known.backup and known.released > before:
+                last = self._outlet.last
+                self._meter.released(time.monotonic(), consumer, last - known.released, last)
             acknowledged = self._outlet.acknowledged()
         self._tell_room()
         self.on_ack(acknowledged)
@@ -321,7 +323,7 @@ class LiveOutlet:
                 known.backup.batch = batch
                 self._changed.notify_all()
 
-    def measured(self, consumer: str) -> dict[str, float]:
+    def measured(self, consumer: str) -> dict[str, Any]:
         """What the cost of a consumer's standby depends on; empty while too little is known."""
         with self._changed:
             found = self._meter.report(time.monotonic(), consumer)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 _INSTANCES = 64
-_RECENT = 32
+_RECENT_S = 4.0
+_FEW = 4
 _LATENCIES = 2048
 
 
@@ -26,22 +27,24 @@ class CostModel:
 
     A busy task takes what has come while its last instance ran. So when the machine is slow for a
     while, instances are both long and large, and least squares would blame the tuples. The cost of
-    a tuple is therefore seen in the quickest instances of each size; the rest of the mean is fixed.
+    a tuple is therefore seen in the quickest instances of each size; the rest is fixed, on average
+    over the last `_RECENT_S`, or the last `_FEW` instances if there were not so many.
     """
 
     def __init__(self) -> None:
-        self._last: deque[tuple[int, float]] = deque(maxlen=_INSTANCES)
+        self._last: deque[tuple[float, int, float]] = deque(maxlen=_INSTANCES)
 
-    def add(self, rows: int, seconds: float) -> None:
-        self._last.append((rows, seconds))
+    def add(self, now: float, rows: int, seconds: float) -> None:
+        self._last.append((now, rows, seconds))
 
     def cost(self) -> Cost:
         """Neither part is negative; with one batch size only, all of it counts as fixed."""
         if not self._last:
             return Cost(0.0, 0.0)
-        rows, seconds = np.array(self._last).T
+        ended, rows, seconds = np.array(self._last).T
         slope = _slope(rows, seconds)
-        fixed = (seconds - slope * rows)[-_RECENT:].mean()
+        recent = min(np.searchsorted(ended, ended[-1] - _RECENT_S), max(0, len(ended) - _FEW))
+        fixed = (seconds - slope * rows)[recent:].mean()
         if fixed < 0:
             return Cost(0.0, float(seconds.sum() / rows.sum()))
         return Cost(float(fixed), slope)
@@ -107,16 +110,16 @@ class Measures:
             self.samples += 1
             self.rows_in += rows_in
             self.rows_out += rows_out
-            self._cost.add(rows_in, seconds)
+            self._cost.add(now, rows_in, seconds)
             self._rate_in.add(now, rows_in)
             self._rate_out.add(now, rows_out)
             self._latencies.extend(latencies_s.tolist())
 
-    def add_dry(self, seconds: float) -> None:
+    def add_dry(self, now: float, seconds: float) -> None:
         """An instance on one made-up tuple, which counts for nothing else."""
         with self._lock:
             self.samples += 1
-            self._cost.add(1, seconds)
+            self._cost.add(now, 1, seconds)
 
     def cost(self) -> Cost:
         with self._lock:

@@ -120,7 +120,7 @@ class Task:
             if not self._body.warm_up():
                 return 0.0
             elapsed = time.perf_counter() - started
-            self.measures.add_dry(elapsed)
+            self.measures.add_dry(time.monotonic(), elapsed)
             return elapsed
         finally:
             self._instance.release()

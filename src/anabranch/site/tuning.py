@@ -39,7 +39,7 @@ class Costs:
     rtt_s: float
 
 
-Measured = dict[str, float]
+Measured = dict[str, Any]
 
 
 class Tuning:
@@ -123,12 +123,13 @@ class Tuning:
             fixed_s=costs.fixed_s,
             per_tuple_s=costs.per_tuple_s,
             chunk=found["chunk"],
+            acks=tuple((arrived, left) for arrived, left in found["acks"]),
         )
 
 
-def _finite(load: Load) -> dict[str, float | None]:
+def _finite(load: Load) -> dict[str, Any]:
     """As JSON can say it."""
-    return {name: value if math.isfinite(value) else None for name, value in asdict(load).items()}
+    return {name: None if value == math.inf else value for name, value in asdict(load).items()}
 
 
 def _held(spec: TaskSpec) -> float:

@@ -48,11 +48,11 @@ class Upstream:
         else:
             self._call(index, "batch", epoch=epoch, batch=batch)
 
-    def measured(self, index: int) -> dict[str, float]:
+    def measured(self, index: int) -> dict[str, Any]:
         stream, consumer, site = self._input(index)
         if site == self._name:
             return self._links.outlet(stream).measured(consumer)
-        found: dict[str, float] = self._call(index, "measured")
+        found: dict[str, Any] = self._call(index, "measured")
         return found
 
     def claim(self, index: int, epoch: int) -> Standing:

@@ -8,10 +8,11 @@ between a tuple and the first ack that may release it, and K tuples held by open
 - an ack cuts pending down to what it cannot release: r·D + K.
 
 What acks cut away never travels, so overhead is 1 − cut/arrived, times the ratio of compression.
-That is the recursion n = ⌊(q + rT)/b⌋, q ← min(Q0, (q + rT) mod b), with three differences: it
-counts whole chunks, because acks and appends meet at all phases and a producer appends a chunk at
-a time; the lag may vary from ack to ack; and it adds up what was cut instead of what was shipped,
-so that a run need not end where a cycle does.
+That is the recursion n = ⌊(q + rT)/b⌋, q ← min(Q0, (q + rT) mod b), run over the last acks as they
+were measured, again and again. For a load of which only r, T, D and K are known they are made up:
+of whole chunks, because acks and appends meet at all phases and a producer appends a chunk at a
+time, and with a lag that may vary from ack to ack. What was cut is added up instead of what was
+shipped, so that a run need not end where a cycle does.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ class Load:
     """The lag lies within ± this; windows that slide by S tuples add S/(2·rate)."""
     chunk: float = 1.0
     """Tuples appended at a time."""
+    acks: tuple[tuple[float, float], ...] = ()
+    """The last acks: tuples that arrived between the one before and this one, and tuples it left.
+    Without any, they are made up from the numbers above."""
     missed: float = 1.0
     """Heartbeats to miss before a takeover: 1 when a dead primary refuses connections."""
 
@@ -79,12 +83,13 @@ class Model:
 
     def __init__(self, load: Load) -> None:
         self.load = load
-        self._acks = _acks(load)
+        made_up = _acks(load)
+        self._acks = _repeated(load.acks) if load.acks else made_up
         self._arrived = sum(arrived for arrived, _ in self._acks)
         self.kept = min(kept for _, kept in self._acks)
         """What every ack leaves pending: a smaller batch ships everything."""
-        self.peak = self._peak()
-        """The most that can be pending."""
+        self.peak = max(_peak(self._acks), _peak(made_up))
+        """The most that can be pending; more perhaps than there was with the last few acks."""
         self.best_s = self._takeover(1.0)
         """The worst recovery of a standby that has nothing left to process."""
 
@@ -131,14 +136,6 @@ class Model:
     def cost(self, b: int) -> Cost:
         return Cost(self.overhead(b), self.mean_recovery(b), self.worst_recovery(b))
 
-    def _peak(self) -> float:
-        before = self._acks[-1][1]
-        peak = 0.0
-        for arrived, kept in self._acks:
-            peak = max(peak, before + arrived)
-            before = min(before + arrived, kept)
-        return peak
-
     def _takeover(self, phase: float) -> float:
         """Detection, at `phase` of the last heartbeat's interval; round trips to raise the epoch
         up- and downstream, and to ask for what is lacking; and half an instance on average, which
@@ -174,6 +171,19 @@ def cost(load: Load, b: int) -> Cost:
 
 def zero_from(load: Load) -> int:
     return Model(load).zero_from()
+
+
+def _repeated(acks: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
+    """So many that what is pending when they begin does not matter."""
+    return list(acks) * math.ceil(_ACKS / len(acks))
+
+
+def _peak(acks: list[tuple[float, float]]) -> float:
+    before, peak = acks[-1][1], 0.0
+    for arrived, kept in acks:
+        peak = max(peak, before + arrived)
+        before = min(before + arrived, kept)
+    return peak
 
 
 def _acks(load: Load) -> list[tuple[float, float]]:

@@ -27,7 +27,9 @@ CLEAR = 0.15
 PATIENCE = 3
 SETTLING_S = 4.0
 
-_NAMES = tuple(field.name for field in fields(Load))
+_NAMES = tuple(field.name for field in fields(Load) if field.name != "acks")
+ACKS = 64
+"""The newest ones, of all measurements that are averaged."""
 
 
 class Smoothing:
@@ -113,9 +115,8 @@ def _gauges(load: Load) -> tuple[float, float, float]:
 
 
 def _towards(known: Load, load: Load, share: float) -> Load:
-    return replace(
-        known, **{name: _mix(getattr(known, name), getattr(load, name), share) for name in _NAMES}
-    )
+    mixed = {name: _mix(getattr(known, name), getattr(load, name), share) for name in _NAMES}
+    return replace(known, **mixed, acks=(known.acks + load.acks)[-ACKS:])
 
 
 def _mix(old: float, new: float, share: float) -> float:
