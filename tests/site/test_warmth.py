@@ -17,10 +17,13 @@ def body() -> FakeBody:
 
 
 def started(body: Body) -> Task:
-    task, inlet = a_task(body)
+    task, _ = a_task(body)
     task.start(RestartPoint((0,), 0))
-    inlet.offer(batch(1, 3))
     return task
+
+
+def feed(task: Task) -> None:
+    task.inlets[0].offer(batch(1, 3))
 
 
 def test_it_is_quick_at_first_and_slower_later(body: FakeBody) -> None:
@@ -35,6 +38,8 @@ def test_it_is_quick_at_first_and_slower_later(body: FakeBody) -> None:
 def test_one_that_runs_by_itself_is_left_alone(body: FakeBody) -> None:
     task = started(body)
     warmth = Warmth(task)
+    feed(task)
+    assert warmth._next() == SOON_S  # something waits
     task.run_instance()
     assert warmth._next() == SOON_S
     assert body.warmed == 0
@@ -49,6 +54,7 @@ def test_it_counts_as_cost_and_as_nothing_else(body: FakeBody) -> None:
     assert (task.measures.samples, measures["instances"], measures["rows_in"]) == (1, 0, 0)
     assert task.measures.cost().fixed > 0
     assert task.restart_point() == RestartPoint((0,), 0)
+    feed(task)
     task.run_instance()
     assert task.processed == (3,)
 
@@ -66,6 +72,7 @@ def test_what_cannot_be_done_says_nothing_of_the_cost() -> None:
         task = started(body)
         assert Warmth(task)._next() == pause
         assert task.measures.samples == 0
+        feed(task)
         task.run_instance()  # it has left nothing locked
         assert task.processed == (3,)
 

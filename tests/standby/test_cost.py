@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from anabranch.standby.cost import Load, Model, cost, zero_from
 from tests.standby.loads import drawn, loads, paper
 from tests.standby.outlet_simulation import simulate
+from tests.standby.recovery_simulation import recovery_s
 
 UNLIMITED = 2**62
 
@@ -48,7 +50,7 @@ def test_dearer_tuples_take_longer_to_recover() -> None:
     aggregation = paper(heartbeat_s=0.0, rtt_s=0.0, fixed_s=0.0, per_tuple_s=3e-4)
     few, many = cost(selection, 300), cost(aggregation, 300)
     assert many.overhead == few.overhead
-    assert many.recovery_s == pytest.approx(3 * few.recovery_s)
+    assert many.recovery_s >= 3 * few.recovery_s  # and what was shipped takes longer, too
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -90,7 +92,7 @@ def test_what_the_standby_lacks_is_what_is_pending(load: Load, b: int) -> None:
 def test_what_the_upstream_ships_during_detection_need_not_be_asked_for() -> None:
     """Filled within 0.1 s, a batch of 100 is processed long before the heartbeat is missed."""
     model = Model(paper(fixed_s=0.01))
-    assert model.worst_recovery(100) == model.best_s == pytest.approx(0.256 + 0.01)
+    assert model.worst_recovery(100) == model.best_s == pytest.approx(0.256)
     assert model.worst_recovery(300) > model.best_s
 
 
@@ -98,6 +100,35 @@ def test_instances_that_take_long_hold_up_even_an_active_standby() -> None:
     assert Model(paper(fixed_s=0.2)).worst_recovery(1) > Model(paper(fixed_s=0.05)).worst_recovery(
         1
     )
+
+
+def test_recovery_is_what_a_simulated_death_takes() -> None:
+    """On average over loads within a tenth, and the worst is hardly ever exceeded. What is
+    measured is uneven, as here: phases are a matter of chance."""
+    rng = random.Random(7)
+    errors, exceeded = [], []
+    for _ in range(40):
+        rate = rng.uniform(200, 3000)
+        load = paper(
+            rate=rate,
+            ack_interval_s=rng.uniform(0.1, 0.5),
+            lag_s=rng.uniform(0.02, 0.4),
+            lag_spread_s=rng.uniform(0, 0.05),
+            window=rng.choice([0, 0, 100]),
+            chunk=float(max(1, round(rate * rng.uniform(0.02, 0.2)))),
+            fixed_s=rng.uniform(0.01, 0.2),
+            per_tuple_s=rng.choice([0.0, 1e-6, 2e-5]),
+            bandwidth=rng.choice([math.inf, math.inf, 2.5 * rate * 56]),
+            heartbeat_s=rng.uniform(0.1, 0.3),
+        )
+        model = Model(load)
+        for b in (1, rng.randrange(1, int(model.peak)), UNLIMITED):
+            seen = [recovery_s(load, b, rng) for _ in range(100)]
+            errors.append(model.mean_recovery(b) / statistics.mean(seen) - 1)
+            exceeded.append(max(seen) > 1.05 * model.worst_recovery(b))
+    assert statistics.mean(map(abs, errors)) < 0.1
+    assert abs(statistics.mean(errors)) < 0.05
+    assert sum(exceeded) < len(exceeded) / 20
 
 
 def test_silence_takes_longer_to_notice_than_a_refused_connection() -> None:

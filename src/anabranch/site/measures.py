@@ -11,6 +11,7 @@ import numpy as np
 _INSTANCES = 64
 _RECENT_S = 4.0
 _FEW = 4
+_MANY = 6
 _LATENCIES = 2048
 
 
@@ -51,15 +52,17 @@ class CostModel:
 
 
 def _slope(rows: np.ndarray, seconds: np.ndarray) -> float:
-    """Of the quickest instances by size, in half octaves; by the root of how many there are."""
+    """Of the quickest instances by size, in half octaves; by the root of how many there are. One of
+    a few need not be quick: such sizes count only if all are like that."""
     order = np.argsort(seconds)
-    sizes, first, counts = np.unique(
+    _, first, counts = np.unique(
         np.floor(2 * np.log2(rows[order])), return_index=True, return_counts=True
     )
-    if len(sizes) < 2:
+    many = counts >= min(_MANY, counts.max())
+    if many.sum() < 2:
         return 0.0
-    quickest = order[first]
-    slope, _ = np.polyfit(rows[quickest], seconds[quickest], 1, w=counts**0.25)
+    quickest = order[first[many]]
+    slope, _ = np.polyfit(rows[quickest], seconds[quickest], 1, w=counts[many] ** 0.25)
     return max(float(slope), 0.0)
 
 

@@ -112,7 +112,9 @@ class Task:
 
     def warm_up(self) -> float:
         """Run on made-up input if there is nothing else to do; the seconds that took, else 0."""
-        if self.state != "running" or not self._instance.acquire(blocking=False):
+        if self.state != "running" or any(inlet.waiting for inlet in self.inlets):
+            return 0.0
+        if not self._instance.acquire(blocking=False):
             return 0.0
         try:
             started = time.perf_counter()

@@ -113,36 +113,47 @@ class Model:
     def worst_recovery(self, b: int) -> float:
         """Never falls as b grows. The worst moment to die is when the standby would next get
         something just after it has taken over: later in the batch it gets it before."""
+        load, takeover = self.load, self.best_s
         lot = self._lot(b)
-        turn = max(0.0, lot - self.load.rate * self.best_s)
-        return self._recovery(lot, min(turn, self.peak), self.best_s, missing=lot)
+        turn = max(0.0, lot - load.rate * takeover)
+        tuples = min(lot, min(turn, self.peak) + load.rate * takeover)
+        start = min(takeover, lot / load.rate) if load.rate else takeover
+        asked = start + self._travel(tuples) + self._instance(tuples) if tuples else 0.0
+        # Or when something was shipped just before, and its instance comes first.
+        ahead = self._instance(min(lot, self.peak))
+        since = min(lot, load.rate * takeover)
+        behind = ahead + self._travel(lot) + self._instance(since) if tuples else 0.0
+        return max(takeover, asked, behind)
 
     def mean_recovery(self, b: int) -> float:
         """Over moments of death, spread over the acks, and over phases of the heartbeat."""
-        lot, chunk, total = self._lot(b), self.load.chunk, 0.0
+        chunk, total = self.load.chunk, 0.0
         pending = self._acks[-1][1]
         for index, (arrived, kept) in enumerate(self._acks):
             for quarter in range(4):
                 moment = (quarter + _MOMENT[index % _ACKS]) / 4
                 so_far = (moment * arrived / chunk + _PHASE[index % _ACKS]) // 1 * chunk
                 now = (pending + min(so_far, arrived)) % b
-                if b < lot:
-                    now = min(moment * lot, self.peak)
                 phase = (quarter / 4 + _DETECTION[index % _ACKS]) % 1
-                total += self._recovery(lot, now, self._takeover(phase), missing=lot - now)
+                chances = _LAG[index % _ACKS], _PHASE[index % _ACKS]
+                total += self._recovery(b, now, chances, self._takeover(phase))
             pending = min((pending + arrived) % b, kept)
-        return total / (4 * len(self._acks))
+        return min(total / (4 * len(self._acks)), self.worst_recovery(b))
 
     def cost(self, b: int) -> Cost:
         return Cost(self.overhead(b), self.mean_recovery(b), self.worst_recovery(b))
 
     def _takeover(self, phase: float) -> float:
-        """Detection, at `phase` of the last heartbeat's interval; round trips to raise the epoch
-        up- and downstream, and to ask for what is lacking; and half an instance on average, which
-        runs at that moment or waits for its links."""
+        """Detection, at `phase` of the last heartbeat's interval, and round trips to raise the
+        epoch up- and downstream, and to ask for what is lacking."""
         load = self.load
-        detection = (load.missed - 1 + phase) * load.heartbeat_s
-        return detection + 3 * load.rtt_s + phase * load.fixed_s
+        return (load.missed - 1 + phase) * load.heartbeat_s + 3 * load.rtt_s
+
+    def _instance(self, tuples: float) -> float:
+        return self.load.fixed_s + tuples * self.load.per_tuple_s
+
+    def _travel(self, tuples: float) -> float:
+        return tuples * self.load.tuple_bytes / self.load.bandwidth
 
     def _lot(self, b: int) -> float:
         """What the standby takes at a time: a batch, unless chunks are larger, or its instances'
@@ -152,17 +163,42 @@ class Model:
         waiting = load.rate * load.fixed_s / (1 - busy) if busy < 1 else math.inf
         return max(float(b), load.chunk, min(waiting, self.peak))
 
-    def _recovery(self, lot: float, pending: float, takeover: float, missing: float) -> float:
-        """The upstream goes on: if the tuples `missing` from the lot arrive before the takeover,
-        what was pending comes by itself; otherwise it is asked for, and what has come since shares
-        its task instance."""
+    def _saturated(self, b: int) -> bool:
+        """One instance of the standby follows another."""
+        unit = max(float(b), self.load.chunk)
+        return b <= self.peak and self._instance(unit) * self.load.rate > unit
+
+    def _recovery(
+        self, b: int, pending: float, chances: tuple[float, float], takeover: float
+    ) -> float:
+        """Of a death with so much pending; see `_shipped_done`.
+
+        What was shipped is processed anyhow. What is pending comes by itself if the upstream, which
+        goes on, fills the batch before the takeover; otherwise it is asked for, and what has come
+        since shares its task instance."""
         load = self.load
-        tuples = min(lot, pending + load.rate * takeover)
-        if not tuples:
-            return takeover
-        start = min(takeover, missing / load.rate) if load.rate else takeover
-        each = load.per_tuple_s + load.tuple_bytes / load.bandwidth
-        return max(takeover, start + load.fixed_s + tuples * each)
+        done = self._shipped_done(b, pending, chances)
+        if not pending:
+            return max(takeover, done)
+        unit = max(float(b), load.chunk)
+        full = (b - pending) / load.rate if load.rate else math.inf
+        if full <= takeover:
+            return max(takeover, max(full + self._travel(unit), done) + self._instance(unit))
+        lacking = pending + load.rate * takeover
+        return max(takeover + self._travel(lacking), done) + self._instance(lacking)
+
+    def _shipped_done(self, b: int, pending: float, chances: tuple[float, float]) -> float:
+        """When the standby has processed what it was shipped before the death. The chances are how
+        far an instance has come and how much of a chunk's interval is over."""
+        load, unit = self.load, max(float(b), self.load.chunk)
+        if b > self.peak or not load.rate:
+            return 0.0
+        since = (chances[1] * load.chunk + pending // load.chunk * load.chunk) / load.rate
+        if not self._saturated(b):
+            return max(0.0, self._travel(unit) + self._instance(unit) - since)
+        span = self._instance(self._lot(b))
+        left = span * (1 - chances[0])
+        return left if since > span - left else left + span  # it came too late for this one
 
 
 def cost(load: Load, b: int) -> Cost:
