@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,3 +102,21 @@ def test_nobody_is_served_by_one_that_stands_by() -> None:
     outlet.reign(3)
     batch = next(outlet.follow("c", 0))
     assert (batch.epoch, batch.rows) == (3, 10)
+
+
+def test_a_consumer_that_died_while_it_waited_was_not_sent_what_came_then() -> None:
+    """Who takes over for it catches up with what it had been sent."""
+    outlet = an_outlet()
+    outlet.attach("c")
+    outlet.append([numbers(1, 10)], 10)
+    dead = threading.Event()
+    following = outlet.follow("c", 0, dead.is_set)
+    assert next(following).last == 10
+
+    def die() -> None:
+        dead.set()
+        outlet.append([numbers(11, 10)], 20)
+
+    threading.Timer(0.02, die).start()
+    assert [batch for batch in following if batch.rows] == []
+    assert outlet.claim("c", 1) == (0, None, 10)

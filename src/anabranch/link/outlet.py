@@ -256,7 +256,7 @@ class LiveOutlet:
             self._leases[consumer] = math.inf
         try:
             while not gone():
-                batch = self._next(consumer, after, watermark, me)
+                batch = self._next(consumer, after, watermark, me, gone)
                 if batch is None:
                     return
                 self._tell_room()
@@ -330,16 +330,17 @@ class LiveOutlet:
         return found | {"ratio": self.traffic.ratio or 1.0} if found else found
 
     def _next(
-        self, consumer: str, after: int, told: int | None, me: object
+        self, consumer: str, after: int, told: int | None, me: object, gone: Gone
     ) -> Batch[pa.RecordBatch] | None:
         """The next batch, or after a heartbeat interval an empty one with the watermark; None when
-        there is nobody to send to any more."""
+        there is nobody to send to any more. One that died while we waited for a batch was not sent
+        it: who takes over has not to catch up with that."""
         with self._changed:
             batch = self._outlet.read(after)
             if batch is None and self._outlet.watermark == told and not self._closed:
                 self._changed.wait(self._heartbeat_s)
                 batch = self._outlet.read(after)
-            if self._closed or self._followers.get(consumer) is not me:
+            if self._closed or gone() or self._followers.get(consumer) is not me:
                 return None
             batch = self._heartbeat(after) if batch is None else self._newest(batch)
             self._outlet.sent(consumer, batch.last)
