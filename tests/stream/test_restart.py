@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.stream.restart import RestartLog, RestartPoint, gather, point_of
+from anabranch.stream.restart import RestartLog, RestartPoint, beyond, gather, point_of
 
 steps = st.lists(
     st.one_of(
@@ -103,3 +103,17 @@ def test_the_log_is_of_the_task_it_began_with() -> None:
 def test_a_point_survives_a_trip_as_json() -> None:
     assert point_of(json.loads(json.dumps(asdict(chain(9, 4))))) == chain(9, 4)
     assert point_of({"inputs": [1], "output": 2, "epoch": 4}) == RestartPoint((1,), 2)
+
+
+def test_a_circle_of_tasks_does_not_remember_itself_without_end() -> None:
+    points: dict[str, RestartPoint] = {}
+    ring = ("a", "b", "c")
+    for turn in range(30):
+        task, reader = ring[turn % 3], ring[(turn + 1) % 3]
+        readers = {f"{reader}#2": points[reader]} if reader in points else {}
+        points[task] = RestartPoint((turn,), turn, readers=beyond(task, readers))
+    assert sorted(gather([{"a": points["a"]}])) == ["a", "b", "c"]
+    depth, point = 0, points["a"]
+    while point.readers:
+        depth, point = depth + 1, next(iter(point.readers.values()))
+    assert depth == 2

@@ -20,7 +20,7 @@ from anabranch.site.body import Body, Produced, Taken, ages_s
 from anabranch.site.measures import Measures
 from anabranch.site.pocket import PocketBody
 from anabranch.stream.batch import END_WATERMARK
-from anabranch.stream.restart import RestartLog, RestartPoint
+from anabranch.stream.restart import RestartLog, RestartPoint, beyond
 
 MAX_ROWS = 1_000_000
 """Tuples of one instance at most; their bytes are limited by what an inlet holds."""
@@ -221,7 +221,9 @@ class Task:
         """Its readers' points are at least as new: they are asked afterwards, and only rise."""
         with self._lock:
             point = self._log.current
-        return replace(point, readers=self.outlet.readers()) if self.outlet else point
+        if self.outlet is None:
+            return point
+        return replace(point, readers=beyond(self.spec.name, self.outlet.readers()))
 
     def fail(self, error: AnabranchError) -> None:
         with self._lock:

@@ -64,6 +64,16 @@ def join_all(one: Points, other: Points) -> dict[str, RestartPoint]:
     return {**one, **{name: point.join(one.get(name, point)) for name, point in other.items()}}
 
 
+def beyond(task: str, readers: Points) -> dict[str, RestartPoint]:
+    """What a task's point says of its readers: nothing of itself, should its results come back to
+    it in a circle."""
+    return {
+        name: replace(point, readers=beyond(task, point.readers))
+        for name, point in readers.items()
+        if name.partition("#")[0] != task
+    }
+
+
 def gather(known: Iterable[Points]) -> dict[str, RestartPoint]:
     """Task → the newest point that is known, of these and of all who read their outputs."""
     found: dict[str, RestartPoint] = {}
