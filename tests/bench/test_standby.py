@@ -5,13 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from anabranch.bench import standby_figures, standby_rates, standby_steps, standby_verdict
+from anabranch.bench import (
+    standby_figures,
+    standby_rates,
+    standby_site,
+    standby_steps,
+    standby_verdict,
+)
 from anabranch.bench.standby import ALL, Clock, links, series
 from anabranch.bench.standby_queries import AGGREGATION, NAMES, SELECTION, Operator, check, values
 from anabranch.bench.standby_site import load_of, longest_gap, overhead
@@ -213,3 +221,11 @@ class TestFigures:
         few = standby_verdict.result([row(200)], {"spark_gap_s": 8.0}, rates, {"tuner_held": None})
         standby_figures.draw(few, tmp_path)
         assert "| Spark's over ours at b = 100 |" in standby_figures.markdown(few)
+
+
+def test_a_process_that_ends_meanwhile_is_not_counted() -> None:
+    """Sites that were killed come and go below the process of the experiment."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        busy = standby_site._Busy(os.getpid())
+        child.kill()
+    assert busy.share() >= 0

@@ -232,16 +232,22 @@ class _Busy:
     """CPU time of a process and its JVM from now on."""
 
     def __init__(self, pid: int) -> None:
-        self._processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
         self._since = time.monotonic()
-        self._before = self._used()
-
-    def _used(self) -> float:
-        times = [process.cpu_times() for process in self._processes]
-        return sum(one.user + one.system for one in times)
+        self._before = {process: _cpu_s(process) for process in family}
 
     def share(self) -> float:
-        return (self._used() - self._before) / (time.monotonic() - self._since)
+        """Of those that ended meanwhile nothing is known any more."""
+        used = sum(max(0.0, _cpu_s(one) - before) for one, before in self._before.items())
+        return used / (time.monotonic() - self._since)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    """0 if it is gone."""
+    with suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return float(times.user + times.system)
+    return 0.0
 
 
 def _mean(values: Iterable[float]) -> float:
