@@ -110,10 +110,17 @@ def test_a_circle_of_tasks_does_not_remember_itself_without_end() -> None:
     ring = ("a", "b", "c")
     for turn in range(30):
         task, reader = ring[turn % 3], ring[(turn + 1) % 3]
-        readers = {f"{reader}#2": points[reader]} if reader in points else {}
+        readers = {reader: points[reader]} if reader in points else {}
         points[task] = RestartPoint((turn,), turn, readers=beyond(task, readers))
     assert sorted(gather([{"a": points["a"]}])) == ["a", "b", "c"]
     depth, point = 0, points["a"]
     while point.readers:
         depth, point = depth + 1, next(iter(point.readers.values()))
     assert depth == 2
+
+
+def test_a_task_called_like_the_second_input_of_another_is_itself() -> None:
+    both = {"q": RestartPoint((9,), 9, birth=1), "q#2": RestartPoint((3,), 3, birth=2)}
+    assert gather([both]) == both
+    assert beyond("q", both) == {"q#2": both["q#2"]}
+    assert gather([{"p": RestartPoint((1,), 1, readers=both)}]).keys() == {"p", "q", "q#2"}

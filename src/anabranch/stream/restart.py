@@ -32,11 +32,6 @@ class RestartPoint:
     """The number of the task's creation: of another of the same name nothing holds here."""
     readers: Mapping[str, RestartPoint] = field(default_factory=dict, repr=False)
 
-    @property
-    def progress(self) -> tuple[int, int, tuple[int, ...]]:
-        """Grows with every later point of the same task."""
-        return self.output, self.instant, self.inputs
-
     def join(self, other: RestartPoint) -> RestartPoint:
         """A point that is as far as both, for those who know both: what one run of the task did not
         need for its results behind `output`, none needs for those behind a later one."""
@@ -70,7 +65,7 @@ def beyond(task: str, readers: Points) -> dict[str, RestartPoint]:
     return {
         name: replace(point, readers=beyond(task, point.readers))
         for name, point in readers.items()
-        if name.partition("#")[0] != task
+        if _task(name, readers) != task
     }
 
 
@@ -85,8 +80,15 @@ def gather(known: Iterable[Points]) -> dict[str, RestartPoint]:
 
 def _everybody(points: Points) -> Iterator[tuple[str, RestartPoint]]:
     for name, point in points.items():
-        yield name.partition("#")[0], point
+        yield _task(name, points), point
         yield from _everybody(point.readers)
+
+
+def _task(name: str, points: Points) -> str:
+    """Who reads under this name: `q#2` is the second input of `q`, if both are of one birth, else a
+    task that is called so."""
+    first = points.get(base := name.rpartition("#")[0])
+    return base if first and first.birth == points[name].birth else name
 
 
 def point_of(data: Mapping[str, Any]) -> RestartPoint:
