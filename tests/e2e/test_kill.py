@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ from anabranch.bench import kill
 @pytest.mark.timeout(600)
 @pytest.mark.skipif("ANABRANCH_KILLS" not in os.environ, reason="make soak runs it")
 def test_failures_change_nothing_in_the_output() -> None:
-    result = kill.run(print, kills=1, pauses=1, standby_first=1, seed=1)
+    kept: list[dict[str, Any]] = []
+    result = kill.run(print, kept.append, kills=1, pauses=1, standby_first=1, seed=1)
     kill.check(result)
+    assert kept == result["rows"]
     assert [row["took_over"] for row in result["rows"]] == [True, True, True]

@@ -20,6 +20,8 @@ from anabranch.link.gate import Credentials
 from anabranch.site.spark import scratch_folder
 
 Progress = Callable[[str], None]
+Keep = Callable[[dict[str, Any]], None]
+"""Takes what is measured as soon as it is."""
 Status = dict[str, Any]
 LOOK_S = 0.05
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from anabranch.bench.cluster import FailingCluster, Progress, Status, read_lines, task_states
+from anabranch.bench.cluster import FailingCluster, Keep, Progress, Status, read_lines, task_states
 from anabranch.errors import TaskError
 from anabranch.plan.protection import UNLIMITED
 
@@ -140,6 +140,7 @@ def plan(
 
 def run(
     progress: Progress,
+    keep: Keep,
     kills: int = 20,
     pauses: int = 5,
     standby_first: int = 5,
@@ -156,6 +157,7 @@ def run(
             left = _left(time.monotonic() - begun, len(rows), len(planned))
             progress(f"Run {number} of {len(planned)}, {one['kind']}, {one['case'].name}{left} …")
             rows.append(_one_run(cluster, **one))
+            keep(rows[-1])
     faults = {name: sum(row[name] for row in rows) for name in FAULTS}
     return {"runs": len(rows), **faults, "rows": rows}
 

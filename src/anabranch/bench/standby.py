@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from anabranch.bench import standby_rates, standby_spark, standby_steps, standby_verdict
-from anabranch.bench.cluster import FailingCluster, Progress
+from anabranch.bench.cluster import FailingCluster, Keep, Progress
 from anabranch.bench.standby_queries import AGGREGATION, SELECTION, Operator
 from anabranch.bench.standby_site import WORKERS, Deployed
 from anabranch.config.model import LinkConfig
@@ -114,21 +114,22 @@ QUICK = Times(window=3.0, spark=45.0, rates=40.0, step=12.0)
 FULL = Times(window=4.0, spark=60.0, rates=90.0, step=20.0)
 
 
-def run(progress: Progress, quick: bool = False, seed: int = 1) -> dict[str, Any]:
-    """`rows`, and what follows from them; see `standby_verdict`."""
+def run(progress: Progress, keep: Keep, quick: bool = False, seed: int = 1) -> dict[str, Any]:
+    """`rows`, and what follows from them; see `standby_verdict`. What is found goes to `keep` at
+    once, too."""
     planned, times = series(quick), QUICK if quick else FULL
     clock = Clock(progress, times.total(planned))
     rng = random.Random(seed)
     rows: list[Row] = []
     clock.step("Spark killed and restarted from its checkpoint", times.spark)
-    spark = standby_spark.run()
+    keep(spark := standby_spark.run())
     clock.step("Starting six sites", START_S)
     here, apart = ("desk", *BUSY), ("source", *WORKERS)
     with FailingCluster(here, apart, _quiet, links=links(), pause_s=PAUSE_S) as cluster:
         for one in planned:
-            rows += _measure(cluster, one, times, clock, rng)
+            rows += _measure(cluster, one, times, clock, rng, keep)
         clock.step("Throughput", times.rates)
-        rates = standby_rates.run(cluster, quick)
+        keep(rates := standby_rates.run(cluster, quick))
         clock.step("Rate and cost in steps", standby_steps.PHASES * times.step)
         steps = standby_steps.run(cluster, times.step)
     return standby_verdict.result(rows, spark, rates, steps)
@@ -145,7 +146,12 @@ def links() -> Iterator[LinkConfig]:
 
 
 def _measure(
-    cluster: FailingCluster, one: Series, times: Times, clock: Clock, rng: random.Random
+    cluster: FailingCluster,
+    one: Series,
+    times: Times,
+    clock: Clock,
+    rng: random.Random,
+    keep: Keep,
 ) -> list[Row]:
     """A row per batch size, by size."""
     codec = " COMPRESS zlib" if one.compress else ""
@@ -167,6 +173,7 @@ def _measure(
             # Spread over a heartbeat's interval: where in it a kill falls matters most.
             kills.append(deployed.fail(batch, rng, (number + 0.5) / count))
         rows.append(row | ({"kills": kills} | _means(kills) if kills else {}))
+        keep(rows[-1])
     outputs = deployed.close()
     rows.sort(key=lambda row: row["b"])
     return [row | {"outputs_checked": outputs} for row in rows]

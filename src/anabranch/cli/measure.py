@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Result = dict[str, Any]
 Progress = Callable[[str], None]
+Keep = Callable[[Result], None]
 
 
 def measured(run: Callable[[Progress], Result], json_file: Path | None) -> Result:
@@ -26,6 +27,28 @@ def measured(run: Callable[[Progress], Result], json_file: Path | None) -> Resul
         result = run(spinner.update if err.is_terminal else err.print)
     if json_file:
         json_file.write_text(json.dumps(result, indent=2) + "\n")
+    return result
+
+
+def measured_long(run: Callable[[Progress, Keep], Result], json_file: Path | None) -> Result:
+    """`measured`, with the rows written as they come to a file beside it, one JSON object a line:
+    it is left there if the run ends early."""
+    if json_file is None:
+        return measured(lambda progress: run(progress, lambda row: None), None)
+    rows = json_file.with_name(json_file.name + ".rows")
+
+    def keep(row: Result) -> None:
+        with rows.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    rows.unlink(missing_ok=True)
+    try:
+        result = measured(lambda progress: run(progress, keep), json_file)
+    except BaseException:
+        if rows.exists():
+            err.print(f"What was measured until then is in {rows}.")
+        raise
+    rows.unlink(missing_ok=True)
     return result
 
 
@@ -113,8 +136,9 @@ def experiment_kill(
 ) -> None:
     from anabranch.bench import kill
 
-    result = measured(
-        lambda progress: kill.run(progress, kills, pauses, standby_first, both, seed), json_file
+    result = measured_long(
+        lambda progress, keep: kill.run(progress, keep, kills, pauses, standby_first, both, seed),
+        json_file,
     )
     rows = [
         (row["kind"], row["query"], row["options"], row["killed"],
@@ -133,7 +157,7 @@ def experiment_standby(json_file: Path | None, figures: Path | None, quick: bool
 
     if figures:
         standby_figures.require()
-    result = measured(lambda progress: standby.run(progress, quick), json_file)
+    result = measured_long(lambda progress, keep: standby.run(progress, keep, quick), json_file)
     out.print(plain_table(standby_figures.COLUMNS, map(standby_figures.cells, result["rows"])))
     out.print()
     out.print(plain_table(("", "measured"), standby_figures.summary(result)))
