@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from anabranch.bench import (
+    processes,
     standby_figures,
     standby_rates,
-    standby_site,
     standby_steps,
     standby_verdict,
 )
@@ -226,6 +226,6 @@ class TestFigures:
 def test_a_process_that_ends_meanwhile_is_not_counted() -> None:
     """Sites that were killed come and go below the process of the experiment."""
     with subprocess.Popen(["sleep", "60"]) as child:
-        busy = standby_site._Busy(os.getpid())
+        busy = processes.Busy(os.getpid())
         child.kill()
     assert busy.share() >= 0

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.errors import SiteError
+from anabranch.link import emulation
 from anabranch.link.emulation import Emulation, slowed
 from anabranch.stream.batch import Batch
 from tests.link.support import numbers, values
@@ -64,4 +65,24 @@ def test_stopping_ends_it_even_when_nothing_comes() -> None:
     threading.Timer(0.05, stopped.set).start()
     got = values(slowed(silent(), Emulation(delay_s=0.001), stopped))
     assert came.is_set()
+    assert got == [1]
+
+
+def test_a_cancelled_stream_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes over waits for it."""
+    monkeypatch.setattr(emulation, "_LOOK_S", 60.0)
+    stopped = threading.Event()
+
+    def cancelled() -> Iterator[Batch]:
+        yield from batches(1)
+        stopped.wait()
+        raise SiteError("cancelled")
+
+    got: list[int] = []
+    arriving = slowed(cancelled(), Emulation(delay_s=0.001), stopped)
+    reader = threading.Thread(target=lambda: got.extend(values(arriving)), daemon=True)
+    reader.start()
+    threading.Timer(0.05, stopped.set).start()
+    reader.join(10)
+    assert not reader.is_alive()
     assert got == [1]

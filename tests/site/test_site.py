@@ -16,7 +16,7 @@ def test_a_task_can_be_dropped_while_an_instance_runs() -> None:
     waits for the instance."""
     site = Site("room1", Cluster(), Credentials("secret"), None)  # type: ignore[arg-type]
     source = an_outlet("S")
-    site._outlets["S"] = source
+    site.deployment.outlets["S"] = source
     stepping = threading.Event()
 
     def slowly() -> None:
@@ -24,12 +24,12 @@ def test_a_task_can_be_dropped_while_an_instance_runs() -> None:
         time.sleep(0.1)
 
     task, _ = a_task(FakeBody(during=slowly), outlet=an_outlet("hot"))
-    site._install(task)
+    site.deployment.install(task)
     source.attach("hot")
-    site._start({"tasks": {"hot": {"inputs": [0]}}})
+    site.deployment.start({"tasks": {"hot": {"inputs": [0]}}})
     source.append([tuples(1, 5)], 1)
     assert stepping.wait(5)
-    drop = threading.Thread(target=site._drop, args=({"tasks": ["hot"]},), daemon=True)
+    drop = threading.Thread(target=site.deployment.drop, args=({"tasks": ["hot"]},), daemon=True)
     drop.start()
     drop.join(2)
     assert not drop.is_alive()

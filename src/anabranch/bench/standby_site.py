@@ -14,9 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import psutil
-
 from anabranch.bench.cluster import FailingCluster, read_lines
+from anabranch.bench.processes import Busy, cores, pin
 from anabranch.bench.standby_queries import Operator, check
 from anabranch.errors import AnabranchError, TaskError
 from anabranch.standby.cost import Load, Model
@@ -57,6 +56,8 @@ class Deployed:
         sent = self.site(self.source)["sources"][0]["rows"]
         time.sleep(2.0)
         self.cluster.drop_all()
+        for name in WORKERS:
+            pin(self.site(name)["pid"], cores())
         return check(read_lines(self.output), self.operator, at_least=sent)
 
     def wait_until_protected(self) -> None:
@@ -93,6 +94,13 @@ class Deployed:
         tuning = self.task(self.standby()).get("tuning") or []
         return [load_of(one["load"]) for one in tuning]
 
+    def _part(self) -> None:
+        """A core each for primary and standby, as on machines of their own. If they share all, a
+        standby whose primary dies is suddenly faster than it has ever been."""
+        ruler, known = self.ruler(), cores()
+        pin(self.site(ruler["site"])["pid"], known[:1])
+        pin(self.site(ruler["standby"])["pid"], known[-1:])
+
     # -- in health -------------------------------------------------------------------------------
 
     def healthy(self, batch: int, seconds: float) -> dict[str, Any]:
@@ -101,6 +109,7 @@ class Deployed:
         heartbeat in time."""
         for _ in range(TRIES):
             self.wait_until_protected()
+            self._part()
             before = self.ruler()
             with suppress(AnabranchError):
                 found = self._healthy(batch, seconds)
@@ -111,7 +120,7 @@ class Deployed:
     def _healthy(self, batch: int, seconds: float) -> dict[str, Any]:
         self.batch_by(batch)
         time.sleep(SETTLE_S)
-        busy = {role: _Busy(pid) for role, pid in self._pids().items()}
+        busy = {role: Busy(pid) for role, pid in self._pids().items()}
         edges, loads = [self._traffic()], self.loads()
         begun = looked = time.monotonic()
         while time.monotonic() < begun + seconds or (
@@ -152,6 +161,7 @@ class Deployed:
         must be there to stand by next."""
         self.cluster.wait_until_up()
         self.wait_until_protected()
+        self._part()
         self.batch_by(batch)
         time.sleep(WARM_S + rng.random())
         ruler, loads = self.ruler(), self.loads()
@@ -226,28 +236,6 @@ def longest_gap(instants: list[float], since: float) -> float:
     """The longest time between two that are neighbours, the later of which is after `since`."""
     found = (after - before for before, after in pairwise(instants) if after > since)
     return max(found, default=0.0)
-
-
-class _Busy:
-    """CPU time of a process and its JVM from now on."""
-
-    def __init__(self, pid: int) -> None:
-        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-        self._since = time.monotonic()
-        self._before = {process: _cpu_s(process) for process in family}
-
-    def share(self) -> float:
-        """Of those that ended meanwhile nothing is known any more."""
-        used = sum(max(0.0, _cpu_s(one) - before) for one, before in self._before.items())
-        return used / (time.monotonic() - self._since)
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    """0 if it is gone."""
-    with suppress(psutil.NoSuchProcess):
-        times = process.cpu_times()
-        return float(times.user + times.system)
-    return 0.0
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anabranch.coordinator.deploy import PREPARE_S, Definitions, tasks
-from anabranch.coordinator.protect import Point, Protector
+from anabranch.coordinator.protect import Protector
 from anabranch.coordinator.protected import settled_sink
 from anabranch.coordinator.sites import Sites
+from anabranch.coordinator.standings import Point
 from anabranch.errors import SiteError
 from anabranch.plan.catalog import QueryDef, StreamDef, TableDef
 from anabranch.plan.tasks import TaskSpec
@@ -36,7 +37,7 @@ class Restoration:
         gone = {one.name for one in self._sources} | {task.output for task in self._tasks}
         self._readers = [task for task in all_tasks if any(i.stream in gone for i in task.inputs)]
         self._gone = gone
-        self._points = protector.points()
+        self._points = protector.standings.points()
 
     def run(self) -> None:
         for site in self._lost:
@@ -75,7 +76,7 @@ class Restoration:
             for index, source in enumerate(task.inputs)
         ]  # fmt: skip
         birth = self._protector.rulers.birth(task.name)
-        told = self._protector.standing(task)
+        told = self._protector.standings.standing(task)
         return told or {"inputs": starts, "output": 0, "birth": birth}
 
     def _place(self) -> None:
@@ -98,7 +99,7 @@ class Restoration:
         for task in self._readers:
             for index, source in enumerate(task.inputs):
                 if source.stream in self._gone:
-                    told = self._protector.told_by(task, index, self._points)
+                    told = self._protector.standings.told_by(task, index, self._points)
                     self._sites.peer(source.site).call(
                         "attach", stream=source.stream, consumer=task.consumer(index), **told
                     )

@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -66,14 +67,17 @@ def _transmit(
 ) -> None:
     rng = random.Random(0)
     due = 0.0
+    end: BaseException | None = None
     try:
         for batch in batches:
             stopped.wait(link.occupy_s(batch.data.nbytes))
             due = max(due, time.monotonic() + link.travel_s(rng))
             _put(flying, (due, batch), stopped)
-        _put(flying, (due, None), stopped)
     except Exception as error:
-        _put(flying, (due, error), stopped)
+        end = error
+    _put(flying, (due, end), stopped)
+    with suppress(queue.Full):  # whoever waits for more learns at once that it is over
+        flying.put_nowait((0.0, None))
 
 
 def _put(

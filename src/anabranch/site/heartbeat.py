@@ -18,7 +18,7 @@ class Heartbeat:
         self._interval_s = interval_s
         self._stopped = threading.Event()
         self._news = threading.Event()
-        site.on_news = self._news.set
+        site.deployment.on_news = self._news.set
         self._thread = threading.Thread(target=self._run, name=f"{site.name}-beat", daemon=True)
 
     def start(self) -> None:
