@@ -24,6 +24,9 @@ Keep = Callable[[dict[str, Any]], None]
 """Takes what is measured as soon as it is."""
 Status = dict[str, Any]
 LOOK_S = 0.05
+YOUNG_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Several JVMs share this machine, and few get older than a minute. Their optimising compilers
+would take half of its cores from the tasks, and give nothing back in that time."""
 
 
 class FailingCluster:
@@ -43,9 +46,11 @@ class FailingCluster:
     ) -> None:
         self.folder = scratch_folder()
         self.heartbeat_s = heartbeat_ms / 1e3
-        sites = {name: SiteConfig(name=name) for name in here}
-        sites |= {name: SiteConfig(name=name, isolation="process", master="local[1]")
-                  for name in apart}  # fmt: skip
+        sites = {name: SiteConfig(name=name, conf=YOUNG_JVM) for name in here}
+        sites |= {
+            name: SiteConfig(name=name, isolation="process", master="local[1]", conf=YOUNG_JVM)
+            for name in apart
+        }
         cluster = Cluster(
             sites=sites,
             links=tuple(links),

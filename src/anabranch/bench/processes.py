@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 import psutil
-
-_PINS = hasattr(os, "sched_setaffinity")
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -17,23 +13,6 @@ def family(pid: int) -> list[psutil.Process]:
     with suppress(psutil.NoSuchProcess):
         return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     return []
-
-
-def cores() -> list[int]:
-    """Those that we may use."""
-    if not _PINS:
-        return list(range(os.cpu_count() or 1))
-    return sorted(os.sched_getaffinity(0))
-
-
-def pin(pid: int, to: Sequence[int]) -> None:
-    """Have all threads of a site run on these cores only, and those that they begin; where the
-    operating system has no such thing they run anywhere."""
-    for process in family(pid) if _PINS else ():
-        with suppress(psutil.NoSuchProcess):
-            for thread in process.threads():
-                with suppress(ProcessLookupError):
-                    os.sched_setaffinity(thread.id, to)
 
 
 class Busy:

@@ -60,8 +60,8 @@ def series(quick: bool) -> list[Series]:
             Series(AGGREGATION, "source", FEW, once),
             Series(AGGREGATION, "source60", FEW, {UNLIMITED: 1}),
         ]
-    some = {1: 2, 100: 2, 300: 1, 500: 1, UNLIMITED: 2}
-    few = dict.fromkeys((100, UNLIMITED), 1)
+    some = dict.fromkeys((1, 100, 300, 500, UNLIMITED), 2)
+    few = dict.fromkeys((100, UNLIMITED), 2)
     return [
         Series(SELECTION, "source", ALL, some),
         Series(SELECTION, "source", ALL, few, compress=True),
@@ -107,7 +107,7 @@ class Times:
 
 PAUSE_S = 2.0
 """On this one machine a Spark that starts takes from the others what they need to recover."""
-KILL_S = 40.0
+KILL_S = 35.0
 WARM_S = 8.0
 START_S = 60.0
 QUICK = Times(window=3.0, spark=45.0, rates=40.0, step=12.0)

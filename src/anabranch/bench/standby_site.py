@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from anabranch.bench.cluster import FailingCluster, read_lines
-from anabranch.bench.processes import Busy, cores, pin
+from anabranch.bench.processes import Busy
 from anabranch.bench.standby_queries import Operator, check
 from anabranch.errors import AnabranchError, TaskError
 from anabranch.standby.cost import Load, Model
@@ -56,8 +56,6 @@ class Deployed:
         sent = self.site(self.source)["sources"][0]["rows"]
         time.sleep(2.0)
         self.cluster.drop_all()
-        for name in WORKERS:
-            pin(self.site(name)["pid"], cores())
         return check(read_lines(self.output), self.operator, at_least=sent)
 
     def wait_until_protected(self) -> None:
@@ -94,13 +92,6 @@ class Deployed:
         tuning = self.task(self.standby()).get("tuning") or []
         return [load_of(one["load"]) for one in tuning]
 
-    def _part(self) -> None:
-        """A core each for primary and standby, as on machines of their own. If they share all, a
-        standby whose primary dies is suddenly faster than it has ever been."""
-        ruler, known = self.ruler(), cores()
-        pin(self.site(ruler["site"])["pid"], known[:1])
-        pin(self.site(ruler["standby"])["pid"], known[-1:])
-
     # -- in health -------------------------------------------------------------------------------
 
     def healthy(self, batch: int, seconds: float) -> dict[str, Any]:
@@ -109,7 +100,6 @@ class Deployed:
         heartbeat in time."""
         for _ in range(TRIES):
             self.wait_until_protected()
-            self._part()
             before = self.ruler()
             with suppress(AnabranchError):
                 found = self._healthy(batch, seconds)
@@ -161,7 +151,6 @@ class Deployed:
         must be there to stand by next."""
         self.cluster.wait_until_up()
         self.wait_until_protected()
-        self._part()
         self.batch_by(batch)
         time.sleep(WARM_S + rng.random())
         ruler, loads = self.ruler(), self.loads()

@@ -1,7 +1,8 @@
 """Structured Streaming under a supervisor: how long is its output away after a SIGKILL?
 
 The same selection at the same rate, from Spark's own rate source to its own file sink, with a
-checkpoint; restarted at once. Run as a program, this module is the query.
+checkpoint, and in a JVM with the same options; restarted at once. Run as a program, this module is
+the query.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from anabranch.bench.cluster import YOUNG_JVM
 from anabranch.bench.standby_queries import SENSORS, TPS
 from anabranch.bench.standby_site import longest_gap
 from anabranch.errors import TaskError
@@ -81,7 +83,7 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _query(folder: Path) -> None:
-    spark = start_session("local[1]", {}, "supervised", folder / "spark")
+    spark = start_session("local[1]", YOUNG_JVM, "supervised", folder / "spark")
     rate = spark.readStream.format("rate").option("rowsPerSecond", TPS).load()
     sensors = [f"{text} AS {name}" for name, text in SENSORS.items()]
     columns = ["value AS id", "unix_micros(timestamp) AS timestamp", *sensors]
