@@ -136,3 +136,25 @@ def test_no_jdk(tmp_path: Path) -> None:
     assert "error: no JDK 17 or newer found" in done.stderr
     assert "apt-get install openjdk-17-jre-headless" in done.stderr
     assert os.listdir(tmp_path / "tmp") == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ('conf = { "spark.driver.memory" = "400m" }', "must be at least"),
+        ('conf = { "spark.driver.memory" = "200m" }', "larger value than the maximum heap size"),
+        ('master = "lokal"', "lokal"),
+    ],
+    ids=["little memory", "less than the JVM takes", "master"],
+)
+def test_spark_does_not_start(tmp_path: Path, setting: str, reason: str) -> None:
+    (tmp_path / "s.sql").write_text("SHOW SITES;")
+    (tmp_path / "c.toml").write_text(f"[site.room1]\n{setting}\n")
+    done = anabranch("run", "s.sql", "--cluster", "c.toml", "--for", "1s", cwd=tmp_path)
+    assert done.returncode == 1
+    error = " ".join(done.stderr.split())
+    assert "error: Spark did not start with master" in error
+    assert reason in error
+    assert "Check `master` and `conf` in cluster.toml." in error
+    assert "Traceback" not in error
+    assert os.listdir(tmp_path / "tmp") == []

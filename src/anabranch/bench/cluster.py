@@ -12,6 +12,7 @@ from typing import Any
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.model import LinkConfig
+from anabranch.config.presets import YOUNG_JVM
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.launch import RunningCluster
 from anabranch.errors import TaskError
@@ -24,9 +25,6 @@ Keep = Callable[[dict[str, Any]], None]
 """Takes what is measured as soon as it is."""
 Status = dict[str, Any]
 LOOK_S = 0.05
-YOUNG_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""Several JVMs share this machine, and few get older than a minute. Their optimising compilers
-would take half of its cores from the tasks, and give nothing back in that time."""
 
 
 class FailingCluster:

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anabranch.bench.cluster import YOUNG_JVM
 from anabranch.bench.standby_queries import SENSORS, TPS
 from anabranch.bench.standby_site import longest_gap
+from anabranch.config.presets import YOUNG_JVM
 from anabranch.errors import TaskError
 from anabranch.site.spark import scratch_folder, start_session
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.presets import YOUNG_JVM
 from anabranch.language.source import Script
 
 ROOMS = ("room1", "room2", "room3")
@@ -31,10 +32,11 @@ def script_lasting(seconds: float) -> Script:
 
 def cluster() -> Cluster:
     """Rooms and desk share a process. The centres have one each: so one can be killed alone."""
-    here = {name: SiteConfig(name=name) for name in (*ROOMS, DESK)}
-    apart = {name: SiteConfig(name=name, isolation="process", master="local[1]")
-             for name in (CENTRE, SPARE)}  # fmt: skip
-    return Cluster(sites=here | apart, heartbeat_interval_us=250_000)
+    here = [SiteConfig(name=name, conf=YOUNG_JVM) for name in (*ROOMS, DESK)]
+    apart = [SiteConfig(name=name, isolation="process", master="local[1]", conf=YOUNG_JVM)
+             for name in (CENTRE, SPARE)]  # fmt: skip
+    sites = {one.name: one for one in (*here, *apart)}
+    return Cluster(sites=sites, heartbeat_interval_us=250_000)
 
 
 def alarm_query(room: str) -> str:

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import logging
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -22,11 +23,13 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from anabranch.errors import SetupError
 from anabranch.plan.operators import Column
+from anabranch.site.cause import cause
 from anabranch.site.jdk import use_java
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of <malloc.h>
 _HEAP_PER_INPUT = 8
 """Heap of a job per byte of its Arrow input: the input, its rows, the result, and slack."""
+LOG = "spark.log"
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _SMALL_HEAP = "-Xms384m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 """The heap grows only when less than a fifth is free after a full collection. By default it is two
@@ -70,17 +73,29 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
     for key, value in _merged(settings, conf).items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(scratch / "spark.log"), _no_jvm_left():
+        with _stderr_to(scratch / LOG), _no_jvm_left():
             session = builder.getOrCreate()
         runtime = session.sparkContext._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
         job_memory.heap_bytes = runtime.maxMemory()
         return session
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise SetupError(
-            f"Spark did not start with master {master} ({reason})",
+            f"Spark did not start with master {master} ({_reason(error, scratch / LOG)})",
             remedy="Check `master` and `conf` in cluster.toml.",
         ) from error
+
+
+def _reason(error: Exception, log: Path) -> str:
+    """In one line. A JVM that gave up is gone before it can be asked why; then its log knows."""
+    told = ""
+    with suppress(Exception):
+        told = cause(error)
+    if told and "gateway" not in told.lower():
+        return told
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    thrown = [line for line in lines if re.match(r"[\w.$]+(Exception|Error): ", line)]
+    said = [line.split(": ", 1)[1] for line in thrown] or [line for line in lines if line.strip()]
+    return said[-1].strip(" .") if said else told or type(error).__name__
 
 
 @contextmanager
