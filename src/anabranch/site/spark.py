@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
@@ -31,11 +32,12 @@ _HEAP_PER_INPUT = 8
 """Heap of a job per byte of its Arrow input: the input, its rows, the result, and slack."""
 LOG = "spark.log"
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
-_SMALL_HEAP = "-Xms384m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+_SMALL_HEAP = "-XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 """The heap grows only when less than a fifth is free after a full collection. By default it is two
-fifths, and the heap reaches its limit sooner or later however small the jobs are. It starts with
-what jobs need anyway, on any machine (pages count once they are used), lest it collect all the time
-on a small one."""
+fifths, and the heap reaches its limit sooner or later however small the jobs are."""
+_FIRST_HEAP = "-Xms384m"
+"""What jobs need anyway, on any machine (pages count once they are used), lest it collect all the
+time on a small one."""
 _SETTINGS = {
     # A task instance is one short job: planning and scheduling are most of its cost.
     "spark.sql.shuffle.partitions": "2",
@@ -86,16 +88,12 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
 
 
 def _reason(error: Exception, log: Path) -> str:
-    """In one line. A JVM that gave up is gone before it can be asked why; then its log knows."""
-    told = ""
-    with suppress(Exception):
-        told = cause(error)
-    if told and "gateway" not in told.lower():
-        return told
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-    thrown = [line for line in lines if re.match(r"[\w.$]+(Exception|Error): ", line)]
-    said = [line.split(": ", 1)[1] for line in thrown] or [line for line in lines if line.strip()]
-    return said[-1].strip(" .") if said else told or type(error).__name__
+    """In one line. A JVM that gave up has been ended and cannot be asked: its log knows why."""
+    told = log.read_text(errors="replace") if log.exists() else ""
+    thrown = re.search(r"^[\w.$]+(?:Exception|Error): (?:\[[A-Z_.]+\] )?(.+)", told, re.MULTILINE)
+    if thrown:
+        return thrown[1].rstrip(" .")
+    return type(error).__name__ if isinstance(error, Py4JError) else cause(error)
 
 
 @contextmanager
@@ -125,7 +123,8 @@ def guest_session(session: SparkSession) -> SparkSession:
 
 def _merged(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]:
     """The user's settings win; the JVM's options are added up."""
-    options = f"{settings[_JVM_OPTIONS]} {conf.get(_JVM_OPTIONS, '')}".strip()
+    first = "" if "spark.driver.memory" in conf else _FIRST_HEAP
+    options = " ".join([settings[_JVM_OPTIONS], first, conf.get(_JVM_OPTIONS, "")]).strip()
     return {**settings, **conf, _JVM_OPTIONS: options}
 
 
