@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,9 @@ from pyspark.sql import SparkSession
 
 from anabranch.site.spark import start_session, warm_up
 from tests.servers.fixtures import kafka, postgres
+
+# Many JVMs, none older than some minutes, on few cores: see anabranch.config.presets.YOUNG_JVM.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 __all__ = ["kafka", "postgres", "spark"]
 

@@ -141,7 +141,7 @@ class TestSteps:
 
     def test_the_input_steps_and_its_output_is_checked(self, tmp_path: Path):
         heavy = standby_steps.write(tmp_path / "steps.parquet", 0.01)
-        assert [heavy.count(size) for size in (20_000, 60_000)] == [70, 10]
+        assert [heavy.count(size) for size in (4_000, 12_000)] == [70, 10]
         good = [
             json.dumps({"_pos": n + 1, "id": n, "s": hashlib.sha256(b"x" * size).hexdigest()})
             for n, size in enumerate(heavy)

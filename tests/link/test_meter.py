@@ -28,3 +28,18 @@ def test_it_says_nothing_while_it_knows_too_little() -> None:
     meter.released(0.1, "c", 1, 5)
     assert meter.report(0.2, "c") == {}
     assert meter.report(9.0, "c") == {}
+
+
+def test_acks_of_a_busy_task_may_be_seconds_apart() -> None:
+    """Each second 1000 tuples come and are read; every third second they are released."""
+    meter = Meter()
+    for second in range(31):
+        meter.appended(float(second), 1000, 8000)
+        if second % 3 == 0:
+            meter.released(second + 0.5, "c", 2000, 1000 * second)
+    found = meter.report(31.0, "c")
+    assert found["rate"] == 1000.0
+    assert found["ack_interval_s"] == 3.0
+    assert found["acks"] == [(3000, 2000)] * 3
+    meter.appended(90.0, 1000, 8000)
+    assert meter.report(90.5, "c") == {}

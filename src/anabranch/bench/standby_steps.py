@@ -23,7 +23,7 @@ from anabranch.standby.choice import Limits, choose
 from anabranch.standby.cost import Load, Model
 
 LIMITS = Limits(recovery_s=0.7, overhead=0.25)
-STEPS = ((1_000, 20_000), (5_000, 20_000), (1_000, 20_000), (1_000, 60_000))
+STEPS = ((1_000, 4_000), (5_000, 4_000), (1_000, 4_000), (1_000, 12_000))
 """Tuples a second, and the bytes that each has hashed: about 50 µs, then 150."""
 PHASES = len(STEPS)
 GRACE_S = 5.0

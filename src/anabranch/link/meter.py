@@ -8,6 +8,9 @@ from statistics import fmean, pstdev
 from typing import Any
 
 WINDOW_S = 2.0
+ACKS = 4
+OLDEST_S = 20.0
+"""So many acks are looked at if they are not older: those of a busy task may be seconds apart."""
 
 
 class Meter:
@@ -27,7 +30,7 @@ class Meter:
         the `last`."""
         acks = self._released.setdefault(consumer, deque())
         acks.append((now, left, last))
-        _forget(acks, now)
+        _forget(acks, now, ACKS)
 
     def report(self, now: float, consumer: str) -> dict[str, Any]:
         """Tuples a second, tuples at a time, bytes of one; seconds between acks, and the tuples
@@ -35,9 +38,9 @@ class Meter:
         before each since the one before it, and those it left. Empty while too little is known."""
         _forget(self._appended, now)
         acks = self._released.get(consumer, deque())
-        _forget(acks, now)
+        _forget(acks, now, ACKS)
         rows = sum(n for _, n, _ in self._appended)
-        if rows == 0 or len(acks) < 3:
+        if rows == 0 or len(acks) < ACKS - 1:
             return {}
         left = [n for _, n, _ in acks]
         came = [now - before for (_, _, before), (_, _, now) in pairwise(acks)]
@@ -52,6 +55,6 @@ class Meter:
         }
 
 
-def _forget(events: deque[tuple[float, int, int]], now: float) -> None:
-    while events and events[0][0] < now - WINDOW_S:
+def _forget(events: deque[tuple[float, int, int]], now: float, keep: int = 0) -> None:
+    while events and events[0][0] < now - (WINDOW_S if len(events) > keep else OLDEST_S):
         events.popleft()
