@@ -4,5 +4,5 @@ from __future__ import annotations
 
 YOUNG_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 """Where several JVMs share a small machine for a few minutes: their optimising compilers would take
-half of its cores from the tasks, and give nothing back in that time. What runs for long is two or
+two fifths of the CPU time, and give little back in that time. What runs for long is two or
 three times as fast with them."""
