@@ -82,10 +82,12 @@ class Hop:
             ),
         )  # fmt: skip
 
-    def _acks(self, body: dict[str, Any]) -> None:
+    def _acks(self, body: dict[str, Any]) -> list[str]:
+        """As a site's gate takes them: no consumer has been superseded."""
         for ack in body["acks"]:
             point = point_of(ack["point"])
             self.source.level1("hop", point.inputs[0], point)
+        return []
 
     def seconds(self, table: pa.Table) -> float:
         """From handing the tuples to the producer's outlet until the last result has arrived."""

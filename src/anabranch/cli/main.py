@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from anabranch.cli.measurements import bench, experiment
 from anabranch.cli.show import err, show_error
 from anabranch.cli.signals import stop_cleanly_on_signals
-from anabranch.coordinator.state import DEFAULT_STATE
+from anabranch.config.presets import DEFAULT_STATE
 from anabranch.errors import AnabranchError
 from anabranch.units import duration_us
 
@@ -232,10 +233,18 @@ def site(
     )
 
 
+def one_allocator() -> None:
+    """Arrow is to allocate with glibc throughout, which gives memory back (`site.spark`): what it
+    does inside itself as well, which only its environment decides, when it is loaded."""
+    if sys.platform == "linux":
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+
 def app_main() -> None:
     """Errors are one line and exit code 1 (2 for the command line itself); an interrupt stops
     cleanly with 130."""
     stop_cleanly_on_signals()
+    one_allocator()
     try:
         code = app(standalone_mode=False)
     except AnabranchError as error:

@@ -1,7 +1,11 @@
-"""Settings for circumstances that are not a user's."""
+"""What holds unless somebody says otherwise, and settings for circumstances that are not a user's."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+DEFAULT_STATE = Path(".anabranch")
+"""Where a running system keeps its state, seen from where it was started."""
 YOUNG_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 """Where several JVMs share a small machine for a few minutes: their optimising compilers would take
 two fifths of the CPU time, and give little back in that time. What runs for long is two or

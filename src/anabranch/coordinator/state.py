@@ -12,8 +12,6 @@ from anabranch.errors import ConfigError, SiteError
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer
 
-DEFAULT_STATE = Path(".anabranch")
-
 
 def read_token(path: Path) -> str:
     try:
