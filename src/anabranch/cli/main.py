@@ -15,7 +15,7 @@ from anabranch.cli.measurements import bench, experiment
 from anabranch.cli.show import err, show_error
 from anabranch.cli.signals import stop_cleanly_on_signals
 from anabranch.config.presets import DEFAULT_STATE
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, SetupError
 from anabranch.units import duration_us
 
 app = typer.Typer(
@@ -240,6 +240,16 @@ def one_allocator() -> None:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
+def _without_jvm(error: Exception) -> AnabranchError | None:
+    """That Spark's JVM has ended, if that is what `error` comes of."""
+    if "pyspark" not in sys.modules:
+        return None
+    from anabranch.site.jvm import NO_JVM, jvm
+
+    how = jvm.end(error)
+    return SetupError(f"Spark's JVM has ended ({how})", remedy=NO_JVM) if how else None
+
+
 def app_main() -> None:
     """Errors are one line and exit code 1 (2 for the command line itself); an interrupt stops
     cleanly with 130."""
@@ -254,6 +264,9 @@ def app_main() -> None:
         code = INTERRUPTED
     except Exception as error:
         code = getattr(error, "exit_code", None)
+        if code is None and (lost := _without_jvm(error)):
+            show_error(lost)
+            code = 1
         if code is None:
             raise
         show = getattr(error, "show", None)

@@ -15,6 +15,7 @@ from anabranch.coordinator.launch import report_interval_s
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer
 from anabranch.site.heartbeat import Heartbeat
+from anabranch.site.jvm import jvm
 from anabranch.site.site import Site
 from anabranch.site.spark import scratch_folder, start_session, stop_session, warm_up
 
@@ -49,6 +50,7 @@ def run_site(
     scratch = _scratch(state, tied=parent is not None)
     try:
         spark = start_session(config.master, config.conf, name, scratch)
+        jvm.end_with_it(lambda why: _last_words(f"site {name}: {why}", scratch))
         warm_up(spark)
         site = Site(name, cluster, credentials, spark, state)
         beat = Heartbeat(site, coordinator, report_interval_s(cluster))
@@ -57,6 +59,7 @@ def run_site(
             err.print(f"site {name} is up at {site.address}")
             _wait(parent)
         finally:
+            jvm.closing()
             beat.close()
             site.close()
             stop_session(spark)
@@ -77,6 +80,11 @@ def _scratch(state: Path | None, *, tied: bool) -> Path:
         shutil.rmtree(note.read_text(), ignore_errors=True)
     note.write_text(str(scratch))
     return scratch
+
+
+def _last_words(text: str, scratch: Path) -> None:
+    err.print(f"error: {text}")
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _wait(parent: int | None) -> None:

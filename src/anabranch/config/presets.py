@@ -1,4 +1,4 @@
-"""What holds unless somebody says otherwise, and settings for circumstances that are not a user's."""
+"""What holds unless a user says otherwise, and settings for our own circumstances."""
 
 from __future__ import annotations
 

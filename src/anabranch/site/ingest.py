@@ -20,6 +20,7 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import EVENT_TIME, record_batches
 from anabranch.plan.catalog import StreamDef
 from anabranch.site.journal import Entry, Journal
+from anabranch.site.jvm import NO_JVM, jvm
 from anabranch.site.measures import Rate
 from anabranch.site.pace import Pace
 from anabranch.site.wrappers.base import Replayable, Wrapper
@@ -124,11 +125,8 @@ class Ingest:
     def _run(self) -> None:
         try:
             self._read(self._journal) if self._journal else self._read_once()
-        except AnabranchError as error:
-            self._fail(error)
         except Exception as error:
-            traceback.print_exc()
-            self._fail(SourceError(f"{type(error).__name__}: {error}"))
+            self._fail(_explained(error))
         else:
             self.state = "stopped" if self._stopped.is_set() else "ended"
             if self.state == "ended":
@@ -262,3 +260,12 @@ class Ingest:
                 if done < len(table):
                     wait_s = max(PACE_S, float(due[done]) - time.monotonic())
                     self._stopped.wait(min(wait_s, threading.TIMEOUT_MAX))
+
+
+def _explained(error: Exception) -> AnabranchError:
+    if how := jvm.end(error.__cause__ or error):
+        return SourceError(f"Spark's JVM has ended ({how})", remedy=NO_JVM)
+    if isinstance(error, AnabranchError):
+        return error
+    traceback.print_exception(error)
+    return SourceError(f"{type(error).__name__}: {error}")

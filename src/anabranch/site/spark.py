@@ -74,6 +74,7 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
     os.environ.pop("SPARK_HOME", None)  # another Spark than the installed one would be loaded
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_py4j)  # which complains of a lost JVM to the root logger
     settings = {**_SETTINGS, **_scratch_settings(scratch)}
     if master.startswith("local"):
         # Executors are on this machine, and nobody else is to reach the driver.
@@ -95,6 +96,10 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
             f"Spark did not start with master {master} ({_reason(error, scratch / LOG)})",
             remedy="Check `master` and `conf` in cluster.toml.",
         ) from error
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.msg != "Exception while sending command."
 
 
 def _reason(error: Exception, log: Path) -> str:

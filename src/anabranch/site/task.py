@@ -17,6 +17,7 @@ from anabranch.link.wire import record_batches
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.analyse import complaint
 from anabranch.site.body import Body, Produced, Taken, ages_s
+from anabranch.site.jvm import NO_JVM, jvm
 from anabranch.site.measures import Measures
 from anabranch.site.pocket import PocketBody
 from anabranch.stream.batch import END_WATERMARK
@@ -259,6 +260,9 @@ class Task:
 
 def explain(error: Exception, spec: TaskSpec) -> AnabranchError:
     """Any exception of a body as one line that names the query."""
+    if how := jvm.end(error.__cause__ or error):
+        text = f"query {spec.query} failed: Spark's JVM has ended ({how})"
+        return TaskError(text, place=spec.site, remedy=NO_JVM)
     if isinstance(error, AnabranchError):
         return error
     if isinstance(error, PySparkException):
