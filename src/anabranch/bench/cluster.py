@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.model import LinkConfig
 from anabranch.config.presets import YOUNG_JVM
@@ -115,10 +117,19 @@ class FailingCluster:
     def signal(self, site: str, number: signal.Signals) -> None:
         """SIGKILL, SIGSTOP, SIGCONT to all that a site consists of, as if its machine failed: a JVM
         left alone would first tidy up, and take from the others what they need to recover."""
+        os.killpg(self._pid(site), number)
+
+    def kill_jvm(self, site: str) -> None:
+        """Only that, as a system short of memory does."""
+        for child in psutil.Process(self._pid(site)).children():
+            if child.name() == "java":
+                child.kill()
+
+    def _pid(self, site: str) -> int:
         record = self.coordinator.sites.record(site)
         if record is None or record.pid == os.getpid():
             raise TaskError(f"site {site} has no process of its own")
-        os.killpg(record.pid, number)
+        return record.pid
 
 
 def task_states(status: Status, query: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""Primaries killed, stopped, killed after their standbys or with them: is anything lost or twice?
+"""Primaries killed, stopped, without their JVMs, killed after their standbys or with them: is
+anything lost or twice?
 
 Every run is one query (or a chain of two) under load with a standby, on sites that are processes.
 Its whole output, positions included, is compared with what a few lines of Python make of the same
@@ -121,12 +122,12 @@ CASES = (SELECTION, ROW_WINDOWS, TIME_WINDOWS, JOIN, CHAIN)
 
 
 def plan(
-    kills: int, pauses: int, standby_first: int, both: int, seed: int
+    kills: int, pauses: int, jvms: int, standby_first: int, both: int, seed: int
 ) -> Iterator[dict[str, Any]]:
     """What is done in each run: every query in turn, the rest at random."""
     rng = random.Random(seed)
-    kinds = ["kill"] * kills + ["pause"] * pauses + ["standby first"] * standby_first
-    kinds += ["both"] * both
+    kinds = ["kill"] * kills + ["pause"] * pauses + ["jvm"] * jvms
+    kinds += ["standby first"] * standby_first + ["both"] * both
     for number, kind in enumerate(kinds):
         yield {
             "kind": kind,
@@ -143,13 +144,14 @@ def run(
     keep: Keep,
     kills: int = 20,
     pauses: int = 5,
+    jvms: int = 5,
     standby_first: int = 5,
     both: int = 0,
     seed: int = 1,
 ) -> dict[str, Any]:
     """`runs`, and over all of them how many tuples were `lost`, `repeated`, `reordered` or `wrong`,
     which is all 0 if the output is that of a run without failures."""
-    planned = list(plan(kills, pauses, standby_first, both, seed))
+    planned = list(plan(kills, pauses, jvms, standby_first, both, seed))
     rows: list[dict[str, Any]] = []
     with FailingCluster(("source", "desk"), WORKERS, progress) as cluster:
         begun = time.monotonic()
@@ -236,6 +238,9 @@ def _strike(cluster: FailingCluster, kind: str, status: Status, chance: float) -
             time.sleep(0.5)
         finally:
             cluster.signal(ruler["site"], signal.SIGCONT)
+        return str(ruler["site"]), struck
+    if kind == "jvm":
+        cluster.kill_jvm(ruler["site"])
         return str(ruler["site"]), struck
     if kind == "standby first":
         cluster.signal(ruler["standby"], signal.SIGKILL)

@@ -132,12 +132,21 @@ def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
 
 
 def experiment_kill(
-    json_file: Path | None, kills: int, pauses: int, standby_first: int, both: int, seed: int
+    json_file: Path | None,
+    *,
+    kills: int,
+    pauses: int,
+    jvms: int,
+    standby_first: int,
+    both: int,
+    seed: int,
 ) -> None:
     from anabranch.bench import kill
 
     result = measured_long(
-        lambda progress, keep: kill.run(progress, keep, kills, pauses, standby_first, both, seed),
+        lambda progress, keep: kill.run(
+            progress, keep, kills, pauses, jvms, standby_first, both, seed
+        ),
         json_file,
     )
     rows = [

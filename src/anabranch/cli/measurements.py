@@ -68,6 +68,7 @@ def experiment_kill(
     json: JsonFile = None,
     kills: Annotated[int, typer.Option(help="Runs with a primary killed.", min=0)] = 20,
     pauses: Annotated[int, typer.Option(help="Runs with one stopped and let go on.", min=0)] = 5,
+    jvms: Annotated[int, typer.Option(help="Runs with only its JVM killed.", min=0)] = 5,
     standby_first: Annotated[
         int, typer.Option(help="Runs with its standby killed just before it.", min=0)
     ] = 5,
@@ -79,7 +80,15 @@ def experiment_kill(
     """Primaries killed at random under load: nothing lost, nothing twice."""
     from anabranch.cli.measure import experiment_kill as measure
 
-    measure(json, kills, pauses, standby_first, both, seed)
+    measure(
+        json,
+        kills=kills,
+        pauses=pauses,
+        jvms=jvms,
+        standby_first=standby_first,
+        both=both,
+        seed=seed,
+    )
 
 
 @experiment.command("simulate")
