@@ -70,7 +70,7 @@ def test_following_begins_behind_any_position(outlet: LiveOutlet, peer: Peer) ->
 def test_an_idle_stream_sends_heartbeats_that_carry_its_watermark(
     outlet: LiveOutlet, peer: Peer
 ) -> None:
-    """DESIGN §4: the watermark of an idle stream goes on."""
+    """The watermark of an idle stream goes on."""
     following = peer.follow("S", "c", after=0, epoch=0)
     batches = iter(following)
     outlet.append([numbers(1, 1)], 1)

@@ -1,4 +1,4 @@
-"""A subscription keeps its inlet fed, over real sockets that break (DESIGN §6)."""
+"""A subscription keeps its inlet fed, over real sockets that break."""
 
 from __future__ import annotations
 

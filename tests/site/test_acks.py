@@ -1,4 +1,4 @@
-"""Acks go upstream at intervals, and at once when there is reason to (DESIGN §6)."""
+"""Acks go upstream at intervals, and at once when there is reason to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A body's output is a function of its input sequence alone, however that is cut (DESIGN §4)."""
+"""A body's output is a function of its input sequence alone, however that is cut."""
 
 from __future__ import annotations
 

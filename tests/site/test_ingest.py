@@ -1,4 +1,4 @@
-"""What happens to a tuple before it has a position (DESIGN §4): event time, lateness, pace."""
+"""What happens to a tuple before it has a position: event time, lateness, pace."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def tables(times: list[int], cuts: list[int]) -> list[pa.Table]:
 def test_lateness_is_judged_tuple_by_tuple_whatever_the_cuts(
     times: list[int], cuts: list[int], lateness: int
 ) -> None:
-    """DESIGN §4: later tuples are counted and dropped before they get a position; and watermark w
+    """Later tuples are counted and dropped before they get a position; and watermark w
     means that no later tuple has `_ts` < w."""
     ingest = an_ingest(tables(times, cuts), lateness_us=lateness, replay=True)
     run(ingest)
@@ -142,7 +142,7 @@ def now_us() -> int:
 
 
 def test_a_live_stream_that_is_idle_follows_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN §4: the wrapper advances the watermark of an idle stream by the clock."""
+    """The wrapper advances the watermark of an idle stream by the clock."""
     monkeypatch.setattr("anabranch.site.ingest.GRACE_US", 10_000)
     start = now_us()
     ingest = an_ingest([source_table([start]), until_stopped], lateness_us=5_000)

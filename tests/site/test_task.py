@@ -1,4 +1,4 @@
-"""A task: what it takes, what it passes on, and from where it could start again (DESIGN §6)."""
+"""A task: what it takes, what it passes on, and from where it could start again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a batch (DESIGN §4): the parts are the whole, and no part promises too much."""
+"""Cutting a batch: the parts are the whole, and no part promises too much."""
 
 from __future__ import annotations
 

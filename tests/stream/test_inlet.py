@@ -1,4 +1,4 @@
-"""An inlet takes each tuple once, in order, and refuses what it must not take (DESIGN §4, §6)."""
+"""An inlet takes each tuple once, in order, and refuses what it must not take."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_heartbeat_that_skips_tuples_is_a_gap_too() -> None:
 
 
 def test_an_earlier_epoch_is_refused_even_with_new_tuples() -> None:
-    """DESIGN §6, takeover: receivers reject lower epochs on data."""
+    """Takeover: receivers reject lower epochs on data."""
     inlet: Inlet[Rows] = Inlet("S")
     inlet.offer(batch(1, rows(1), epoch=2))
     for late in (batch(2, rows(2), 9, epoch=1), batch(2, rows(), END_WATERMARK, epoch=1)):
@@ -50,7 +50,7 @@ def test_an_earlier_epoch_is_refused_even_with_new_tuples() -> None:
 
 
 def test_a_later_epoch_continues_where_the_earlier_one_stopped() -> None:
-    """DESIGN §6, takeover: receivers drop positions they have."""
+    """Takeover: receivers drop positions they have."""
     inlet: Inlet[Rows] = Inlet("S")
     inlet.offer(batch(1, rows(1, 2), epoch=0))
     assert inlet.offer(batch(1, rows(1, 2, 3), epoch=1)) == 1
@@ -59,7 +59,7 @@ def test_a_later_epoch_continues_where_the_earlier_one_stopped() -> None:
 
 
 def test_the_watermark_waits_for_the_tuples_before_it() -> None:
-    """DESIGN §4: no later tuple has `_ts` < w, seen from the one who takes."""
+    """No later tuple has `_ts` < w, seen from the one who takes."""
     inlet: Inlet[Rows] = Inlet("S")
     inlet.offer(batch(1, rows(1, 2, 3), 3))
     inlet.offer(batch(4, rows(5, 6), 5))

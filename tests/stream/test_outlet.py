@@ -1,4 +1,4 @@
-"""An outlet numbers, keeps and releases (DESIGN §6)."""
+"""An outlet numbers, keeps and releases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_consumer_is_attached_once() -> None:
 
 
 def test_one_can_always_read_on_from_where_attach_says() -> None:
-    """A Level-1 ack alone moves what is released; Level-0 acks come at intervals (DESIGN §6)."""
+    """A Level-1 ack alone moves what is released; Level-0 acks come at intervals."""
     outlet: Outlet[Rows] = Outlet("S")
     outlet.attach("a")
     outlet.append(rows(1, 2, 3), 1)
@@ -77,7 +77,7 @@ def test_acks_overtaken_by_newer_ones_change_nothing() -> None:
 
 
 def test_the_newest_restart_point_is_remembered_when_only_other_inputs_moved() -> None:
-    """DESIGN §6: the outlet remembers (p, q). Of one task's points with the same position in this
+    """The outlet remembers (p, q). Of one task's points with the same position in this
     stream, the one with the greatest output is the newest, in whatever order they arrive."""
     outlet: Outlet[Rows] = Outlet("S")
     outlet.attach("join")
@@ -89,7 +89,7 @@ def test_the_newest_restart_point_is_remembered_when_only_other_inputs_moved() -
 
 
 def test_an_ack_of_a_later_epoch_tells_an_old_producer_that_it_is_old() -> None:
-    """DESIGN §6, takeover: a slow old primary finds out and stops itself."""
+    """Takeover: a slow old primary finds out and stops itself."""
     outlet: Outlet[Rows] = Outlet("S", epoch=1)
     outlet.attach("a")
     with pytest.raises(StaleEpoch, match="consumer a is at epoch 2, we at 1"):

@@ -1,4 +1,4 @@
-"""Restart points (DESIGN §6): on a Level-0 ack(q), the newest one whose output is ≤ q."""
+"""Restart points: on a Level-0 ack(q), the newest one whose output is ≤ q."""
 
 from __future__ import annotations
 

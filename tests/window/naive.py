@@ -1,4 +1,4 @@
-"""What a MASTER query means, as DESIGN §5 says it, with nothing clever: slow and obvious.
+"""What a MASTER query means, with nothing clever: slow and obvious.
 
 Evaluation instants are the tuples of the masters by (ts, order in MASTER, pos). At each, every
 input's content is looked up, the whole product is filtered, and what was not in the result of the
