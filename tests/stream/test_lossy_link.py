@@ -25,8 +25,8 @@ STEPS = 150
 
 
 def test_every_consumer_takes_every_tuple_once_and_all_is_released() -> None:
-    """Positions are dense, and receivers drop duplicates by position. An outlet keeps what may still
-    be needed and releases on Level-1 acks alone."""
+    """Positions are dense, and receivers drop duplicates by position. An outlet keeps what may
+    still be needed and releases on Level-1 acks alone."""
     run_state_machine_as_test(LossyLink, settings=SOUND)
 
 
