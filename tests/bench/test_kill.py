@@ -75,14 +75,12 @@ def test_the_references_by_hand():
 
 
 def test_the_plan_is_the_seeds():
-    planned = list(kill.plan(5, 2, 1, 1, seed=3))
-    assert [one["kind"] for one in planned] == ["kill"] * 5 + ["pause"] * 2 + [
-        "standby first",
-        "both",
-    ]
+    planned = list(kill.plan(5, 2, 3, 1, 1, seed=3))
+    kinds = [one["kind"] for one in planned]
+    assert kinds == [*["kill"] * 5, *["pause"] * 2, *["jvm"] * 3, "standby first", "both"]
     assert {one["case"].name for one in planned} == {case.name for case in kill.CASES}
-    assert planned == list(kill.plan(5, 2, 1, 1, seed=3))
-    assert planned != list(kill.plan(5, 2, 1, 1, seed=4))
+    assert planned == list(kill.plan(5, 2, 3, 1, 1, seed=3))
+    assert planned != list(kill.plan(5, 2, 3, 1, 1, seed=4))
 
 
 def test_any_fault_is_an_error():

@@ -64,6 +64,7 @@ def run_site(
             site.close()
             stop_session(spark)
     finally:
+        jvm.closing()
         shutil.rmtree(scratch, ignore_errors=True)
 
 
