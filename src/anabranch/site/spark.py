@@ -68,8 +68,8 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
     All that Spark writes by itself goes under `scratch`.
     """
     give_memory_back()
-    for name, value in _JVM_MALLOC.items():
-        os.environ.setdefault(name, value)
+    for variable, value in _JVM_MALLOC.items():
+        os.environ.setdefault(variable, value)
     use_java()
     os.environ.pop("SPARK_HOME", None)  # another Spark than the installed one would be loaded
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
