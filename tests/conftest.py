@@ -20,7 +20,7 @@ __all__ = ["kafka", "postgres", "spark"]
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark for all tests, set up as a site sets it up: it takes seconds to start."""
-    session = start_session("local[2]", {}, "tests", tmp_path_factory.mktemp("spark"))
+    session = start_session("local[2]", {}, "tests", tmp_path_factory.mktemp("a site's scratch"))
     warm_up(session)
     yield session
     session.stop()

@@ -185,6 +185,7 @@ def _say_where(output: Path, *, kept: bool) -> None:
 _NEXT = (
     ("anabranch demo --show > apartment.sql", "the script behind this"),
     ("anabranch run apartment.sql --until-idle", "run it, or what you make of it"),
+    ("anabranch prepare", "have Spark start sooner from now on"),
     ("anabranch up", "start a system that stays"),
     ("anabranch sql", "type statements at it"),
     ("docs/tutorial.md", "all of it step by step"),

@@ -233,8 +233,16 @@ def site(
     )
 
 
+@app.command()
+def prepare() -> None:
+    """Archive Spark's classes, once, so that Spark starts in less time."""
+    from anabranch.cli.prepare import prepare as archive
+
+    archive()
+
+
 def one_allocator() -> None:
-    """Arrow is to allocate with glibc throughout, which gives memory back (`site.spark`): what it
+    """Arrow is to allocate with glibc throughout, which gives memory back (`site.memory`): what it
     does inside itself as well, which only its environment decides, when it is loaded."""
     if sys.platform == "linux":
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

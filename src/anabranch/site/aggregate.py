@@ -19,7 +19,8 @@ from anabranch.plan.windows import RowPanes, TimePanes
 from anabranch.site.aggregate_lift import SparkLift
 from anabranch.site.aggregate_user import load_custom
 from anabranch.site.body import Produced, Taken
-from anabranch.site.spark import arrow_schema, job_memory
+from anabranch.site.memory import job_memory
+from anabranch.site.spark import arrow_schema
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window.aggregate import BLOCK, Emitted, WindowAggregate
 from anabranch.window.aggregate_calls import CallPlan

@@ -15,7 +15,7 @@ from pyspark.sql.functions import expr
 from anabranch.link.wire import POSITION
 from anabranch.plan.expressions import plain
 from anabranch.plan.operators import Item
-from anabranch.site.spark import job_memory
+from anabranch.site.memory import job_memory
 from anabranch.window.aggregate import Lifted
 from anabranch.window.aggregate_calls import CallPlan
 from anabranch.window.aggregate_custom import Custom

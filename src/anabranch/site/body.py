@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch.link.wire import BORN, EVENT_TIME, POSITION, wire_schema
 from anabranch.plan.expressions import Naming, plain, quoted
 from anabranch.plan.operators import Operator, Projection, Selection
+from anabranch.site.memory import job_memory
 from anabranch.site.sinks.base import Sink, written
-from anabranch.site.spark import job_memory
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch
 
 

@@ -15,7 +15,7 @@ from anabranch.link.wire import BORN, EVENT_TIME, POSITION, wire_schema
 from anabranch.plan.expressions import Use, flat, flat_name
 from anabranch.plan.operators import Condition, Join, Operator, Projection, Selection
 from anabranch.site.body import Produced, Taken, apply
-from anabranch.site.spark import job_memory
+from anabranch.site.memory import job_memory
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window.join import Arrival, JoinState
 from anabranch.window.results import INDEX

@@ -21,7 +21,7 @@ from anabranch.site.analyse import complaint
 from anabranch.site.body import Produced, Taken
 from anabranch.site.code import load_class
 from anabranch.site.given import as_rows, as_table
-from anabranch.site.spark import job_memory
+from anabranch.site.memory import job_memory
 from anabranch.site.wrappers.functions import exception_line, user_place, user_traceback
 from anabranch.stream.batch import START_WATERMARK
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
@@ -24,21 +23,15 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from anabranch.errors import SetupError
 from anabranch.plan.operators import Column
+from anabranch.site.archive import WRITING, archive_path, quoted, using
 from anabranch.site.cause import cause
 from anabranch.site.jdk import use_java
+from anabranch.site.memory import give_memory_back, job_memory
 
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of <malloc.h>
-_LARGE_BUFFER = 256 << 10
-_JVM_MALLOC = {
-    "MALLOC_ARENA_MAX": "2",
-    "MALLOC_MMAP_THRESHOLD_": str(_LARGE_BUFFER),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
-}
-"""For the JVM what `give_memory_back` is for us: it keeps Arrow's vectors outside its heap."""
-_HEAP_PER_INPUT = 8
-"""Heap of a job per byte of its Arrow input: the input, its rows, the result, and slack."""
 LOG = "spark.log"
-_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
+_COMPLAINTS = "-Xlog:disable -Xlog:all=warning:stderr"
+"""The JVM's own, by default on standard output, where our answers go."""
 _SMALL_HEAP = "-XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 """The heap grows only when less than a fifth is free after a full collection. By default it is two
 fifths, and the heap reaches its limit sooner or later however small the jobs are."""
@@ -68,8 +61,6 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
     All that Spark writes by itself goes under `scratch`.
     """
     give_memory_back()
-    for variable, value in _JVM_MALLOC.items():
-        os.environ.setdefault(variable, value)
     use_java()
     os.environ.pop("SPARK_HOME", None)  # another Spark than the installed one would be loaded
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
@@ -138,9 +129,13 @@ def guest_session(session: SparkSession) -> SparkSession:
 
 def _merged(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]:
     """The user's settings win; the JVM's options are added up."""
-    first = "" if "spark.driver.memory" in conf else _FIRST_HEAP
-    options = " ".join([settings[_JVM_OPTIONS], first, conf.get(_JVM_OPTIONS, "")]).strip()
-    return {**settings, **conf, _JVM_OPTIONS: options}
+    asked = conf.get(JVM_OPTIONS, "")
+    options = [settings[JVM_OPTIONS]]
+    if "spark.driver.memory" not in conf:
+        options.append(_FIRST_HEAP)
+    if WRITING not in asked:  # a JVM does not write one archive while it uses another
+        options.append(using(archive_path()))
+    return {**settings, **conf, JVM_OPTIONS: " ".join([*options, asked])}
 
 
 @contextmanager
@@ -159,14 +154,19 @@ def _stderr_to(log: Path) -> Iterator[None]:
 
 
 def _scratch_settings(scratch: Path) -> dict[str, str]:
-    log4j = resources.files("anabranch.site") / "log4j2.properties"
+    log4j = Path(str(resources.files("anabranch.site") / "log4j2.properties"))
+    options = [
+        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        f"-Djava.io.tmpdir={quoted(scratch)}",
+        f"-Dderby.system.home={quoted(scratch)}",
+        "-XX:+UseSerialGC",
+        _SMALL_HEAP,
+        _COMPLAINTS,
+    ]
     return {
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        _JVM_OPTIONS: (
-            f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch}"
-            f" -Dderby.system.home={scratch} -XX:+UseSerialGC {_SMALL_HEAP}"
-        ),
+        JVM_OPTIONS: " ".join(options),
     }
 
 
@@ -180,71 +180,6 @@ def stop_session(session: SparkSession) -> None:
     with suppress(Exception):
         session.stop()
 
-
-def give_memory_back() -> None:
-    """Let glibc return the large buffers of links to the system, instead of keeping them in one
-    arena per thread. Elsewhere than on glibc there is nothing to do.
-
-    A column of a batch is 512 KB: the threshold lies below, and Arrow allocates with glibc as well.
-    In a chain of sites that took 130 MB less than Arrow's own allocator and 1 MB.
-    """
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
-        pa.set_memory_pool(pa.system_memory_pool())
-        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BUFFER)
-        libc.mallopt(_M_ARENA_MAX, 2)
-
-
-def _trim() -> None:
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-
-
-class JobMemory:
-    """Keeps the jobs of all sites in this process within the one JVM heap they share.
-
-    Jobs that would not fit beside those running wait. And py4j's objects are reference cycles, so
-    the JVM keeps a finished job's data until Python's cyclic collector runs, which counts objects
-    and not the megabytes behind them: so it is told, every `collect_bytes` of input. (What exists
-    after warm-up is frozen out of collections, which makes one take a millisecond.) Pages of ours
-    that lie free between small buffers go back to the system then as well.
-    """
-
-    def __init__(self, heap_bytes: int = 512 << 20, collect_bytes: int = 16_000_000) -> None:
-        self.heap_bytes = heap_bytes
-        self._collect_bytes = collect_bytes
-        self._running = 0
-        self._finished = 0
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def job(self, input_bytes: int) -> Iterator[None]:
-        """Around a job, from reading its input to having its result; blocks until it fits."""
-        needed = input_bytes * _HEAP_PER_INPUT
-        with self._changed:
-            while self._running and self._running + needed > self.heap_bytes:
-                self._changed.wait()
-            self._running += needed
-        try:
-            yield
-        finally:
-            self._end(needed, input_bytes)
-
-    def _end(self, needed: int, input_bytes: int) -> None:
-        with self._changed:
-            self._running -= needed
-            self._finished += input_bytes
-            collect = self._finished >= self._collect_bytes
-            if collect:
-                self._finished = 0
-            self._changed.notify_all()
-        if collect:
-            gc.collect()
-            _trim()
-
-
-job_memory = JobMemory()
-"""Of this process."""
 
 _warm = threading.Lock()
 _warmed: set[int] = set()
