@@ -12,7 +12,7 @@ from tests.cli.conftest import Ended
 
 Run = Callable[..., Ended]
 COMMANDS = (
-    "demo", "down", "explain", "kill", "move", "pause", "resume", "run", "site", "sql", "status",
+    "demo", "down", "explain", "kill", "move", "pause", "prepare", "resume", "run", "site", "sql", "status",
     "submit", "up",
 )  # fmt: skip
 
