@@ -12,8 +12,8 @@ from tests.cli.conftest import Ended
 
 Run = Callable[..., Ended]
 COMMANDS = (
-    "demo", "down", "explain", "kill", "move", "pause", "prepare", "resume", "run", "site", "sql", "status",
-    "submit", "up",
+    "demo", "down", "explain", "kill", "move", "pause", "prepare", "resume", "run", "site", "sql",
+    "status", "submit", "up",
 )  # fmt: skip
 
 
