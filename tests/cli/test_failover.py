@@ -153,6 +153,13 @@ def shown(system: dict[str, Any]) -> list[str]:
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
+def test_a_source_that_waits_says_what_for() -> None:
+    away = {"stream": "s", "late": 0, "skipped": 0, "error": None, "problem": "no broker answers"}
+    assert "stream s: no broker answers; trying again" in shown(
+        status(site("centre", task("q", "centre"), sources=[away]), SPARE)
+    )
+
+
 def test_a_standby_is_no_second_row() -> None:
     sink = site("desk", task("q/sink", "desk"))
     lines = shown(status(CENTRE, SPARE, sink))

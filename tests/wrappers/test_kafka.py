@@ -13,6 +13,7 @@ import pytest
 from anabranch.errors import SourceError
 from anabranch.site.wrappers import Replayable, kafka_reading
 from anabranch.site.wrappers import kafka as kafka_wrapper
+from tests.link.support import eventually
 from tests.servers.kafka import Kafka
 from tests.servers.process import free_port
 from tests.wrappers.support import Source, message
@@ -255,7 +256,7 @@ def test_compacted_gaps(kafka, make):
 
 
 def test_new_partitions_are_found(kafka, make, monkeypatch):
-    monkeypatch.setattr(kafka_wrapper, "NEW_PARTITIONS_S", 0.2)
+    monkeypatch.setattr(kafka_wrapper, "LOOK_S", 0.2)
     topic = kafka.topic()
     kafka.send(topic, [value(1)])
     source = make(topic, start="latest")
@@ -297,21 +298,25 @@ def test_nothing_is_committed_and_nobody_joins(kafka, make):
     assert "anabranch-S" not in kafka.groups()
 
 
-def test_a_broker_that_comes_back(tmp_path):
+def test_a_broker_that_comes_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(kafka_wrapper, "LOOK_S", 0.2)
     broker = Kafka()
     try:
         broker.start()
         topic = broker.topic()
         broker.send(topic, [value(1)])
         given = {"servers": broker.servers, "topic": topic}
-        tables = Source("kafka", tmp_path, given, COLUMNS, "ts").wrapper.read()
+        wrapper = Source("kafka", tmp_path, given, COLUMNS, "ts").wrapper
+        tables = wrapper.read()
         assert next(tables).to_pylist() == [row(1)]
+        assert wrapper.problem == ""
         broker.stop()
         found = []
         waiting = threading.Thread(target=lambda: found.append(next(tables)), daemon=True)
         waiting.start()
-        time.sleep(0.5)
+        eventually(lambda: wrapper.problem.startswith("no Kafka broker answers: "))
         broker.start()
+        eventually(lambda: wrapper.problem == "", 60)
         broker.send(topic, [value(2)])
         waiting.join(60)
         assert [table.to_pylist() for table in found] == [[row(2)]]

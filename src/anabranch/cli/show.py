@@ -108,7 +108,8 @@ def _problem_lines(status: dict[str, Any]) -> list[str]:
                 standby = f"standby at {site['site']}: " if part.get("role") == "standby" else ""
                 lines.append(standby + from_dict(part["error"]).line())
             elif part.get("problem"):
-                lines.append(f"{part['name']}: {part['problem']}; trying again")
+                name = part.get("name") or f"stream {part['stream']}"
+                lines.append(f"{name}: {part['problem']}; trying again")
     return lines
 
 

@@ -113,6 +113,7 @@ class Ingest:
             "state": self.state,
             "finite": self.finite,
             "error": self.error.to_dict() if self.error else None,
+            "problem": getattr(self._wrapper, "problem", ""),
             "rows": self.outlet.last,
             "late": self.late,
             "skipped": self.skipped,

@@ -18,8 +18,8 @@ from anabranch.site.wrappers.kafka_reading import Reading, read_range, watermark
 from anabranch.site.wrappers.kafka_records import OF_THE_RECORD, RecordDecoder
 from anabranch.site.wrappers.tables import ON_ERROR
 
-NEW_PARTITIONS_S = 10.0
-"""How often we look whether the topic has more partitions now."""
+LOOK_S = 10.0
+"""How often we look whether the topic is there, and has more partitions now."""
 
 
 class KafkaWrapper:
@@ -49,6 +49,7 @@ class KafkaWrapper:
         self.finite: bool = chosen["once"]
         self.own_time = chosen["event_time"] == "record"
         """Tuples have an event time even if the stream declares none."""
+        self.problem = ""
         self._stopped = context.stopped
         self._decoder, self._quiet_decoder = _decoders(context, chosen)
         group = {"group.id": f"anabranch-{context.stream}"}  # never joined, but required
@@ -79,8 +80,9 @@ class KafkaWrapper:
                     yield table, _cursor(reading.offsets)
                 if self.finite and reading.has_reached(goal):
                     return
-                if time.monotonic() - looked > NEW_PARTITIONS_S and not self.finite:
-                    reading.look_for_partitions()
+                if time.monotonic() - looked > LOOK_S:
+                    reading.look(add=not self.finite)
+                    self.problem = reading.problem
                     looked = time.monotonic()
         finally:
             reading.close()

@@ -78,7 +78,7 @@ class Topic(Generic[E]):
 
     def partitions(self, known: Iterable[str] = ()) -> list[int]:
         """Asks a broker: fails within seconds if none answers or there is no such topic."""
-        consumer = make_client(Consumer, self._settings | {"error_cb": self._note}, known)
+        consumer = make_client(Consumer, self._settings | {"error_cb": self.note}, known)
         try:
             return self.numbers(consumer, PATIENCE_S, lambda: consumer.poll(0))
         finally:
@@ -87,7 +87,7 @@ class Topic(Generic[E]):
     def numbers(
         self, consumer: Consumer, timeout_s: float, ask_why: Callable[[], Any] = lambda: None
     ) -> list[int]:
-        """The partitions, ascending. `ask_why` has librdkafka tell `_note` what went wrong; it may
+        """The partitions, ascending. `ask_why` has librdkafka tell `note` what went wrong; it may
         take a record, so whoever reads records does not ask."""
         try:
             found = consumer.list_topics(self.name, timeout_s).topics[self.name]
@@ -104,7 +104,8 @@ class Topic(Generic[E]):
             place += f", partition {partition}"
         return self._failure(message, place=place, remedy=remedy)
 
-    def _note(self, error: KafkaError) -> None:
+    def note(self, error: KafkaError) -> None:
+        """For librdkafka to call: what went wrong on the way to a broker."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._trouble = error.str()
 

@@ -63,8 +63,10 @@ class Reading:
         self._merge = Merge()
         self.at_end: dict[int, int] = {}
         """Partitions that had no more when last heard of, and the offset where that was."""
+        self.problem = ""
+        """Why nothing can come at present; it does again by itself."""
         self._topic = topic
-        self.consumer: Consumer = make_client(Consumer, settings, ())
+        self.consumer: Consumer = make_client(Consumer, settings | {"error_cb": topic.note}, ())
         self.consumer.assign(self._places(offsets))
 
     def close(self) -> None:
@@ -121,14 +123,17 @@ class Reading:
             self._heard[partition] = now
         return records
 
-    def look_for_partitions(self) -> None:
-        """Partitions may be added to a topic; new ones are read from their first record."""
+    def look(self, *, add: bool) -> None:
+        """Whether the topic is still there, and to `add` partitions that have been added to it,
+        which are read from their first record."""
         try:
             present = self._topic.numbers(self.consumer, timeout_s=1.0)
-        except AnabranchError:
+        except AnabranchError as error:
+            self.problem = error.message
             return
+        self.problem = ""
         added = {number: 0 for number in present if number not in self.offsets}
-        if added:
+        if added and add:
             self.offsets |= added
             self._fetched |= added
             self._heard |= dict.fromkeys(added, time.monotonic())
