@@ -49,6 +49,7 @@ def test_the_exit_code_is_told() -> None:
 
 def test_a_jvm_that_is_not_ours_is_not_looked_at() -> None:
     assert Jvm(lambda: None).end(ConnectionRefusedError()) == ""
+    assert Jvm(lambda: None).pid is None
 
 
 def test_a_process_ends_with_its_jvm_and_says_so() -> None:

@@ -26,8 +26,10 @@ def outlet() -> LiveOutlet:
     return outlet
 
 
-def paced(outlet: LiveOutlet, batches: int, budget: Budget | None = None) -> Pace:
-    return Pace(outlet, budget or Budget(1), batches * ROWS.nbytes)
+def paced(outlet: LiveOutlet, batches: int, used: int = 0) -> Pace:
+    budget = Budget(batches * ROWS.nbytes)
+    budget.use(used)
+    return Pace(outlet, budget)
 
 
 def waits(pace: Pace, seconds: float = 0.1) -> bool:
@@ -84,8 +86,6 @@ def test_while_something_runs_it_is_not_at_rest(
     outlet: LiveOutlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REST_S", 0.02)
-    budget = Budget(1)
-    budget.use(1)
-    assert waits(paced(outlet, 2, budget), 0.3)
+    assert waits(paced(outlet, 2, used=1), 0.3)
     monkeypatch.setattr(module, "PATIENCE_S", 0.02)
-    assert not waits(paced(outlet, 2, budget), 5)
+    assert not waits(paced(outlet, 2, used=1), 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 
 class Budget:
@@ -11,16 +12,26 @@ class Budget:
     A single busy inlet may use all of it, several share it. It paces and does not allocate: an
     inlet with little waiting goes beyond it, else those that used it up might wait for ever for the
     ones behind them. `changed` is the one lock of all these inlets; hold it to call anything here.
+
+    `excess` tells how much more memory the process has come to take than it should. A byte in a
+    queue is several in memory by the time it is through, so the budget gives way twice as fast,
+    down to a half, with which jobs are still of a size worth having.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, most: int, excess: Callable[[], int] = lambda: 0) -> None:
         self.changed = threading.Condition()
-        self._total = total
+        self._most = most
+        self._excess = excess
         self._used = 0
 
     @property
+    def total(self) -> int:
+        """Of use without the lock as well."""
+        return max(self._most // 2, self._most - 2 * self._excess())
+
+    @property
     def left(self) -> bool:
-        return self._used < self._total
+        return self._used < self.total
 
     @property
     def used(self) -> bool:

@@ -22,6 +22,7 @@ from anabranch.plan.operators import Aggregate, Call, Column, Join
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.aggregate import AggregateBody
 from anabranch.site.body import Body, SelectionBody, SinkBody
+from anabranch.site.footprint import footprint
 from anabranch.site.ingest import Ingest
 from anabranch.site.join import JoinBody
 from anabranch.site.journal import Journal
@@ -43,7 +44,7 @@ from anabranch.site.wrappers.base import SourceContext, Wrapper
 @functools.cache
 def queue_budget(total: int) -> Budget:
     """The one of this process: sites that share it share their queues' memory."""
-    return Budget(total)
+    return Budget(total, footprint.excess)
 
 
 class Builder:
@@ -96,7 +97,7 @@ class Builder:
 
         kept = self._kept(stream.name, ".journal", resume=resume)
         journal = Journal(kept) if kept else None
-        pace = Pace(outlet, self._budget, self._limit)
+        pace = Pace(outlet, self._budget)
         return Ingest(stream, outlet, make, self._heartbeat_s, journal, pace)
 
     def _kept(self, stream: str, suffix: str, *, resume: bool) -> Path | None:

@@ -32,6 +32,12 @@ class Jvm:
         self._watched = False
         self._closing = threading.Event()
 
+    @property
+    def pid(self) -> int | None:
+        """None if it is not ours."""
+        process = self._process()
+        return process.pid if process else None
+
     def end(self, error: BaseException) -> str:
         """How the JVM ended, if it has and `error` may come of that; else nothing. A process that
         ends with its JVM does not live to hear it."""

@@ -16,7 +16,8 @@ PATIENCE_S = 30.0
 
 
 class Pace:
-    """Lets about `limit` bytes of a source be on their way at a time, to the last hop and back.
+    """Lets about as many bytes of a source as the `budget` has in all be on their way at a time, to
+    the last hop and back.
 
     Back-pressure alone lets every queue on the way fill up; and since each hop keeps a tuple until
     nobody behind it needs it, all that is on its way is in memory once per hop.
@@ -26,17 +27,16 @@ class Pace:
     delays a source and never stops it.
     """
 
-    def __init__(self, outlet: LiveOutlet, budget: Budget, limit: int) -> None:
+    def __init__(self, outlet: LiveOutlet, budget: Budget) -> None:
         self._outlet = outlet
         self._budget = budget
-        self._limit = limit
         self._needed = 0
 
     def wait(self, stopped: threading.Event) -> None:
         """Block until more may follow, or `stopped` is set."""
         kept, moved = self._kept(), time.monotonic()
         busy = moved
-        while kept >= self._limit + 2 * self._needed and not stopped.wait(POLL_S):
+        while kept >= self._budget.total + 2 * self._needed and not stopped.wait(POLL_S):
             before, kept, now = kept, self._kept(), time.monotonic()
             moved = now if kept < before else moved
             busy = now if kept < before or self._budget.used else busy
