@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator.scripts import Answer, Changes, ScriptCheck, sites_named
-from anabranch.errors import ScriptError
+from anabranch.errors import ConfigError, ScriptError, SourceError
 from anabranch.language.source import Script
 from anabranch.plan.catalog import AggregateDef, AnyDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.operators import Aggregate, Call, Column, Join
@@ -28,6 +28,8 @@ class FakePeer:
     def call(self, action: str, **body: Any) -> Any:
         if action == "check_types":
             return [self._type(column["type"]) for column in body["columns"]]
+        if action == "check":
+            return self._check(body)
         assert action == "analyse"
         if body["expressions"] in (("`avg`()",), ("`upper`()",)):
             return [{"type": None, "error": "wrong number of arguments"}]
@@ -36,6 +38,17 @@ class FakePeer:
         columns = tuple(Column.model_validate(one) for one in body["columns"])
         answers = FakeTyper()(columns, body["expressions"], aggregate=body["aggregate"])
         return [{"type": one.type, "error": one.error} for one in answers]
+
+    def _check(self, body: dict[str, Any]) -> None:
+        """Sources and sinks that know the options `path` and `n`, and no n but 1."""
+        calls = [one["source"] for one in body["sources"]] + [one["sink"] for one in body["tasks"]]
+        for call in calls:
+            if unknown := set(call["options"]) - {"path", "n"}:
+                raise ConfigError(f"{call['name']}() has no option {min(unknown)!r}")
+            if call["options"].get("n", 1) != 1:
+                raise ConfigError(f"{call['name']}() has n = {call['options']['n']}", remedy="1.")
+            if call["options"].get("path") == "none":
+                raise SourceError("no such file", place="none")
 
     def _type(self, type_: str) -> dict[str, str | None]:
         if type_.upper().startswith("VARCHAR"):
@@ -50,8 +63,14 @@ class FakeSites:
     def names(self) -> list[str]:
         return [*self._names, "lost"]
 
+    expected = frozenset({"to_come"})
+
     def alive(self) -> list[str]:
         return self._names
+
+    def peer(self, name: str) -> FakePeer:
+        assert name in self._names
+        return FakePeer()
 
     def any(self) -> FakePeer:
         return FakePeer()
@@ -236,6 +255,9 @@ def test_drop() -> None:
          "script:1:29: site lost is not reachable. Start it, or choose another.\n"),
         ("SELECT x FROM a STANDBY BATCH 5 ON center",
          "script:1:36: unknown site 'center'. Did you mean 'centre'?\n"),
+        ("SELECT x FROM a AT to_come",
+         "script:1:20: site to_come has not joined yet."
+         " Start it there: anabranch site to_come --coordinator …\n"),
         ("SELECT x FROM a STANDBY ON lost", "script:1:28: site lost is not reachable."),
         ("SELECT x FROM a STANDBY ON room1",
          "script:1:28: the query itself runs at room1, and its standby must be elsewhere."),
@@ -287,3 +309,26 @@ def test_sites_named() -> None:
     assert sites_named(Script(f"{SOURCES} SELECT x FROM a AT room2; SHOW SITES;")) == [
         "room1", "room2", "centre",
     ]  # fmt: skip
+
+
+def test_an_option_that_is_wrong_is_underlined() -> None:
+    assert error("CREATE STREAM c (x INT) FROM f(path = 'p', nn = 1) AT room1;") == (
+        "script:1:44: f() has no option 'nn'\n"
+        "CREATE STREAM c (x INT) FROM f(path = 'p', nn = 1) AT room1;\n"
+        "                                           ^^^^^^"
+    )
+    assert error("SELECT x FROM a INTO g(n = 2);") == (
+        "script:1:24: g() has n = 2. 1.\n"
+        "SELECT x FROM a INTO g(n = 2);\n"
+        "                       ^^^^^"
+    )
+
+
+def test_what_is_not_there_is_no_mistake_in_the_text() -> None:
+    with pytest.raises(SourceError) as caught:
+        check("CREATE STREAM c (x INT) FROM f(path = 'none') AT room1;")
+    assert caught.value.line() == "none: no such file"
+
+
+def test_nothing_outside_is_looked_at_to_explain() -> None:
+    assert "sink g(n = 2)" in answer("EXPLAIN SELECT x FROM a INTO g(n = 2);").text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -11,9 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from anabranch.errors import AnabranchError, ConfigError, ScriptError, SinkError, SourceError
+from anabranch.errors import AnabranchError, ScriptError, SinkError, SourceError
 from tests.e2e.commands import COMMAND, anabranch, environment
 from tests.e2e.system import System
+from tests.link.support import eventually
 
 STREAM = "CREATE STREAM s (id BIGINT, t DOUBLE) TIMESTAMP ts FROM file(path = 's.csv') AT room1;"
 QUERY = "CREATE QUERY q AS SELECT id FROM s INTO jsonl(path = 'q.jsonl') AT centre;"
@@ -44,21 +46,49 @@ def refused(system: System, script: str, kind: type[AnabranchError]) -> str:
 
 def test_missing_file(system: System, csv: Path) -> None:
     line = refused(system, STREAM.replace("s.csv", "none.csv") + QUERY, SourceError)
-    assert f"stream s: {system.folder}/none.csv" in line or "none.csv" in line
-    assert "no such file" in line
+    assert line == (
+        f"{system.folder / 'none.csv'}: stream s: no such file."
+        f" Relative paths start at {system.folder}."
+    )
 
 
 def test_unknown_option_and_wrapper(system: System, csv: Path) -> None:
-    line = refused(system, STREAM.replace("path =", "pth =") + QUERY, ConfigError)
-    assert line == "stream s: file() has no option 'pth'. Did you mean 'path'?"
-    line = refused(system, STREAM.replace("file(", "fill(") + QUERY, ConfigError)
-    assert "Did you mean 'file'?" in line
+    line = refused(system, STREAM.replace("path =", "pth =") + QUERY, ScriptError)
+    assert line == ("script.sql:1:62: stream s: file() has no option 'pth'. Did you mean 'path'?")
+    line = refused(system, STREAM.replace("file(", "fill(") + QUERY, ScriptError)
+    assert line == "script.sql:1:57: stream s: there is no source 'fill'. Did you mean 'file'?"
+    line = refused(system, STREAM + QUERY.replace("jsonl", "jsnol"), ScriptError)
+    assert line == "script.sql:1:127: query q: there is no sink 'jsnol'. Did you mean 'jsonl'?"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "kind"),
+    [("fill(path = 's.csv')", ScriptError), ("file(path = 'none.csv')", SourceError)],
+)
+def test_what_runs_goes_on_when_its_successor_is_wrong(
+    system: System, csv: Path, mistake: str, kind: type[AnabranchError]
+) -> None:
+    """A script with a mistake does nothing: nor does it drop."""
+    ticks = "CREATE STREAM s (value BIGINT) FROM rate(tps = 100) AT room1;"
+    query = "CREATE QUERY q AS SELECT value FROM s INTO jsonl(path = 'q.jsonl') AT room1;"
+    system.execute(ticks + query)
+    try:
+        wrong = ticks.replace("rate(tps = 100)", mistake)
+        with pytest.raises(kind):
+            system.execute("DROP QUERY q; DROP STREAM s;" + wrong + query)
+        file = system.folder / "q.jsonl"
+        before = file.stat().st_size
+        eventually(lambda: file.stat().st_size > before)
+        lines = file.read_text().splitlines()
+        assert [json.loads(line)["_pos"] for line in lines] == list(range(1, len(lines) + 1))
+    finally:
+        system.execute("DROP QUERY q; DROP STREAM s;")
 
 
 def test_a_sink_whose_folder_is_missing(system: System, csv: Path) -> None:
     line = refused(system, STREAM + QUERY.replace("q.jsonl", "none/q.jsonl"), SinkError)
-    assert line.startswith("query q: ") or "query q: " in line
-    assert "none" in line
+    folder = system.folder / "none"
+    assert line == f"{folder}: query q: the folder does not exist. Run mkdir -p {folder}."
 
 
 def test_unknown_column_is_underlined(system: System, csv: Path) -> None:
@@ -84,8 +114,9 @@ def test_disk_full_at_a_sink(system: System, csv: Path) -> None:
     skip = STREAM.replace("'s.csv'", "'s.csv', on_error = 'skip'")
     with pytest.raises(SinkError) as caught:
         system.run(skip + QUERY.replace("q.jsonl", "/dev/full"))
-    assert "/dev/full" in caught.value.line()
-    assert "disk" in caught.value.line().lower() or "space" in caught.value.line().lower()
+    assert caught.value.line() == (
+        "/dev/full: disk full. Free some space or choose another path, then start the query again."
+    )
 
 
 def test_port_in_use(spark: SparkSession, tmp_path: Path) -> None:

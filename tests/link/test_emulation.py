@@ -12,7 +12,7 @@ from anabranch.errors import SiteError
 from anabranch.link import emulation
 from anabranch.link.emulation import Emulation, slowed
 from anabranch.stream.batch import Batch
-from tests.link.support import numbers, values
+from tests.link.support import eventually, numbers, values
 
 
 def batches(count: int) -> Iterator[Batch]:
@@ -86,3 +86,39 @@ def test_a_cancelled_stream_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     reader.join(10)
     assert not reader.is_alive()
     assert got == [1]
+
+
+def sent_to_nobody(stopped: threading.Event) -> tuple[Iterator[Batch], list[int]]:
+    """Large batches over a link whose other end takes only the first; and those that were sent."""
+    sent: list[int] = []
+
+    def large() -> Iterator[Batch]:
+        for n in range(1, 101):
+            sent.append(n)
+            yield Batch("S", 1 + 100_000 * (n - 1), n, 0, numbers(n, 100_000))
+
+    arriving = slowed(large(), Emulation(delay_s=0.001), stopped)
+    next(arriving)
+    return arriving, sent
+
+
+def test_no_more_is_under_way_than_fits() -> None:
+    """However many batches that is: what is sent, others take for delivered."""
+    stopped = threading.Event()
+    arriving, sent = sent_to_nobody(stopped)
+    fits = emulation.FLYING_BYTES // numbers(1, 100_000).nbytes
+    assert 2 < fits < 20
+    eventually(lambda: len(sent) >= fits)
+    time.sleep(0.3)
+    assert len(sent) <= fits + 3  # one more that does not fit, one in hand, one taken
+    got = 1 + sum(1 for _ in arriving)
+    assert got == len(sent) == 100
+
+
+def test_who_leaves_keeps_nobody_sending() -> None:
+    """A link that is rerouted leaves no thread behind that holds what it could not deliver."""
+    before = threading.active_count()
+    arriving, sent = sent_to_nobody(threading.Event())
+    arriving.close()  # type: ignore[attr-defined]
+    eventually(lambda: threading.active_count() == before)
+    assert len(sent) < 100

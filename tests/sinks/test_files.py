@@ -99,13 +99,13 @@ def test_csv_values(tmp_path):
     assert rest == (
         '1,0.1,1.20,1.20,"é""\\\n",true,2026-01-31,2026-01-31 12:00:00.000000Z,'
         '2026-01-31 12:00:00.000000,"/w==","[1.0, null, ""Infinity""]",'
-        '"{""k"": ""2026-01-31""}","{""p"": ""2026-01-31T12:00:00Z""}",1,1000\n'
-        ",,,,,,,,,,,,,2,2000\n"
+        '"{""k"": ""2026-01-31""}","{""p"": ""2026-01-31T12:00:00Z""}",1,"1000"\n'
+        ',,,,,,,,,,,,,2,"2000"\n'
     )
 
 
 def test_csv_without_header(tmp_path):
-    assert written("csv", tmp_path, [numbered(1, 1)], header=False) == '1,"r1",1,1000\n'
+    assert written("csv", tmp_path, [numbered(1, 1)], header=False) == '1,"r1",1,"1000"\n'
     assert written("csv", tmp_path, [], header="true") == '"a","s","_pos","_ts"\n'
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +68,77 @@ def test_nothing_written_yet(name: str, tmp_path: Path) -> None:
     last.close()
 
 
-def test_what_is_no_whole_line_is_cut_off(tmp_path: Path) -> None:
-    sink = a_sink("jsonl", tmp_path, resume=False)
-    sink.write(rows(1, 2))
+@pytest.mark.parametrize("name", ["jsonl", "csv"])
+def test_wherever_it_was_cut_it_goes_on_behind_the_last_whole_line(
+    name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "out"
+    sink = a_sink(name, tmp_path, resume=False)
+    ends = [0, file.stat().st_size]
+    for number in (1, 2, 3):
+        sink.write(rows(number, 1))
+        ends.append(file.stat().st_size)
     sink.close()
-    whole = (tmp_path / "out").read_bytes()
-    (tmp_path / "out").write_bytes(whole + b'{"s": "half')
-    again = a_sink("jsonl", tmp_path, resume=True)
-    assert written(again) == 2
+    whole = file.read_bytes()
+    lines = [end for end in dict.fromkeys(ends) if end]  # jsonl has no header
+    first = len(lines) - 3
+    for length in range(len(whole)):
+        file.write_bytes(whole[:length])
+        again = a_sink(name, tmp_path, resume=True)
+        have = max(0, sum(end <= length for end in lines) - first)
+        assert written(again) == have, length
+        again.write(rows(have + 1, 3 - have))
+        again.close()
+        assert file.read_bytes() == whole, length
+
+
+def test_no_part_of_a_csv_line_looks_like_a_whole_one(tmp_path: Path) -> None:
+    sink = a_sink("csv", tmp_path, resume=False)
+    before = (tmp_path / "out").stat().st_size
+    sink.write(rows(1, 1))
+    sink.close()
+    line = (tmp_path / "out").read_text()[before:]
+    assert next(csv.reader([line], strict=True))[-2:] == ["1", "10"]
+    for length in range(1, len(line) - 1):  # the newline is nobody's loss
+        try:
+            fields = [row for row in csv.reader(io.StringIO(line[:length]), strict=True) if row]
+        except csv.Error:
+            continue
+        assert len(fields[-1]) < 3 or fields[-1][-1] == "", line[:length]
+
+
+WRITER = """
+import pyarrow as pa
+from pathlib import Path
+from tests.sinks.test_resume import a_sink, rows
+sink = a_sink({name!r}, Path({folder!r}), resume=False)
+table = rows(1, 400_000)
+print("writing", flush=True)
+sink.write(table)
+"""
+
+
+@pytest.mark.parametrize("name", ["jsonl", "csv"])
+def test_killed_while_it_writes(name: str, tmp_path: Path) -> None:
+    """The file may end in the middle of a line then; what is whole of it is what goes on."""
+    file = tmp_path / "out"
+    script = WRITER.format(name=name, folder=str(tmp_path))
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    with child:
+        assert child.stdout
+        child.stdout.readline()
+        until = time.monotonic() + 60
+        while file.stat().st_size < 1_000_000 and time.monotonic() < until:
+            pass
+        child.kill()
+    left = file.read_bytes()
+    again = a_sink(name, tmp_path, resume=True)
+    have = written(again)
+    assert have
     again.close()
-    assert (tmp_path / "out").read_bytes() == whole
+    assert left.startswith(file.read_bytes())
+    assert len(left) - file.stat().st_size < 100
+    whole = a_sink(name, tmp_path, resume=False)
+    whole.write(rows(1, have))
+    whole.close()
+    assert left.startswith(file.read_bytes())

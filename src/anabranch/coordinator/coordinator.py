@@ -43,7 +43,8 @@ class Coordinator:
         self._state = state
         self._catalog = Catalog(state / "catalog.db")
         report_s = HEARTBEATS_PER_REPORT * cluster.heartbeat_interval_us / 1e6
-        self.sites = Sites(self._catalog, credentials, report_s * cluster.missed_heartbeats)
+        gone_after_s = report_s * cluster.missed_heartbeats
+        self.sites = Sites(self._catalog, credentials, gone_after_s, cluster.sites)
         self._protector = Protector(self.sites, self._catalog)
         self._changing = threading.Lock()
         self._moving = threading.Lock()

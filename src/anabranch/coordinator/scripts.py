@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from anabranch.coordinator.answers import Answer, Row, describe, show
+from anabranch.coordinator.deploy import tasks
+from anabranch.coordinator.outside import Outside
 from anabranch.coordinator.sites import Sites, nearest
 from anabranch.language.bind_sources import bind_aggregate, bind_stream, bind_table
 from anabranch.language.binder import bind_query
@@ -62,6 +64,7 @@ class ScriptCheck:
         queries = [one for one in definitions.values() if isinstance(one, QueryDef)]
         self._running = {node.name for query in queries for node in query.nodes}
         self._sites = sites
+        self._outside = Outside(script, sites)
         self._base = base
         self._site_rows = site_rows
         self._changes = Changes()
@@ -101,13 +104,16 @@ class ScriptCheck:
             )
         else:
             source = bind_table(statement, self._script, default_site=default, base=self._base)
-        self._check_site(source.site, statement.site_span or statement.name_span)
+        self._outside.check_site(source.site, statement.site_span or statement.name_span)
         types = self._checked_types((one.type, one.type_span) for one in statement.columns)
         columns = tuple(
             Column(name=declared.name.text, type=type_)
             for declared, type_ in zip(statement.columns, types, strict=True)
         )
-        return self._add(source.model_copy(update={"columns": columns}))
+        source = source.model_copy(update={"columns": columns})
+        if statement.source:
+            self._outside.check(source.site, statement.source, source=source)
+        return self._add(source)
 
     def _default_site(self, statement: CreateStream | CreateTable) -> str | None:
         """Where there is one site, that; what has no source can be anywhere."""
@@ -156,7 +162,11 @@ class ScriptCheck:
             console = CallNode("console", (), statement.span)
             sink = statement.sink or console
             statement = replace(statement, name=self._free_name(), sink=sink)
-        return self._add(self._bind(statement))
+        query = self._bind(statement)
+        for task in tasks([query], self._known | {query.name: query}):
+            if task.sink and statement.sink:
+                self._outside.check(task.site, statement.sink, sink=task)
+        return self._add(query)
 
     def _free_name(self) -> str:
         """For a query that was given none."""
@@ -168,9 +178,9 @@ class ScriptCheck:
             statement, self._script, self._lookup, list(self._known), self._types, base=self._base
         )
         if statement.site_span:
-            self._check_site(query.site, statement.site_span)
+            self._outside.check_site(query.site, statement.site_span)
         for name in _other_sites(statement):
-            self._check_site(name.text, name.span)
+            self._outside.check_site(name.text, name.span)
         return rewritten(query, self._relation, self._running)
 
     def _types(
@@ -274,15 +284,6 @@ class ScriptCheck:
         if self._lookup(name) is not None:
             raise self._script.error(
                 span, f"{name} exists already", "Drop it first, or rename this."
-            )
-
-    def _check_site(self, site: str, span: Span) -> None:
-        if site not in self._sites.names():
-            remedy = nearest(site, self._sites.names(), "Known sites")
-            raise self._script.error(span, f"unknown site '{site}'", remedy)
-        if site not in self._sites.alive():
-            raise self._script.error(
-                span, f"site {site} is not reachable", "Start it, or choose another."
             )
 
 

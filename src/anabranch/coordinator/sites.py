@@ -30,7 +30,15 @@ class SiteRecord:
 class Sites:
     """Registers by heartbeat; the addresses survive a restart of the coordinator."""
 
-    def __init__(self, catalog: Catalog, credentials: Credentials, gone_after_s: float) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        credentials: Credentials,
+        gone_after_s: float,
+        expected: Iterable[str] = (),
+    ) -> None:
+        """`expected`: those of the cluster file, whether or not they have come."""
+        self.expected = frozenset(expected)
         self._catalog = catalog
         self._peers = Peers(credentials)
         self._gone_after_s = gone_after_s

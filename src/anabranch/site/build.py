@@ -68,6 +68,18 @@ class Builder:
             return OpenStream(definition, outlet, self._heartbeat_s)
         return self._ingest(definition, definition.source, outlet, resume=resume)
 
+    def check_source(self, definition: StreamDef | TableDef) -> None:
+        """Raises what `source` would, and touches nothing: one of that name may be running."""
+        if isinstance(definition, TableDef):
+            self._reader(definition).close()
+        elif definition.source:
+            self._wrapper(definition, definition.source, threading.Event(), lambda rows: None)
+
+    def check_sink(self, spec: TaskSpec) -> None:
+        """Raises what `task` would because of its sink, and touches nothing."""
+        if spec.sink:
+            self._sink_body(spec, spec.sink, resume=False)
+
     def _reader(self, table: TableDef) -> TableReader:
         context = TableContext(
             table=table.name,
@@ -81,24 +93,30 @@ class Builder:
         self, stream: StreamDef, source: Call, outlet: LiveOutlet, *, resume: bool
     ) -> Ingest:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
-
-        def make(stopped: threading.Event, skipped: Callable[[int], None]) -> Wrapper:
-            context = SourceContext(
-                stream=stream.name,
-                schema=arrow_schema(stream.columns),
-                timestamp=stream.timestamp,
-                options=source.options,
-                base=Path(stream.base or "."),
-                spark=lambda: self._spark,
-                stopped=stopped,
-                skipped=skipped,
-            )
-            return make_wrapper(source.name, context)
-
+        make = functools.partial(self._wrapper, stream, source)
         kept = self._kept(stream.name, ".journal", resume=resume)
         journal = Journal(kept) if kept else None
         pace = Pace(outlet, self._budget)
         return Ingest(stream, outlet, make, self._heartbeat_s, journal, pace)
+
+    def _wrapper(
+        self,
+        stream: StreamDef,
+        source: Call,
+        stopped: threading.Event,
+        skipped: Callable[[int], None],
+    ) -> Wrapper:
+        context = SourceContext(
+            stream=stream.name,
+            schema=arrow_schema(stream.columns),
+            timestamp=stream.timestamp,
+            options=source.options,
+            base=Path(stream.base or "."),
+            spark=lambda: self._spark,
+            stopped=stopped,
+            skipped=skipped,
+        )
+        return make_wrapper(source.name, context)
 
     def _kept(self, stream: str, suffix: str, *, resume: bool) -> Path | None:
         """The file that survives us; empty unless we are to go on where we were."""

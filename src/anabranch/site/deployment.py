@@ -68,6 +68,15 @@ class Deployment:
 
     # -- deploying, in the order of the steps ----------------------------------------------------
 
+    def check(self, body: dict[str, Any]) -> None:
+        """What is wrong with the sources and sinks that `prepare` would build. Nothing changes."""
+        for one in body["sources"]:
+            source = _SOURCE.validate_python(one)
+            _named(source.kind, source.name, self._builder.check_source, source)
+        for one in body["tasks"]:
+            spec = TaskSpec.model_validate(one)
+            _named("query", spec.query, self._builder.check_sink, spec)
+
     def prepare(self, body: dict[str, Any]) -> None:
         """Build all or nothing; raises what is wrong with the first thing that cannot be built.
         `resume`: they ran here before, and what they left behind is used again."""

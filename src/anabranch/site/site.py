@@ -100,6 +100,7 @@ class Site:
             "analyse": self._analyse,
             "check_types": lambda body: check_types(_columns(body["columns"])),
             "peers": lambda body: self.peers.update(body["peers"]),
+            "check": self.deployment.check,
             "prepare": self.deployment.prepare,
             "attach": self._attach,
             "detach": lambda body: self._links.detach(

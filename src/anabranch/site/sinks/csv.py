@@ -18,8 +18,10 @@ from anabranch.site.sinks.line_file import LineFile
 
 class CsvSink:
     """The query's columns, then `_pos` and `_ts`. Text is quoted, NULL is an empty field without
-    quotes, BINARY is base64, nested values are JSON. How lines stay whole says `line_file`; a line
-    break inside quotes does not end a line."""
+    quotes, BINARY is base64, nested values are JSON. A line break inside quotes ends no line.
+
+    `_ts` is quoted too: in a line that was cut short by a kill it is missing, or a quote is
+    open. Without it, the first digits of a time would look like one."""
 
     options: ClassVar[tuple[Option, ...]] = (
         Option("path", TEXT, "the file, which is truncated", required=True),
@@ -35,12 +37,12 @@ class CsvSink:
 
     def open(self) -> None:
         self._file.open(keep=self._resume)
-        if self._header and not (self._resume and self._file.last_line()):
+        if self._header and not (self._resume and self._file.last_line('"')):
             self._file.add(_text(self._schema.empty_table(), header=True))
 
     def written(self) -> int:
         """The last line ends with a position and a time; the header's last line does not."""
-        line = self._file.last_line() if self._resume else b""
+        line = self._file.last_line('"') if self._resume else b""
         position = line.split(b",")[-2:-1]
         return int(position[0]) if position and position[0].isdigit() else 0
 
@@ -54,6 +56,7 @@ class CsvSink:
 
 def _text(table: pa.Table, *, header: bool) -> memoryview:
     columns = [_writable(column.combine_chunks()) for column in table.columns]
+    columns[-1] = columns[-1].cast(pa.string())
     return csv_text(pa.table(columns, names=table.column_names), header=header)
 
 

@@ -1,10 +1,11 @@
 """A file to which whole lines are added.
 
 A line counts once its newline is there. All lines of a table go to the operating system in one
-write, without a buffer in between, so when the process is killed the file ends with a whole line.
-If the disk takes only part of them, the file is cut back to what it was before, so nothing half
-stays behind. `open` truncates: what an earlier run left is never continued in the middle, unless it
-is the same run that goes on after a crash.
+write, without a buffer in between. A process that is killed in the middle of a large one leaves the
+beginning of a line at the end of the file: formats see to it that no reader takes that for a whole
+line, and whoever goes on with the file cuts it off. If the disk takes only part of a write, the
+file is cut back to what it was before. `open` truncates: what an earlier run left is never
+continued in the middle, unless it is the same run that goes on after a crash.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from anabranch.errors import SinkError
 
 _TAIL_BYTES = 65_536
+_PIECE_BYTES = 1 << 20
 _FULL = {errno.ENOSPC: "disk full", errno.EDQUOT: "quota used up", errno.EFBIG: "file too large"}
 
 
@@ -37,11 +42,12 @@ class LineFile:
         except OSError as error:
             raise self._failed(error) from error
 
-    def last_line(self) -> bytes:
-        """Without its newline; empty if there is none. What is behind it is cut off."""
+    def last_line(self, quote: str = "") -> bytes:
+        """Without its newline; empty if there is none. What is behind it is cut off. Newlines
+        between two `quote`s belong to the text; then this is the part behind the last of them."""
         if self._descriptor is None:
             raise SinkError("the file is not open", place=str(self.path))
-        end = os.fstat(self._descriptor).st_size
+        end = self._unquoted_end(quote) if quote else os.fstat(self._descriptor).st_size
         tail, start = b"", end
         while start and tail.count(b"\n") < 2:
             start = max(0, start - _TAIL_BYTES)
@@ -49,6 +55,24 @@ class LineFile:
         whole, newline, rest = tail.rpartition(b"\n")
         os.ftruncate(self._descriptor, end - len(rest))
         return whole.rpartition(b"\n")[2] if newline else b""
+
+    def _unquoted_end(self, quote: str) -> int:
+        """Behind the last newline that is not between quotes. Only what is before it tells, so all
+        of the file is read."""
+        start, quotes, end = 0, 0, 0
+        for piece in self._pieces():
+            seen = quotes + np.cumsum(piece == ord(quote), dtype=np.int64)
+            found = np.flatnonzero((piece == ord("\n")) & (seen % 2 == 0))
+            end = start + int(found[-1]) + 1 if len(found) else end
+            start, quotes = start + len(piece), int(seen[-1])
+        return end
+
+    def _pieces(self) -> Iterator[np.ndarray]:
+        assert self._descriptor is not None
+        start = 0
+        while piece := os.pread(self._descriptor, _PIECE_BYTES, start):
+            yield np.frombuffer(piece, np.uint8)
+            start += len(piece)
 
     def add(self, lines: bytes | memoryview) -> None:
         """All of `lines` are in the file afterwards, or SinkError is raised and none is."""
