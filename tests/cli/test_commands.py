@@ -59,6 +59,13 @@ def test_a_wrong_command_line_says_where_help_is(anabranch: Run, arguments: tupl
         (("down",), "no coordinator has its state in"),
         (("kill", "centre"), "no coordinator has its state in"),
         (("move", "q", "centre"), "no coordinator has its state in"),
+        (("up", "--state", "a_file"), "a_file: this is a file. Choose another folder"),
+        (("status", "--state", "damaged"), "damaged/coordinator.json: this file is damaged."),
+        (("site", "a", "--coordinator", "h:p"), "--coordinator: 'h:p' is not an address. Write"),
+        (("site", "a", "--coordinator", "h:1", "--listen", "x"), "--listen: 'x' is not an address"),
+        (("site", "a", "--coordinator", "h:1", "--tls-ca", "none"), "cannot read none: No such"),
+        (("bench", "hop", "--json", "none/f"), "none: there is no such folder"),
+        (("bench", "hop", "--json", "damaged"), "damaged: this file cannot be written"),
     ],
 )
 def test_an_error_is_one_line(
@@ -69,6 +76,9 @@ def test_an_error_is_one_line(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a_file").touch()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "coordinator.json").write_text("{")
     ended = anabranch(*arguments)
     assert ended.code == 1
     assert ended.err.startswith("error: ")

@@ -131,6 +131,16 @@ def test_port_in_use(spark: SparkSession, tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+def test_port_in_use_leaves_no_state(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (tmp_path / "c.toml").write_text(f'[cluster]\nlisten = "127.0.0.1:{port}"\n[site.a]\n')
+        done = anabranch("up", "--cluster", "c.toml", cwd=tmp_path)
+    assert done.returncode == 1
+    assert f"error: cannot listen on 127.0.0.1:{port}: address already in use." in done.stderr
+    assert not (tmp_path / ".anabranch").exists()
+
+
 def test_site_unreachable(spark: SparkSession, tmp_path: Path) -> None:
     system = System(Cluster.of_sites(["a", "b"]), spark, tmp_path)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -85,3 +86,19 @@ def test_the_files_hold_what_the_queries_say(
     assert [int(line.split(",")[0]) for line in lines[1:]] == warm["id"].to_pylist()
     assert len(outputs["thread"]["even.jsonl"].splitlines()) == 1500
     assert not list((folder / "tmp").glob("anabranch*"))
+
+
+def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
+    """What console sinks print goes elsewhere, that of sites with a process of their own too."""
+    (tmp_path / "s.sql").write_text("""
+        CREATE STREAM ticks (value BIGINT) FROM rate(tps = 100, rows = 3) AT here;
+        CREATE QUERY near AS SELECT value FROM ticks INTO console() AT here;
+        CREATE QUERY far AS SELECT value FROM ticks INTO console() AT there;
+    """)
+    (tmp_path / "c.toml").write_text('[site.here]\n[site.there]\nisolation = "process"\n')
+    options = ("--cluster", "c.toml", "--until-idle", "--json")
+    done = anabranch("run", "s.sql", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["sites"]) == 2
+    for query in ("near", "far"):
+        assert sum(line.startswith(query) for line in done.stderr.splitlines()) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -173,9 +174,16 @@ def test_a_port_in_use_is_one_line(gate: Gate) -> None:
     with pytest.raises(SetupError) as error:
         Gate(gate.address, TOKEN, {})
     assert error.value.line() == (
-        f"cannot listen on {gate.address}: the port is in use or not allowed. "
-        "Choose another one with `listen` in cluster.toml, or port 0 for any."
+        f"cannot listen on {gate.address}: address already in use. "
+        "Choose another address with `listen` in cluster.toml, or port 0 for any port."
     )
+
+
+@pytest.mark.parametrize("listen", ["no-such-host.invalid:0", "192.0.2.1:0"])
+def test_an_address_that_is_not_ours_is_not_taken_for_a_port_in_use(listen: str) -> None:
+    with pytest.raises(SetupError, match=re.escape(f"cannot listen on {listen}: ")) as error:
+        Gate(listen, TOKEN, {})
+    assert "in use" not in error.value.line()
 
 
 def test_a_port_is_free_again_after_shutdown() -> None:

@@ -53,6 +53,18 @@ def test_following_over_tls_needs_the_authority(certificate: tuple[str, str]) ->
                 list(Peer("room1", gate.address, stranger).follow("S", "c", 0, 0))
 
 
+def test_certificates_that_cannot_be_used_are_said_to_be(
+    certificate: tuple[str, str], tmp_path: Path
+) -> None:
+    cert, _ = certificate
+    (tmp_path / "text").write_text("no key")
+    for key in (str(tmp_path / "text"), cert):
+        with pytest.raises(SetupError, match=r"with this certificate\. Check tls_cert and tls_key"):
+            Gate("127.0.0.1:0", Credentials("secret", tls_cert=cert, tls_key=key), {})
+    with pytest.raises(SetupError, match=r"cannot read .*none: No such file"):
+        Peer("room1", "127.0.0.1:1", Credentials("secret", tls_ca=str(tmp_path / "none")))
+
+
 def test_a_missing_certificate_is_not_taken_for_a_port_in_use(tmp_path: Path) -> None:
     missing = str(tmp_path / "site.crt")
     with pytest.raises(SetupError, match=r"cannot read .*site\.crt: No such file"):

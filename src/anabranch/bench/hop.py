@@ -143,17 +143,26 @@ def run(progress: Progress, *, rounds: int = 200, bulk_rounds: int = 15) -> dict
     spark = start_session("local[2]", {"spark.driver.memory": "2g"}, "bench", scratch)
     try:
         warm_up(spark)
-        hop = Hop(spark)
-        try:
-            measure(spark, hop, 1_000, rounds // 2, lambda text: progress(f"Warming up: {text}"))
-            small_bare, small_hop = measure(spark, hop, 1_000, rounds, progress)
-            measure(spark, hop, 1_000_000, 3, lambda text: progress(f"Warming up: {text}"))
-            bulk_bare, bulk_hop = measure(spark, hop, 1_000_000, bulk_rounds, progress)
-        finally:
-            hop.close()
+        return compare(spark, progress, rounds=rounds, bulk_rounds=bulk_rounds)
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def compare(
+    spark: SparkSession, progress: Progress, *, rounds: int, bulk_rounds: int
+) -> dict[str, Any]:
+    def warming(text: str) -> None:
+        progress(f"Warming up: {text}")
+
+    hop = Hop(spark)
+    try:
+        measure(spark, hop, 1_000, max(1, rounds // 2), warming)
+        small_bare, small_hop = measure(spark, hop, 1_000, rounds, progress)
+        measure(spark, hop, 1_000_000, min(3, bulk_rounds), warming)
+        bulk_bare, bulk_hop = measure(spark, hop, 1_000_000, bulk_rounds, progress)
+    finally:
+        hop.close()
     return {
         "bare_ms": small_bare * 1e3,
         "hop_ms": small_hop * 1e3,

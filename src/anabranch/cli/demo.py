@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.live import Live
 from rich.markup import escape
 
-from anabranch.cli.show import err, out
+from anabranch.cli.show import command_line, err, out
 from anabranch.demo.apartment import (
     CENTRE,
     DESK,
@@ -178,8 +178,9 @@ def _say_where(output: Path, *, kept: bool) -> None:
         ours, theirs = temperature_file(room), alarm_file(room)
         out.print(f"  {ours} by {room}, {theirs} by {DESK}")
     out.print("\nWhat to try next:")
+    width = max(len(command_line(command)) for command, _ in _NEXT)
     for command, what in _NEXT:
-        out.print(f"  {command:<42} [dim]{what}[/]")
+        out.print(f"  {escape(command_line(command)):<{width}}  [dim]{what}[/]")
 
 
 _NEXT = (

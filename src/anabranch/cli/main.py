@@ -48,7 +48,10 @@ def run(
         str | None, typer.Option("--for", metavar="DURATION", help="Stop after this, e.g. 30s.")
     ] = None,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Stop when every finite source is used up.")
+        bool,
+        typer.Option(
+            "--until-idle", help="Stop when every finite source is used up and all results are out."
+        ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:
@@ -209,9 +212,11 @@ def site(
     token_file: Annotated[
         Path | None, typer.Option(help="The cluster's token; default: $ANABRANCH_TOKEN.")
     ] = None,
-    tls_cert: Annotated[str | None, typer.Option()] = None,
-    tls_key: Annotated[str | None, typer.Option()] = None,
-    tls_ca: Annotated[str | None, typer.Option()] = None,
+    tls_cert: Annotated[str | None, typer.Option(help="The certificate it shows.")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="The key of that certificate.")] = None,
+    tls_ca: Annotated[
+        str | None, typer.Option(help="The authority that others' certificates are checked with.")
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(help="Folder from which it goes on after a crash; default: .anabranch/sites."),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.show import err, out, plain_table
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, TaskError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,13 +22,21 @@ Keep = Callable[[Result], None]
 def measured(run: Callable[[Progress], Result], json_file: Path | None) -> Result:
     """Run with a spinner that says what is being done, or lines that do if there is no terminal;
     write the result before showing it."""
-    if json_file and not json_file.parent.is_dir():
-        raise ConfigError("there is no such folder", place=str(json_file.parent))
+    if json_file:
+        _check_writable(json_file)
     with err.status("Starting …") as spinner:
         result = run(spinner.update if err.is_terminal else err.print)
     if json_file:
         json_file.write_text(json.dumps(result, indent=2) + "\n")
     return result
+
+
+def _check_writable(file: Path) -> None:
+    """Before a long run, not after it."""
+    if not file.parent.is_dir():
+        raise ConfigError("there is no such folder", place=str(file.parent))
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ConfigError("this file cannot be written", place=str(file))
 
 
 def measured_long(run: Callable[[Progress, Keep], Result], json_file: Path | None) -> Result:
@@ -129,6 +138,8 @@ def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
     names = ("tuples", "differences", "time", "Python", "JVM", "peak memory")
     out.print(plain_table(names, rows))
     out.print(f"peak memory of the largest over the smallest: {result['memory_ratio']:.2f}")
+    if any(row["differences"] for row in result["rows"]):
+        raise TaskError("the output is not what plain Spark gives")
 
 
 def experiment_kill(

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from anabranch.cli.losses import Losses
-from anabranch.cli.show import err, out, queries_table, show_answer
+from anabranch.cli.show import err, out, queries_table, show_answer, stdout_to_stderr
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.idle import failures, idle
@@ -108,17 +108,32 @@ def run_script(
     path: Path, cluster: Path | None, seconds: float | None, until_idle: bool, as_json: bool
 ) -> None:
     script = read_script(path)
+    if as_json:
+        with stdout_to_stderr():  # what console sinks print is no JSON
+            status = _run(script, path, cluster, seconds, until_idle, quiet=True)
+        print(json.dumps(status, indent=2))
+        return
+    status = _run(script, path, cluster, seconds, until_idle, quiet=False)
+    if not out.is_terminal:
+        out.print(queries_table(status))
+
+
+def _run(
+    script: Script,
+    path: Path,
+    cluster: Path | None,
+    seconds: float | None,
+    until_idle: bool,
+    *,
+    quiet: bool,
+) -> dict[str, Any]:
     with err.status("Starting …") as spinner:
         run = Run(cluster_for(script, cluster), spinner.update)
     with run:
         for answer in run.coordinator.execute(script, str(path.resolve().parent)):
-            if not as_json:
+            if not quiet:
                 show_answer(answer.to_dict())
-        status = _watch(run, seconds, until_idle, live=not as_json and out.is_terminal)
-    if as_json:
-        print(json.dumps(status, indent=2))
-    elif not out.is_terminal:
-        out.print(queries_table(status))
+        return _watch(run, seconds, until_idle, live=not quiet and out.is_terminal)
 
 
 def _watch(run: Run, seconds: float | None, until_idle: bool, *, live: bool) -> dict[str, Any]:

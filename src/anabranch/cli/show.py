@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -145,3 +151,28 @@ def sites_table(status: dict[str, Any]) -> RenderableType:
         for site in status["sites"]
     ]
     return plain_table(("site", "address", "state", "sources", "tasks"), rows)
+
+
+def command_line(command: str) -> str:
+    """`command` as it can be typed here: the program may not be on the PATH."""
+    program, _, rest = command.partition(" ")
+    if program != "anabranch" or shutil.which(program):
+        return command
+    started = Path(sys.argv[0]).resolve()
+    here = Path.cwd()
+    shown = started.relative_to(here) if started.is_relative_to(here) else started
+    return f"{shown} {rest}"
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """What we and the processes we start print goes there meanwhile."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

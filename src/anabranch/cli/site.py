@@ -8,10 +8,13 @@ import tempfile
 import threading
 from pathlib import Path
 
+from pydantic_core import PydanticCustomError
+
 from anabranch.cli.show import err
-from anabranch.config.address import read_address
+from anabranch.config.address import HostPort, read_address
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.coordinator.launch import report_interval_s
+from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer
 from anabranch.site.heartbeat import Heartbeat
@@ -22,13 +25,22 @@ from anabranch.site.spark import scratch_folder, start_session, stop_session, wa
 PARENT_CHECK_S = 0.5
 
 
+def address_of(option: str, value: str) -> HostPort:
+    """Raises ConfigError if the `value` of a command's `option` is none."""
+    try:
+        return read_address(value)
+    except PydanticCustomError as error:
+        said = error.context or {}
+        raise ConfigError(said["message"], place=option, remedy=said["remedy"]) from None
+
+
 def join(name: str, coordinator: Peer, listen: str | None, address: str | None) -> Cluster:
     """The cluster as the coordinator knows it, with this site in it as asked for here."""
     answer = coordinator.call("join", site=name, pid=os.getpid())
     cluster = Cluster.model_validate(answer["cluster"])
     config = cluster.sites.get(name) or SiteConfig(name=name)
     asked = {"listen": listen, "address": address}
-    changes = {key: read_address(value) for key, value in asked.items() if value}
+    changes = {key: address_of(f"--{key}", value) for key, value in asked.items() if value}
     sites = cluster.sites | {name: config.model_copy(update=changes)}
     return cluster.model_copy(update={"sites": sites})
 
@@ -44,7 +56,11 @@ def run_site(
     state: Path | None = None,
 ) -> None:
     """Until the process is told to stop, or `parent` is gone."""
-    coordinator = Peer("the coordinator", coordinator_address, credentials)
+    where = address_of("--coordinator", coordinator_address)
+    for option, value in (("--listen", listen), ("--address", address)):
+        if value:
+            address_of(option, value)
+    coordinator = Peer("the coordinator", str(where), credentials)
     cluster = join(name, coordinator, listen, address)
     config = cluster.sites[name]
     scratch = _scratch(state, tied=parent is not None)

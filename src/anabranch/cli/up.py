@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.launch import RunningCluster, report_interval_s
 from anabranch.coordinator.state import credentials_for, find_coordinator, write_endpoint
-from anabranch.errors import SetupError, SiteError
+from anabranch.errors import AnabranchError, ConfigError, SetupError, SiteError
 
 STOP_S = 30.0
 
@@ -22,10 +23,15 @@ STOP_S = 30.0
 def up(cluster_file: Path | None, state: Path, sites: list[str]) -> None:
     """Started again on the same state folder, it finds its catalog and its sites again."""
     cluster = load_cluster(cluster_file) if cluster_file else Cluster.of_sites(sites or [ONLY_SITE])
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = _make_folder(state)
     _refuse_second(state)
-    credentials = credentials_for(cluster, state)
-    coordinator = Coordinator(state, cluster, credentials)
+    try:
+        credentials = credentials_for(cluster, state)
+        coordinator = Coordinator(state, cluster, credentials)
+    except AnabranchError:
+        if fresh:
+            shutil.rmtree(state, ignore_errors=True)
+        raise
     write_endpoint(state, coordinator.address, credentials, cluster.security.token_file)
     running: RunningCluster | None = None
     try:
@@ -34,8 +40,8 @@ def up(cluster_file: Path | None, state: Path, sites: list[str]) -> None:
                 spinner.update("Looking for sites that are still up …")
                 time.sleep(2 * report_interval_s(cluster))
             running = RunningCluster(coordinator, state, spinner.update, tied=False)
-        if coordinator.redeploy_if_all_is_lost():
-            err.print("deployed the catalog anew")
+        if how := coordinator.redeploy_if_all_is_lost():
+            err.print(how)
         err.print(f"coordinator at {coordinator.address}, state in {state.resolve()}")
         err.print(f"sites: {', '.join(coordinator.sites.alive())}. Ctrl-C stops everything.")
         coordinator.stop_asked.wait()
@@ -43,6 +49,18 @@ def up(cluster_file: Path | None, state: Path, sites: list[str]) -> None:
         if running:
             running.close()
         (state / "coordinator.json").unlink(missing_ok=True)
+
+
+def _make_folder(state: Path) -> bool:
+    """Whether it was not there before."""
+    fresh = not state.exists()
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "this is a file" if state.is_file() else error.strerror or str(error)
+        remedy = "Choose another folder with --state."
+        raise ConfigError(reason, place=str(state), remedy=remedy) from None
+    return fresh
 
 
 def _refuse_second(state: Path) -> None:

@@ -238,8 +238,9 @@ class Coordinator:
         with self._moving:
             return Move(self.sites, self._catalog, self._protector, self._changing).run(query, site)
 
-    def redeploy_if_all_is_lost(self) -> bool:
-        """After a restart: if no site runs anything of the catalog, deploy all of it anew."""
+    def redeploy_if_all_is_lost(self) -> str:
+        """After a restart: if no site runs anything of the catalog, have them go on where they
+        were, or deploy all of it anew if that cannot be. Says which; nothing if they run."""
         with self._changing:
             self._settled = True
             known = self._catalog.definitions()
@@ -247,7 +248,7 @@ class Coordinator:
                        if (record := self.sites.record(name))]  # fmt: skip
             running = any(report.get("tasks") or report.get("sources") for report in reports)
             if not known or running:
-                return False
+                return ""
             try:
                 lost = lost_sites(self.sites, known, self._protector)
                 Restoration(self.sites, lost, known, self._protector).run()
@@ -255,7 +256,8 @@ class Coordinator:
                 for definition in reversed(known.values()):
                     undeploy(self.sites, definition, known)
                 Deployment(self.sites, list(known.values()), known, {}, self._protector).run()
-            return True
+                return "deployed the catalog anew: a source cannot be read again from where it was"
+            return "everything goes on where it was"
 
     def status(self) -> dict[str, Any]:
         """Every site with a fresh report, or why there is none."""

@@ -18,10 +18,13 @@ def read_token(path: Path) -> str:
         token = path.read_text().strip()
     except OSError as error:
         raise ConfigError(
-            f"cannot read the token file: {error.strerror}", place=str(path)
+            f"cannot read the token file: {error.strerror}",
+            place=str(path),
+            remedy="Name the file with the cluster's token, which every site needs.",
         ) from None
     if not token:
-        raise ConfigError("the token file is empty", place=str(path))
+        remedy = "Write a long random text into it, the same on every site."
+        raise ConfigError("the token file is empty", place=str(path), remedy=remedy)
     return token
 
 
@@ -65,6 +68,12 @@ def endpoint_in(state: Path) -> tuple[str, Credentials]:
         raise SiteError(
             f"no coordinator has its state in {state.resolve()}",
             remedy="Start one with `anabranch up`, or point at another folder with --state.",
+        ) from None
+    except ValueError:
+        raise SiteError(
+            "this file is damaged",
+            place=str(state / "coordinator.json"),
+            remedy="Remove it; `anabranch up` writes it anew.",
         ) from None
     token = endpoint.get("token_file") or state / "token"
     return endpoint["address"], Credentials(read_token(Path(token)), tls_ca=endpoint.get("tls_ca"))

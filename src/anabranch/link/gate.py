@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import socket
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,16 +50,42 @@ class Credentials:
     def server_certificates(self) -> list[tuple[bytes, bytes]]:
         if not (self.tls_cert and self.tls_key):
             return []
-        return [(_read(self.tls_cert), _read(self.tls_key))]
+        return [(read_secret(self.tls_cert), read_secret(self.tls_key))]
 
 
-def _read(path: str) -> bytes:
+def read_secret(path: str) -> bytes:
+    """A certificate or key. Raises SetupError if there is none."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise SetupError(
             f"cannot read {path}: {error.strerror}", remedy="Check [security] in cluster.toml."
         ) from error
+
+
+def _cannot_listen(listen: str, credentials: Credentials) -> SetupError:
+    """Flight does not say why: the address shows when it is tried without it."""
+    host, _, port = listen.rpartition(":")
+    try:
+        family, kind, *_, address = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        return SetupError(
+            f"cannot listen on {listen}: {why}",
+            remedy="Choose another address with `listen` in cluster.toml, or port 0 for any port.",
+        )
+    if credentials.scheme == "grpc":
+        return SetupError(f"cannot listen on {listen}", remedy="Try again, or choose another port.")
+    return SetupError(
+        f"cannot listen on {listen} with this certificate",
+        remedy="Check tls_cert and tls_key: PEM files that belong together.",
+    )
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):
@@ -116,10 +143,7 @@ class Gate(flight.FlightServerBase):
                 middleware={"token": _TokenCheck(credentials.token)},
             )
         except (pa.ArrowException, OSError) as error:
-            raise SetupError(
-                f"cannot listen on {listen}: the port is in use or not allowed",
-                remedy="Choose another one with `listen` in cluster.toml, or port 0 for any.",
-            ) from error
+            raise _cannot_listen(listen, credentials) from error
 
     @property
     def address(self) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from anabranch.errors import ProtocolError, SiteError, from_dict
-from anabranch.link.gate import Credentials
+from anabranch.link.gate import Credentials, read_secret
 from anabranch.link.wire import read_batch
 from anabranch.stream.batch import Batch
 
@@ -39,7 +38,7 @@ class Peer:
         self._headers = [(b"authorization", f"Bearer {credentials.token}".encode())]
         self._location = f"{credentials.scheme}://{address}"
         ca = credentials.tls_ca
-        self._tls = {"tls_root_certs": Path(ca).read_bytes()} if ca else {}
+        self._tls = {"tls_root_certs": read_secret(ca)} if ca else {}
         self._client: flight.FlightClient | None = self._connect()
 
     def _connect(self) -> flight.FlightClient:
