@@ -31,7 +31,7 @@ def texts(before: str, after: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("before", "expected"),
     [
-        ("", ["CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "MASTER", "help", "exit"]),
+        ("", ["CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "help", "exit"]),
         ("de", ["DESCRIBE"]),
         ("SHOW SITES; d", ["DROP", "DESCRIBE"]),
         ("CREATE ", ["STREAM", "TABLE", "QUERY", "AGGREGATE"]),

@@ -36,7 +36,15 @@ SHAPE = [
     ("site = 3", "site: must be a table"),
     ("[site]\na = 3", "site.a: must be a table"),
     ("[site.a]\nconf = 3", "site.a.conf: must be a table"),
-    ("[site.a]\nconf = { x = [1] }", "site.a.conf.x: must be text in quotes"),
+    ("[site.a]\nconf = { spark.x = [1] }", "site.a.conf.spark.x: must be text in quotes"),
+    (
+        "[site.a]\nconf = { driver.memory = '4g' }",
+        "site.a.conf: 'driver.memory' is no setting of Spark. Write 'spark.driver.memory'?",
+    ),
+    (
+        "[cluster]\nheartbeat = '1s'",
+        "cluster: unknown key 'heartbeat'. Did you mean 'heartbeat_interval'?",
+    ),
     ("[link]", "link: must be tables in double brackets, as in [[link]]"),
     ('[[link]]\nfrom = "a"', "link 1.to: is missing"),
     ("[site.a]\nmaster = 2", "site.a.master: must be text in quotes"),
@@ -194,10 +202,10 @@ TOGETHER = [
         'Make them equal or set isolation = "process".',
     ),
     (
-        "[site.a]\nconf = { same = 1, x = 1 }\n"
-        '[site.b]\nmaster = "local[4]"\nconf = { same = 1, x = 2, y = 1 }',
+        "[site.a]\nconf = { spark.same = 1, spark.x = 1 }\n"
+        '[site.b]\nmaster = "local[4]"\nconf = { spark.same = 1, spark.x = 2, spark.y = 1 }',
         "site.b: shares its process and Spark with site 'a' "
-        "but differs in master, conf 'x', conf 'y'. "
+        "but differs in master, conf 'spark.x', conf 'spark.y'. "
         'Make them equal or set isolation = "process".',
     ),
     (

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from anabranch.errors import ScriptError, TaskError
 from tests.e2e.system import System, read_jsonl
@@ -156,3 +157,19 @@ def test_a_wrong_statement_changes_nothing(system: System, script: str, line: st
     status = system.coordinator.status()
     assert (status["streams"], status["reads"]) == ([], {})
     assert not any(site["sources"] or site["tasks"] for site in status["sites"])
+
+
+def test_spark_knows_its_jobs_by_query_and_task(system: System, spark: SparkSession) -> None:
+    write_csv(system.folder / "few.csv", [(n, "a", 1.5, n) for n in range(7)], "id,room,temp,ts")
+    system.run(
+        READINGS.replace("readings.csv", "few.csv")
+        + "CREATE QUERY named_job AS SELECT id * 2 AS twice FROM readings WHERE id > 1 AT room1;"
+    )
+    tracker = spark.sparkContext.statusTracker()
+    jobs = tracker.getJobIdsForGroup("named_job")
+    assert jobs
+    described = [
+        spark.sparkContext._jsc.sc().statusStore().job(job).description().get()  # type: ignore[union-attr]
+        for job in jobs
+    ]
+    assert any(one == "named_job: 7 tuples" for one in described), described

@@ -10,57 +10,67 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anabranch.site import footprint as module
 from anabranch.site.footprint import Footprint, taken_by
 
 
-@pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What the process takes is the last of these, and looked at each time."""
-    monkeypatch.setattr(module, "_FRESH_S", 0.0)
-    return [300]
+class Process:
+    """What it takes, and the time, are what one says."""
+
+    def __init__(self) -> None:
+        self.size, self.time, self.looks = 300, 0.0, 0
+        self.footprint = Footprint(self._taken, lambda: self.time)
+
+    def _taken(self) -> int:
+        self.looks += 1
+        return self.size
+
+    def excess(self, size: int, after_s: float = 1.0) -> int:
+        self.size = size
+        self.time += after_s
+        return self.footprint.excess()
 
 
-def test_a_cold_process_never_takes_too_much(sizes: list[int]) -> None:
-    footprint = Footprint(lambda: sizes[-1])
-    sizes.append(10**12)
-    assert footprint.excess() == 0
+def test_a_cold_process_never_takes_too_much() -> None:
+    assert Process().excess(10**12) == 0
 
 
-def test_a_warm_one_should_take_no_more_than_its_heap_in_addition(sizes: list[int]) -> None:
-    footprint = Footprint(lambda: sizes[-1])
-    footprint.warm(heap_bytes=500)
-    sizes.append(800)
-    assert footprint.excess() == 0
-    sizes.append(830)
-    assert footprint.excess() == 30
+def test_a_warm_one_should_take_no_more_than_its_heap_in_addition() -> None:
+    process = Process()
+    process.footprint.warm(heap_bytes=500)
+    assert process.excess(800) == 0
+    assert process.excess(830) == 30
 
 
-def test_the_most_it_ever_took_counts(sizes: list[int]) -> None:
-    footprint = Footprint(lambda: sizes[-1])
-    footprint.warm(heap_bytes=500)
-    sizes.append(830)
-    footprint.excess()
-    sizes.append(400)
-    assert footprint.excess() == 30
-    sizes.append(840)
-    assert footprint.excess() == 40
+def test_the_most_it_took_counts() -> None:
+    process = Process()
+    process.footprint.warm(heap_bytes=500)
+    assert process.excess(1800) == 1000
+    assert process.excess(400) == pytest.approx(1000, rel=0.01)
+    assert process.excess(1900) == 1100
 
 
-def test_warm_is_what_it_was_at_first(sizes: list[int]) -> None:
-    footprint = Footprint(lambda: sizes[-1])
-    footprint.warm(heap_bytes=500)
-    sizes.append(1000)
-    footprint.warm(heap_bytes=500)
-    assert footprint.excess() == 200
+def test_a_moment_long_ago_is_forgotten() -> None:
+    process = Process()
+    process.footprint.warm(heap_bytes=500)
+    process.excess(1800)
+    assert process.excess(400, after_s=600) == 500
+    assert process.excess(400, after_s=6000) == 0
+
+
+def test_warm_is_what_it_was_at_first() -> None:
+    process = Process()
+    process.footprint.warm(heap_bytes=500)
+    process.size = 1000
+    process.footprint.warm(heap_bytes=500)
+    assert process.excess(1000) == 200
 
 
 def test_it_looks_no_more_than_ten_times_a_second() -> None:
-    looks = []
-    footprint = Footprint(lambda: looks.append(None) or len(looks))  # type: ignore[func-returns-value]
-    footprint.warm(heap_bytes=0)
-    assert [footprint.excess() for _ in range(1000)][:3] == [1, 1, 1]
-    assert len(looks) < 100
+    process = Process()
+    process.footprint.warm(heap_bytes=0)
+    for _ in range(100):
+        process.excess(300, after_s=0.01)
+    assert process.looks <= 12
 
 
 def test_memory_counts_and_pages_of_files_do_not(tmp_path: Path) -> None:

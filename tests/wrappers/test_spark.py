@@ -121,3 +121,12 @@ def test_mistakes_show_before_the_start(tmp_path, source):
     for wrong in ({"format": "no_such_format"}, {"format": "csv", "path": "nowhere"}):
         assert line(**wrong).startswith(f"spark({wrong['format']}): ")
     assert "`a` cannot be resolved" in line(format="rate")
+
+
+def test_malformed_rows_are_the_format_s_business(tmp_path, source):
+    folder(tmp_path, "a.csv", "1\n")
+    made = lambda: source({"a": pa.int64()}, format="csv", path="in", on_error="skip")  # noqa: E731
+    assert message(made) == (
+        "spark() has no option 'on_error'. "
+        "Use the format's own, such as mode = 'FAILFAST' or 'DROPMALFORMED'."
+    )

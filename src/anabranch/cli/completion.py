@@ -10,7 +10,7 @@ from anabranch.language.lexer import Kind, Token, tokenize
 from anabranch.language.source import Script
 from anabranch.language.standby import METHODS, STANDBY_PARTS
 
-STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "MASTER")
+STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN")
 COMMANDS = ("help", "exit")
 _IN_STREAM = ("TIMESTAMP", "LATENESS", "FROM", "AT")
 _IN_TABLE = ("FROM", "AT")

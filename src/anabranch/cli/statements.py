@@ -19,7 +19,7 @@ STATEMENTS = (
         "CREATE TABLE rooms (id INT, name STRING) FROM file(path = 'rooms.csv');",
     ),
     (
-        "[CREATE QUERY name AS] [MASTER stream, …] SELECT … FROM stream[window], …\n"
+        "CREATE QUERY name AS [MASTER stream, …] SELECT … FROM stream[window], …\n"
         "  [WHERE …] [GROUP BY …] [HAVING …] [INTO sink(option = value, …) [ON site]]\n"
         "  [STANDBY [ON site] [BATCH n] [RECOVERY time] [OVERHEAD p%] [COMPRESS]]\n"
         "  [AT site];",

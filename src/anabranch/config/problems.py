@@ -38,7 +38,7 @@ def problem(message: str, remedy: str = "") -> PydanticCustomError:
 def did_you_mean(word: str, known: Iterable[str], *, title: str) -> str:
     """A remedy for the unknown `word`: the nearest known one, or all of them after `title`."""
     names = list(known)
-    near = get_close_matches(word, names, n=1)
+    near = [one for one in names if one.startswith(word)] or get_close_matches(word, names, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"{title}: {', '.join(names)}."
 
 

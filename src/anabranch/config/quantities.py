@@ -40,7 +40,13 @@ def _read_conf(value: Any) -> Any:
     `{ spark.driver.memory = "1g" }` without quotes is nested tables to TOML but plainly means the
     setting, so it is taken as that.
     """
-    return dict(_flat(value, "")) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    found = dict(_flat(value, ""))
+    for key in found:
+        if not key.startswith("spark."):
+            raise problem(f"{key!r} is no setting of Spark", f"Write 'spark.{key}'?")
+    return found
 
 
 def _flat(table: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

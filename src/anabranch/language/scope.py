@@ -19,6 +19,9 @@ from anabranch.stream import names as wire
 EVENT_TIME = Column(name=wire.EVENT_TIME, type="BIGINT")
 """The only system column that expressions may use: event time in µs."""
 
+_FEW = 12
+"""Columns that an error lists."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -169,7 +172,10 @@ class Scope:
         names = [one.name for source in among for one in source.definition.columns]
         where = str(among[0]) if len(among) == 1 else "any input"
         message = f"unknown column '{name.text}' of {where}"
-        return self.script.error(name.span, message, did_you_mean_name(name.text, names))
+        remedy = did_you_mean_name(name.text, names)
+        if not remedy and 0 < len(names) <= _FEW:
+            remedy = f"There is {listed(names, 'and')}."
+        return self.script.error(name.span, message, remedy)
 
 
 def _use(source: Source, column: Column) -> Use:

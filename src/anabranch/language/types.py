@@ -65,7 +65,7 @@ def ask(
             raise script.error(one.span, _readable(answer.error, one.expr, naming, written or {}))
         if one.clause and answer.type.lower() != "boolean":
             message = f"{one.clause} needs a condition (boolean), this is {answer.type.upper()}"
-            raise script.error(one.span, message)
+            raise script.error(one.span, message, "Compare it with something, as in x > 0.")
         types.append(answer.type)
     return types
 

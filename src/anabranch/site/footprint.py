@@ -6,6 +6,7 @@ Nobody can tell by how much; but what it takes more, queues can take less (`link
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -17,16 +18,20 @@ import psutil
 from anabranch.site.jvm import jvm
 
 _FRESH_S = 0.1
+_HALF_LIFE_S = 600.0
 
 
 class Footprint:
     """Once it is `warm`: what a warm process had taken and its whole heap is all it should take."""
 
-    def __init__(self, taken: Callable[[], int]) -> None:
+    def __init__(
+        self, taken: Callable[[], int], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._taken = taken
+        self._clock = clock
         self._due = 0
-        self._excess = 0
-        self._looked = -_FRESH_S
+        self._excess = 0.0
+        self._looked = -math.inf
         self._lock = threading.Lock()
 
     def warm(self, heap_bytes: int) -> None:
@@ -35,14 +40,16 @@ class Footprint:
         self._due = self._due or self._taken() + heap_bytes
 
     def excess(self) -> int:
-        """The most bytes that were ever taken beyond that. It never falls: whoever makes room
-        because of it need not swing to and fro."""
+        """The most bytes that were taken beyond that; half of it is forgotten in ten minutes. It
+        does not fall with what is taken now: whoever makes room because of it would swing to and
+        fro."""
         with self._lock:
-            now = time.monotonic()
+            now = self._clock()
             if self._due and now - self._looked >= _FRESH_S:
-                self._excess = max(self._excess, self._taken() - self._due)
+                remembered = self._excess * 0.5 ** ((now - self._looked) / _HALF_LIFE_S)
+                self._excess = max(remembered, self._taken() - self._due)
                 self._looked = now
-            return self._excess
+            return int(self._excess)
 
 
 def taken_by(*pids: int) -> int:

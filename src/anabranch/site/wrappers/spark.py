@@ -46,6 +46,11 @@ class SparkWrapper:
     def __init__(self, context: SourceContext) -> None:
         known, passed = split(self.options, context.options)
         chosen = take("spark", self.options, known)
+        if "on_error" in passed:
+            raise ConfigError(
+                "spark() has no option 'on_error'",
+                remedy="Use the format's own, such as mode = 'FAILFAST' or 'DROPMALFORMED'.",
+            )
         self._context = context
         self._format: str = chosen["format"]
         self._trigger_us: int = chosen["trigger"]
