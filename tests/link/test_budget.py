@@ -159,7 +159,7 @@ def test_where_memory_is_short_it_gives_way_down_to_a_half() -> None:
     budget = Budget(1000, lambda: excess)
     assert budget.total == 1000
     excess = 100
-    assert budget.total == 900
+    assert budget.total == 800
     excess = 10_000
     assert budget.total == 500
     budget.use(500)
