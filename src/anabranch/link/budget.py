@@ -13,9 +13,9 @@ class Budget:
     inlet with little waiting goes beyond it, else those that used it up might wait for ever for the
     ones behind them. `changed` is the one lock of all these inlets; hold it to call anything here.
 
-    `excess` tells how much more memory the process has come to take than it should. The budget gives
-    way by twice that, down to a half, with which jobs are still of a size worth having. A byte in a
-    queue is four or five in memory by the time it is through: so the process stays where it is.
+    `excess` tells how much more memory the process has come to take than it should. The budget
+    gives way by twice that, down to a half, with which jobs are still of a size worth having. A
+    byte in a queue is four or five in memory by the time it is through: so that makes up for it.
     """
 
     def __init__(self, most: int, excess: Callable[[], int] = lambda: 0) -> None:
