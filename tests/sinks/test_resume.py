@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.site.sinks import make_sink
+from anabranch.site.sinks import line_file, make_sink
 from anabranch.site.sinks.base import SinkContext, written
 
 SCHEMA = pa.schema([("s", pa.string()), ("_pos", pa.int64()), ("_ts", pa.int64())])
@@ -68,10 +68,12 @@ def test_nothing_written_yet(name: str, tmp_path: Path) -> None:
     last.close()
 
 
+@pytest.mark.parametrize("piece", [7, 1 << 20])
 @pytest.mark.parametrize("name", ["jsonl", "csv"])
 def test_wherever_it_was_cut_it_goes_on_behind_the_last_whole_line(
-    name: str, tmp_path: Path
+    name: str, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(line_file, "_PIECE_BYTES", piece)
     file = tmp_path / "out"
     sink = a_sink(name, tmp_path, resume=False)
     ends = [0, file.stat().st_size]

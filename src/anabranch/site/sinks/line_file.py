@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -57,22 +56,24 @@ class LineFile:
         return whole.rpartition(b"\n")[2] if newline else b""
 
     def _unquoted_end(self, quote: str) -> int:
-        """Behind the last newline that is not between quotes. Only what is before it tells, so all
-        of the file is read."""
-        start, quotes, end = 0, 0, 0
-        for piece in self._pieces():
-            seen = quotes + np.cumsum(piece == ord(quote), dtype=np.int64)
-            found = np.flatnonzero((piece == ord("\n")) & (seen % 2 == 0))
-            end = start + int(found[-1]) + 1 if len(found) else end
-            start, quotes = start + len(piece), int(seen[-1])
-        return end
-
-    def _pieces(self) -> Iterator[np.ndarray]:
+        """Behind the last newline that is not between quotes. Only the quotes before it tell, so
+        all of the file is read: counted forwards, looked at backwards."""
         assert self._descriptor is not None
-        start = 0
-        while piece := os.pread(self._descriptor, _PIECE_BYTES, start):
-            yield np.frombuffer(piece, np.uint8)
-            start += len(piece)
+        size = os.fstat(self._descriptor).st_size
+        quotes = [0]
+        for start in range(0, size, _PIECE_BYTES):
+            quotes.append(quotes[-1] + self._piece(start).count(quote.encode()))
+        for index in reversed(range(len(quotes) - 1)):
+            piece = np.frombuffer(self._piece(index * _PIECE_BYTES), np.uint8)
+            seen = quotes[index] + np.cumsum(piece == ord(quote))
+            ends = np.flatnonzero((piece == ord("\n")) & (seen % 2 == 0))
+            if len(ends):
+                return index * _PIECE_BYTES + int(ends[-1]) + 1
+        return 0
+
+    def _piece(self, start: int) -> bytes:
+        assert self._descriptor is not None
+        return os.pread(self._descriptor, _PIECE_BYTES, start)
 
     def add(self, lines: bytes | memoryview) -> None:
         """All of `lines` are in the file afterwards, or SinkError is raised and none is."""
