@@ -57,12 +57,13 @@ def test_a_moment_long_ago_is_forgotten() -> None:
     assert process.excess(400, after_s=6000) == 0
 
 
-def test_warm_is_what_it_was_at_first() -> None:
+def test_another_jvm_is_another_beginning() -> None:
     process = Process()
     process.footprint.warm(heap_bytes=500)
-    process.size = 1000
-    process.footprint.warm(heap_bytes=500)
-    assert process.excess(1000) == 200
+    process.excess(1000)
+    process.footprint.warm(heap_bytes=2000)
+    assert process.excess(2900) == 0
+    assert process.excess(3010) == 10
 
 
 def test_it_looks_no_more_than_ten_times_a_second() -> None:

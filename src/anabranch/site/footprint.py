@@ -36,8 +36,10 @@ class Footprint:
 
     def warm(self, heap_bytes: int) -> None:
         """`heap_bytes`: how large the heap may become. Much of it is touched already, and that much
-        is left for what is on its way. Idempotent: the first time counts."""
-        self._due = self._due or self._taken() + heap_bytes
+        is left for what is on its way. Again with every JVM that this process starts."""
+        with self._lock:
+            self._due = self._taken() + heap_bytes
+            self._excess = 0.0
 
     def excess(self) -> int:
         """The most bytes that were taken beyond that; half of it is forgotten in ten minutes. It
