@@ -178,7 +178,7 @@ def _one_run(
     at_s: float,
     victim: float,
 ) -> dict[str, Any]:
-    one, other = _two_workers(cluster)
+    one, other, *_ = _up(cluster, len(WORKERS) if kind in ("standby first", "both") else 2)
     if kind == "both":  # a chain's two queries as well: nobody is left who knew them
         other = one
     output = cluster.folder / "out.jsonl"
@@ -202,10 +202,11 @@ def _one_run(
     }  # fmt: skip
 
 
-def _two_workers(cluster: FailingCluster) -> list[str]:
-    """Two that are up: a run does not wait for those that the one before it has killed."""
-    status = cluster.wait(lambda s: len(_workers(s)) >= 2, "two workers", 120)
-    return _workers(status)[:2]
+def _up(cluster: FailingCluster, least: int) -> list[str]:
+    """Workers that are up: a run does not wait for those that the one before it has killed, unless
+    it kills a standby, for which only workers will do."""
+    status = cluster.wait(lambda s: len(_workers(s)) >= least, f"{least} workers", 120)
+    return _workers(status)
 
 
 def _workers(status: Status) -> list[str]:
