@@ -34,13 +34,11 @@ def address_of(option: str, value: str) -> HostPort:
         raise ConfigError(said["message"], place=option, remedy=said["remedy"]) from None
 
 
-def join(name: str, coordinator: Peer, listen: str | None, address: str | None) -> Cluster:
+def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> Cluster:
     """The cluster as the coordinator knows it, with this site in it as asked for here."""
     answer = coordinator.call("join", site=name, pid=os.getpid())
     cluster = Cluster.model_validate(answer["cluster"])
     config = cluster.sites.get(name) or SiteConfig(name=name)
-    asked = {"listen": listen, "address": address}
-    changes = {key: address_of(f"--{key}", value) for key, value in asked.items() if value}
     sites = cluster.sites | {name: config.model_copy(update=changes)}
     return cluster.model_copy(update={"sites": sites})
 
@@ -57,11 +55,10 @@ def run_site(
 ) -> None:
     """Until the process is told to stop, or `parent` is gone."""
     where = address_of("--coordinator", coordinator_address)
-    for option, value in (("--listen", listen), ("--address", address)):
-        if value:
-            address_of(option, value)
+    asked = {"listen": listen, "address": address}
+    changes = {key: address_of(f"--{key}", value) for key, value in asked.items() if value}
     coordinator = Peer("the coordinator", str(where), credentials)
-    cluster = join(name, coordinator, listen, address)
+    cluster = join(name, coordinator, changes)
     config = cluster.sites[name]
     scratch = _scratch(state, tied=parent is not None)
     try:
