@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -142,17 +144,61 @@ def test_parquet_removes_what_an_earlier_run_left_and_nothing_else(tmp_path):
     assert os.listdir(tmp_path / "out") == ["mine"]
 
 
-def test_parquet_that_fails_can_be_tried_again(tmp_path):
+def values_of(folder):
+    return [row["a"] for f in sorted(folder.iterdir()) for row in parquet.read_table(f).to_pylist()]
+
+
+def test_a_parquet_file_appears_with_its_last_row(tmp_path):
     made = sink("parquet", tmp_path, path="out", rows_per_file=2)
     made.open()
     made.write(numbered(1, 3))
+    assert values_of(tmp_path / "out") == [1, 2]
+
+
+def test_parquet_that_fails_can_be_tried_again(tmp_path):
+    """What was taken stays, and nothing more is taken until the disk has it."""
+    made = sink("parquet", tmp_path, path="out", rows_per_file=2)
+    made.open()
     (tmp_path / "out").rename(tmp_path / "away")
-    assert "No such file or directory" in message(lambda: made.write(numbered(4, 1)))
+    made.write(numbered(1, 3))
+    for _ in range(2):
+        assert "the folder does not exist" in message(lambda: made.write(numbered(4, 1)))
     (tmp_path / "away").rename(tmp_path / "out")
     made.write(numbered(4, 1))
     made.close()
-    files = sorted((tmp_path / "out").iterdir())
-    assert [row["a"] for f in files for row in parquet.read_table(f).to_pylist()] == [1, 2, 3, 4]
+    assert values_of(tmp_path / "out") == [1, 2, 3, 4]
+
+
+def test_parquet_that_cannot_be_made_whole_leaves_nothing(tmp_path):
+    made = sink("parquet", tmp_path, path="out", rows_per_file=200_000)
+    made.open()
+    made.write(numbered(1, 70_000))
+    assert [name[0] for name in os.listdir(tmp_path / "out")] == ["."]
+    (tmp_path / "out" / f"part-{1:020d}.parquet").mkdir()  # its name is taken
+    (tmp_path / "out" / f"part-{1:020d}.parquet" / "x").touch()
+    assert "part-" in message(made.close)
+    assert os.listdir(tmp_path / "out") == [f"part-{1:020d}.parquet"]
+    made.close()
+
+
+def test_parquet_keeps_little_in_memory(tmp_path):
+    """Rows of a file that is not whole yet are on the disk, not here."""
+    made = sink("parquet", tmp_path, columns={"x": pa.float64()}, path="out")
+    made.open()
+    numbers = np.random.default_rng(1).random(100_000)
+    arrow = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        for first in range(1, 1_000_000, 100_000):
+            positions = np.arange(first, first + 100_000)
+            made.write(pa.table({"x": numbers, "_pos": positions, "_ts": positions}))
+        kept = tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes() - arrow
+    finally:
+        tracemalloc.stop()
+    made.close()
+    (file,) = (tmp_path / "out").iterdir()
+    assert kept < 5_000_000 < 10_000_000 < file.stat().st_size
+    assert parquet.read_table(file)["_pos"].to_pylist() == list(range(1, 1_000_001))
 
 
 @pytest.mark.parametrize("name", ["jsonl", "csv", "parquet"])
@@ -241,6 +287,10 @@ SMALL_DISK = """
             rows += 20_000
     except SinkError as error:
         print(error.line())
+    try:
+        made.close()
+    except SinkError as error:
+        assert "disk full" in error.line()
     print(rows)
     if (base / "out").is_file():
         print((base / "out").read_bytes().count(b"\\n"), (base / "out").read_bytes()[-1:])

@@ -1,17 +1,18 @@
 """Results as a folder of Parquet files.
 
-Rows are encoded as they come, but kept in memory until their file is whole: an unfinished Parquet
-file cannot be read anyway, and a failing write could not be taken back out of it. A whole file is
-written under a name with a dot, which readers ignore, and renamed. Names carry the first position,
-so that name order is stream order.
+Rows are encoded as they come and go to a file whose name begins with a dot, which readers ignore;
+once it is whole it is renamed. Names carry the first position, so that name order is stream order.
+Encoded rows cannot be taken back, so what the disk does not take waits in memory, and the next call
+says so before it takes any more rows.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,14 +20,13 @@ import pyarrow.parquet as pq
 from anabranch.errors import SinkError
 from anabranch.site.options import COUNT, TEXT, Option, take
 from anabranch.site.sinks.base import SinkContext
-from anabranch.site.sinks.line_file import write_error
+from anabranch.site.sinks.line_file import LineFile, write_error
 
 _GROUP_ROWS = 65_536
 
 
 class ParquetSink:
-    """Each file has `rows_per_file` rows, the last one fewer. A full file is written by the next
-    `write` or by `close`, so that a failure is never about rows that were not accepted yet."""
+    """Each file has `rows_per_file` rows, the last one fewer."""
 
     options: ClassVar[tuple[Option, ...]] = (
         Option("path", TEXT, "the folder; part files of an earlier run are removed", required=True),
@@ -38,12 +38,12 @@ class ParquetSink:
         self._folder = Path(os.path.abspath(context.base / Path(chosen["path"]).expanduser()))
         self._limit: int = chosen["rows_per_file"]
         self._schema = context.schema
-        self._whole: list[Part] = []
-        self._part: Part | None = None
+        self._parts: list[Part] = []
+        """Those not stored yet. Only the last may have fewer rows than it should."""
         self._check()
 
     def open(self) -> None:
-        self._whole, self._part = [], None
+        self._parts = []
         try:
             self._folder.mkdir(exist_ok=True)
             for file in [*self._folder.glob("part-*.parquet"), *self._folder.glob(".part-*")]:
@@ -52,31 +52,41 @@ class ParquetSink:
             raise write_error(error, self._folder) from error
 
     def write(self, table: pa.Table) -> None:
-        self._store_whole()
+        self._store()
         while table.num_rows:
-            if self._part is None:
-                self._part = Part(self._schema, table["_pos"][0].as_py())
-            taken = table.slice(0, self._limit - self._part.rows)
-            self._part.add(taken)
+            part = self._growing(table)
+            taken = table.slice(0, min(_GROUP_ROWS, self._limit - part.rows))
+            part.add(taken)
+            if part.rows == self._limit:
+                part.end()
             table = table.slice(taken.num_rows)
-            if self._part.rows == self._limit:
-                self._end_part()
+            with contextlib.suppress(SinkError):  # it has the rows; the next call fails
+                self._store()
 
     def close(self) -> None:
-        if self._part is not None:
-            self._end_part()
-        self._store_whole()
+        """Raises SinkError if a file cannot be made whole; what there is of it is removed then."""
+        parts = self._parts
+        for part in parts:
+            part.end()
+        try:
+            self._store()
+        finally:
+            self._parts = []
+            for part in parts:
+                part.discard()
 
-    def _end_part(self) -> None:
-        if self._part is not None:
-            self._whole.append(self._part)
-            self._part = None
+    def _growing(self, table: pa.Table) -> Part:
+        if not self._parts or self._parts[-1].ended:
+            self._parts.append(Part(self._schema, self._folder, table["_pos"][0].as_py()))
+        return self._parts[-1]
 
-    def _store_whole(self) -> None:
+    def _store(self) -> None:
         """What fails stays, to be tried again by the next call."""
-        while self._whole:
-            self._whole[0].store(self._folder)
-            del self._whole[0]
+        while self._parts:
+            self._parts[0].store()
+            if not self._parts[0].ended:
+                return
+            del self._parts[0]
 
     def _check(self) -> None:
         parent = self._folder.parent
@@ -95,14 +105,15 @@ class ParquetSink:
 class Part:
     """One file in the making. Small tables are gathered into row groups worth the name."""
 
-    def __init__(self, schema: pa.Schema, first: int) -> None:
+    def __init__(self, schema: pa.Schema, folder: Path, first: int) -> None:
         self.rows = 0
-        self._first = first
+        self.ended = False
         self._schema = schema
+        self._path = folder / f"part-{first:020d}.parquet"
         self._waiting: list[pa.Table] = []
-        self._encoded = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._encoded, schema)
-        self._content: pa.Buffer | None = None
+        self._encoded = _Encoded()
+        self._writer: pq.ParquetWriter | None = None
+        self._file: LineFile | None = None
 
     def add(self, table: pa.Table) -> None:
         self._waiting.append(table)
@@ -110,26 +121,52 @@ class Part:
         if sum(waiting.num_rows for waiting in self._waiting) >= _GROUP_ROWS:
             self._encode()
 
-    def store(self, folder: Path) -> None:
-        """The file is whole in `folder` afterwards, or SinkError is raised and it is not there."""
-        name = f"part-{self._first:020d}.parquet"
-        unfinished = folder / f".{name}"
-        try:
-            unfinished.write_bytes(memoryview(self._finished()))
-            unfinished.rename(folder / name)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
-            raise write_error(error, folder / name) from error
+    def end(self) -> None:
+        """No rows follow. Idempotent."""
+        if not self.ended:
+            self._encode().close()
+            self.ended = True
 
-    def _finished(self) -> pa.Buffer:
-        if self._content is None:
-            self._encode()
-            self._writer.close()
-            self._content = self._encoded.getvalue()
-        return self._content
+    def store(self) -> None:
+        """All that is encoded is on the disk afterwards, under the file's own name if it is whole;
+        or SinkError is raised and nothing has changed."""
+        if self._encoded.pieces:
+            if self._file is None:
+                self._file = LineFile(f".{self._path.name}", self._path.parent)
+                self._file.open()
+            self._file.add(b"".join(self._encoded.pieces))
+            self._encoded.pieces.clear()
+        if self.ended and self._file:
+            try:
+                self._file.path.rename(self._path)
+            except OSError as error:
+                raise write_error(error, self._path) from error
+            self._file.close()
 
-    def _encode(self) -> None:
+    def discard(self) -> None:
+        """Leave nothing of a file that is not whole."""
+        if self._file:
+            self._file.close()
+            self._file.path.unlink(missing_ok=True)
+
+    def _encode(self) -> pq.ParquetWriter:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._encoded, self._schema)
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting).cast(self._schema))
             self._waiting = []
+        return self._writer
+
+
+class _Encoded(io.RawIOBase):
+    """What a Parquet writer has written."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.pieces.append(bytes(data))
+        return len(data)
