@@ -44,7 +44,7 @@ from anabranch.site.wrappers.base import SourceContext, Wrapper
 @functools.cache
 def queue_budget(total: int) -> Budget:
     """The one of this process: sites that share it share their queues' memory."""
-    return Budget(total, footprint.excess)
+    return Budget(total)
 
 
 class Builder:
@@ -96,7 +96,7 @@ class Builder:
         make = functools.partial(self._wrapper, stream, source)
         kept = self._kept(stream.name, ".journal", resume=resume)
         journal = Journal(kept) if kept else None
-        pace = Pace(outlet, self._budget)
+        pace = Pace(outlet, self._budget, footprint.excess)
         return Ingest(stream, outlet, make, self._heartbeat_s, journal, pace)
 
     def _wrapper(

@@ -11,8 +11,10 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
+from anabranch.site.footprint import footprint
+
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of <malloc.h>
-_LARGE_BUFFER = 256 << 10
+_LARGE_BUFFER = 64 << 10
 _JVM_MALLOC = {
     "MALLOC_ARENA_MAX": "2",
     "MALLOC_MMAP_THRESHOLD_": str(_LARGE_BUFFER),
@@ -85,6 +87,7 @@ class JobMemory:
         if collect:
             gc.collect()
             _trim()
+        footprint.look()
 
 
 job_memory = JobMemory()

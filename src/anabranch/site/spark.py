@@ -25,7 +25,7 @@ from anabranch.errors import SetupError
 from anabranch.plan.operators import Column
 from anabranch.site.archive import WRITING, archive_path, quoted, using
 from anabranch.site.cause import cause
-from anabranch.site.footprint import footprint
+from anabranch.site.footprint import besides_heap, footprint
 from anabranch.site.jdk import use_java
 from anabranch.site.memory import give_memory_back, job_memory
 
@@ -197,7 +197,7 @@ def warm_up(spark: SparkSession, jobs: int = 12) -> None:
             frame.selectExpr("n + 1 AS n", "x * 2 AS x", "upper(s) AS s").toArrow()
         _warmed.add(id(spark))
         gc.freeze()
-        footprint.warm(job_memory.heap_bytes)
+        footprint.warm(besides_heap(spark))
 
 
 def spark_schema(columns: Iterable[Column]) -> StructType:
