@@ -152,15 +152,3 @@ def test_a_chain_of_inlets_on_a_tiny_budget_never_stops(seed: int) -> None:
         assert not task.is_alive()
     with budget.changed:
         assert budget._used == 0
-
-
-def test_where_memory_is_short_it_gives_way_down_to_a_half() -> None:
-    excess = 0
-    budget = Budget(1000, lambda: excess)
-    assert budget.total == 1000
-    excess = 100
-    assert budget.total == 800
-    excess = 10_000
-    assert budget.total == 500
-    budget.use(500)
-    assert not budget.left

@@ -56,6 +56,21 @@ def test_a_source_waits_until_tuples_are_released(outlet: LiveOutlet) -> None:
     assert not waits(pace)
 
 
+def test_where_memory_is_short_it_runs_less_far_ahead_down_to_a_half(outlet: LiveOutlet) -> None:
+    excess = 0
+    budget = Budget(6 * ROWS.nbytes)
+    pace = Pace(outlet, budget, lambda: excess)
+    outlet.append([ROWS], 0)
+    assert not waits(pace)
+    excess = 2 * ROWS.nbytes
+    assert waits(pace)
+    outlet.level1("c", 200, RestartPoint((200,), 0))
+    excess = 10**12
+    assert not waits(pace)  # 2 kept, fewer than half of 6
+    outlet.append([ROWS], 0)
+    assert waits(pace)
+
+
 def test_at_rest_more_may_follow(outlet: LiveOutlet, monkeypatch: pytest.MonkeyPatch) -> None:
     """What windows hold is released only by what follows."""
     monkeypatch.setattr(module, "REST_S", 0.02)
