@@ -115,7 +115,8 @@ def test_disk_full_at_a_sink(system: System, csv: Path) -> None:
     with pytest.raises(SinkError) as caught:
         system.run(skip + QUERY.replace("q.jsonl", "/dev/full"))
     assert caught.value.line() == (
-        "/dev/full: disk full. Free some space or choose another path, then start the query again."
+        "/dev/full: query q: disk full. "
+        "Free some space or choose another path, then start the query again."
     )
 
 

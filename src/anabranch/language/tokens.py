@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -110,6 +111,7 @@ class Cursor:
         token = token or self.peek()
         keywords = [text for text in expected if text.isupper()]
         remedy = did_you_mean_keyword(token.text, keywords) if token.kind is Kind.WORD else ""
+        remedy = self._quotes_for_hyphens(token) or remedy
         found = self.show(token)
         return self.error(token.span, f"expected {either(expected)} but found {found}", remedy)
 
@@ -118,6 +120,17 @@ class Cursor:
             return "the end of the script"
         source = clip(self.script.slice(token.span))
         return source if token.kind in (Kind.STRING, Kind.QUOTED) else f"'{source}'"
+
+    def _quotes_for_hyphens(self, token: Token) -> str:
+        """A remedy if `token` is the hyphen in what was meant as one name, as in `AT room-1`."""
+        text, start = self.script.text, token.span.start
+        word = re.search(r"(?<!\w)[^\W\d]\w*$", text[:start]) if token.key == "-" else None
+        rest = re.match(r"[\w-]+", text[start:])
+        return (
+            f"A name with a hyphen takes back quotes: `{word[0]}{rest[0]}`."
+            if word and rest
+            else ""
+        )
 
     def _not_a_duration(self, token: Token) -> ScriptError:
         try:

@@ -31,7 +31,7 @@ def give_memory_back() -> None:
 
     A column of a batch is 512 KB: the threshold lies below, and Arrow allocates with glibc as well.
     In a chain of sites that took 130 MB less than Arrow's own allocator and 1 MB. With 64 KB a hop
-    passes a tenth less on: gRPC's buffers would be mapped each time.
+    passed a tenth less on.
     """
     for variable, value in _JVM_MALLOC.items():
         os.environ.setdefault(variable, value)

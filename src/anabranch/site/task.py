@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from anabranch.errors import AnabranchError, TaskError
+from anabranch.errors import AnabranchError, SinkError, TaskError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import record_batches
@@ -263,6 +263,8 @@ def explain(error: Exception, spec: TaskSpec) -> AnabranchError:
     if how := jvm.end(error.__cause__ or error):
         text = f"query {spec.query} failed: Spark's JVM has ended ({how})"
         return TaskError(text, place=spec.site, remedy=NO_JVM)
+    if isinstance(error, SinkError):
+        error.message = f"query {spec.query}: {error.message}"
     if isinstance(error, AnabranchError):
         return error
     if isinstance(error, PySparkException):
