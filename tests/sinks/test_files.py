@@ -181,6 +181,17 @@ def test_parquet_that_cannot_be_made_whole_leaves_nothing(tmp_path):
     made.close()
 
 
+def test_parquet_that_begins_anew_leaves_its_unfinished_file(tmp_path):
+    made = sink("parquet", tmp_path, path="out")
+    made.open()
+    made.write(numbered(1, 70_000))
+    made.open()
+    assert os.listdir(tmp_path / "out") == []
+    made.write(numbered(1, 3))
+    made.close()
+    assert values_of(tmp_path / "out") == [1, 2, 3]
+
+
 def test_parquet_keeps_little_in_memory(tmp_path):
     """Rows of a file that is not whole yet are on the disk, not here."""
     made = sink("parquet", tmp_path, columns={"x": pa.float64()}, path="out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.site.footprint import Footprint, besides_heap, footprint
@@ -53,13 +54,17 @@ def test_it_looks_no_more_than_once_a_second() -> None:
     assert 10 <= jvm.looks <= 12
 
 
-def test_a_real_jvm_takes_more_once_it_runs_something_new(spark: SparkSession) -> None:
-    taken = besides_heap(spark)
-    before = taken()
-    assert 20_000_000 < before < 500_000_000
-    for n in range(40):
-        spark.range(5).selectExpr(*(f"id * {n} + {i} AS c{i}" for i in range(200))).collect()
-    assert before + 1_000_000 < taken() < before + 200_000_000
+def test_a_real_jvm_takes_memory_for_code_and_classes(spark: SparkSession) -> None:
+    factory = spark.sparkContext._jvm.java.lang.management.ManagementFactory
+    pools = {pool.getName(): pool for pool in factory.getMemoryPoolMXBeans()}
+    besides = [
+        pool.getUsage().getCommitted()
+        for name, pool in pools.items()
+        if name.startswith(("Code", "Metaspace", "Compressed Class"))
+    ]
+    assert 3 <= len(besides) < len(pools)
+    assert besides_heap(spark)() == pytest.approx(sum(besides), rel=0.05)
+    assert sum(besides) > 20_000_000
 
 
 def test_it_looks_behind_a_job_that_succeeded(spark: SparkSession) -> None:

@@ -263,7 +263,7 @@ def test_a_sink_that_fails_keeps_what_it_had() -> None:
     task.close()
     assert task.state == "failed"
     assert isinstance(task.error, SinkError)
-    assert task.error.line() == "out.csv: disk full"
+    assert task.error.line() == "out.csv: query hot: disk full"
     assert [row["n"] for row in sink.whole] == [1, 2, 3]
     assert task.restart_point() == RestartPoint((3,), 3)
 

@@ -123,14 +123,11 @@ class Cursor:
 
     def _quotes_for_hyphens(self, token: Token) -> str:
         """A remedy if `token` is the hyphen in what was meant as one name, as in `AT room-1`."""
-        text, start = self.script.text, token.span.start
-        word = re.search(r"(?<!\w)[^\W\d]\w*$", text[:start]) if token.key == "-" else None
-        rest = re.match(r"[\w-]+", text[start:])
-        return (
-            f"A name with a hyphen takes back quotes: `{word[0]}{rest[0]}`."
-            if word and rest
-            else ""
-        )
+        word = re.search(r"(?<!\w)[^\W\d]\w*$", self.script.text[: token.span.start])
+        if token.key != "-" or word is None:
+            return ""
+        meant = re.findall(r"[\w-]+", self.script.text[word.start() :])[0]
+        return f"A name with a hyphen takes back quotes: `{meant}`."
 
     def _not_a_duration(self, token: Token) -> ScriptError:
         try:

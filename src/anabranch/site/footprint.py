@@ -1,7 +1,7 @@
 """What the JVM has come to take besides its heap since it was warm.
 
 It goes on for minutes to compile what it runs and to load classes. Nobody can tell by how much it
-grows; but what it takes more, queues can take less (`link.budget`).
+grows; but what it takes more, queues can take less (`site.pace`).
 """
 
 from __future__ import annotations

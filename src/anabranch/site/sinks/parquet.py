@@ -43,7 +43,7 @@ class ParquetSink:
         self._check()
 
     def open(self) -> None:
-        self._parts = []
+        self._discard()
         try:
             self._folder.mkdir(exist_ok=True)
             for file in [*self._folder.glob("part-*.parquet"), *self._folder.glob(".part-*")]:
@@ -65,15 +65,16 @@ class ParquetSink:
 
     def close(self) -> None:
         """Raises SinkError if a file cannot be made whole; what there is of it is removed then."""
-        parts = self._parts
-        for part in parts:
+        for part in self._parts:
             part.end()
         try:
             self._store()
         finally:
-            self._parts = []
-            for part in parts:
-                part.discard()
+            self._discard()
+
+    def _discard(self) -> None:
+        while self._parts:
+            self._parts.pop().discard()
 
     def _growing(self, table: pa.Table) -> Part:
         if not self._parts or self._parts[-1].ended:
@@ -132,8 +133,9 @@ class Part:
         or SinkError is raised and nothing has changed."""
         if self._encoded.pieces:
             if self._file is None:
-                self._file = LineFile(f".{self._path.name}", self._path.parent)
-                self._file.open()
+                file = LineFile(f".{self._path.name}", self._path.parent)
+                file.open()
+                self._file = file
             self._file.add(b"".join(self._encoded.pieces))
             self._encoded.pieces.clear()
         if self.ended and self._file:
