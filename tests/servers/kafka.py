@@ -138,9 +138,9 @@ class Kafka:
 
     def _format(self) -> None:
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = self._command(
-            "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._config)
-        )
+        # One in 64 begins with a hyphen, which would be taken for an option by itself.
+        options = (f"--cluster-id={cluster}", f"--config={self._config}")
+        command = self._command("kafka.tools.StorageTool", "format", *options)
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             self.remove()
