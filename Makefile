@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SERVERS := .servers
+# Tests wait more than they compute. A file's tests share what they start.
+WORKERS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -38,7 +40,7 @@ $(ARCHIVED): $(INSTALLED)
 	@touch $@
 
 .PHONY: demo
-demo: setup ## Run the demonstration
+demo: setup ## Run the demonstration: five scenes, three minutes
 	@$(BIN)/anabranch demo
 
 .PHONY: bench
@@ -76,7 +78,11 @@ imports: setup ## Check that dependencies point downwards
 
 .PHONY: unit
 unit: servers archive ## Run the tests alone; ARGS="-k word" chooses
-	@echo "Tests …" && $(BIN)/pytest --quiet $(ARGS)
+	@echo "Tests …" && $(BIN)/pytest --quiet $(WORKERS) $(ARGS)
+
+.PHONY: fast
+fast: setup format-check lint types imports ## Check all that needs no JVM; run it before each commit
+	@echo "Tests without a JVM …" && $(BIN)/pytest --quiet -m "not spark and not slow" $(WORKERS) $(ARGS)
 
 .PHONY: soak
 soak: servers archive ## Kill sites at random: between Kafka and PostgreSQL, and with standbys

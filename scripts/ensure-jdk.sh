@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# After success a JDK 17 or newer is where anabranch.site.jdk finds it at run time: JAVA_HOME,
+# After success a JDK 17 or newer is where anabranch.spark.jdk finds it at run time: JAVA_HOME,
 # PATH or JVM_ROOT. Installs one if there is none and that is allowed without asking.
 #
 # PYTHON    the interpreter that looks (default: python3); needs no packages
@@ -9,7 +9,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/scripts/packages.sh"
 
 found() {
-    PYTHONPATH="$root/src" "${PYTHON:-python3}" -m anabranch.site.jdk \
+    PYTHONPATH="$root/src" "${PYTHON:-python3}" -m anabranch.spark.jdk \
         "${JVM_ROOT:-/usr/lib/jvm}" >/dev/null 2>&1
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # After success the servers that tests run against are there: PostgreSQL's programs, and Kafka's
-# jars below $1, as tests/servers/pom.xml names them. Installs PostgreSQL and Maven if they are
-# missing and that is allowed without asking; nothing is started.
+# jars below $1, as tests/servers/pom.xml names them; and Chromium, which looks at the dashboard.
+# Installs PostgreSQL, Chromium and Maven if they are missing and that is allowed without asking;
+# nothing is started.
 #
 # PYTHON   the interpreter that looks for a JDK (default: python3); needs no packages
 # PG_ROOT  where distributions put PostgreSQL (default: /usr/lib/postgresql)
@@ -38,7 +39,7 @@ fetch_kafka() {
     echo "Fetching Kafka's jars (about 45 MB, first time only) …"
     rm -rf "$folder/kafka"
     mkdir -p "$folder/kafka"
-    java=$(PYTHONPATH="$root/src" "${PYTHON:-python3}" -m anabranch.site.jdk)
+    java=$(PYTHONPATH="$root/src" "${PYTHON:-python3}" -m anabranch.spark.jdk)
     JAVA_HOME=$java mvn --batch-mode --quiet --file "$pom" dependency:copy-dependencies \
         -DoutputDirectory="$folder/kafka" -DincludeScope=runtime -Dstyle.color=never || return
     cp "$pom" "$folder/kafka/pom.xml"
@@ -48,6 +49,11 @@ if ! has_postgres; then
     echo "No PostgreSQL server found."
     { apt_install_first postgresql && has_postgres; } ||
         fail "The tests need a PostgreSQL server: apt-get install postgresql"
+fi
+if ! command -v chromium >/dev/null 2>&1; then
+    echo "No Chromium found."
+    { apt_install_first chromium && command -v chromium >/dev/null 2>&1; } ||
+        fail "The tests need a browser: apt-get install chromium"
 fi
 has_kafka && exit
 if ! has_maven; then

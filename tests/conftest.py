@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.site.spark import start_session, warm_up
+from anabranch.spark.session import start_session, warm_up
 from tests.servers.fixtures import kafka, postgres
 
 # Many JVMs, none older than some minutes, on few cores: see anabranch.config.presets.YOUNG_JVM.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 __all__ = ["kafka", "postgres", "spark"]
+
+
+JVM_FIXTURES = {"spark", "kafka"}
+JVM_FOLDERS = {"api", "bench", "cli", "demo", "docs", "e2e", "face", "pockets", "setup", "stage"}
+"""Whose tests start sites in processes of their own."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts a JVM is marked, so that `make fast` can do without. Files with long tests come
+    first: two workers, a file at a time, then end at about the same moment."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in JVM_FOLDERS or JVM_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("spark")
+    long_files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long_files)
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,13 @@ AnabranchError
 ├── ScriptError        the text of a statement is wrong; points at the place
 ├── ConfigError        cluster.toml or an option is wrong
 ├── SetupError         the machine lacks something: a JDK, a free port
+├── PlacementError     nothing can be placed so that all conditions hold
 ├── SiteError          a site is unknown, unreachable or died
+│   └── Refused        nobody listens there: its process has ended
 ├── SourceError        a wrapper cannot read its source: missing file, malformed row
 ├── SinkError          a sink cannot write: disk full, no permission
 ├── TaskError          a query failed while running
+├── AdmissionError     a query asks for what cannot be promised
 └── ProtocolError      a peer or we broke the link protocol
     ├── StaleEpoch     the peer belongs to an earlier epoch and must stop
     └── Gap            tuples between two batches are missing
@@ -20,6 +23,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_LONGEST = 1_000
+
 
 class AnabranchError(Exception):
     """Base of all. `place` says where, `remedy` what to do about it."""
@@ -31,7 +36,11 @@ class AnabranchError(Exception):
         self.remedy = remedy
 
     def line(self) -> str:
-        text = f"{self.place}: {self.message}" if self.place else self.message
+        """A message that quotes a name of a thousand letters is cut."""
+        message = self.message
+        if len(message) > _LONGEST:
+            message = f"{message[:_LONGEST]}…"
+        text = f"{self.place}: {message}" if self.place else message
         if not self.remedy:
             return text
         return f"{text.rstrip('.')}. {self.remedy}"
@@ -69,8 +78,16 @@ class SetupError(AnabranchError):
     pass
 
 
+class PlacementError(AnabranchError):
+    pass
+
+
 class SiteError(AnabranchError):
     pass
+
+
+class Refused(SiteError):
+    """Nobody listens at that address, or the connection was cut off there."""
 
 
 class SourceError(AnabranchError):
@@ -82,6 +99,10 @@ class SinkError(AnabranchError):
 
 
 class TaskError(AnabranchError):
+    pass
+
+
+class AdmissionError(AnabranchError):
     pass
 
 
@@ -104,8 +125,8 @@ class Gap(ProtocolError):
 _KINDS: dict[str, type[AnabranchError]] = {
     kind.__name__: kind
     for kind in (
-        AnabranchError, ConfigError, SetupError, SiteError, SourceError, SinkError, TaskError,
-        ProtocolError, StaleEpoch, Superseded, Gap,
+        AnabranchError, ConfigError, SetupError, PlacementError, SiteError, Refused, SourceError,
+        SinkError, TaskError, AdmissionError, ProtocolError, StaleEpoch, Superseded, Gap,
     )
 }  # fmt: skip
 

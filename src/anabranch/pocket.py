@@ -50,12 +50,23 @@ class Pocket:
         dict has a later `_ts`."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Called when it is dropped or its site stops."""
+    def watermark(self, time: int) -> Any:
+        """Called when no tuple with an event time before `time` (µs) will come any more, as far as
+        that has moved since; several steps may be one. Gives rows as `row` does, of that time."""
+        raise NotImplementedError
+
+    def close(self) -> Any:
+        """Called once: when the input has ended, and then what it gives, as `row` does, is put out;
+        or when the pocket is dropped or its site stops, which nothing can follow."""
 
 
 def by_row(pocket: type[Pocket]) -> bool:
     return pocket.row is not Pocket.row
+
+
+def by_time(pocket: type[Pocket]) -> bool:
+    """It wants to be told of the watermark."""
+    return pocket.watermark is not Pocket.watermark
 
 
 def by_batch(pocket: type[Pocket]) -> bool:

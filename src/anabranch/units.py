@@ -34,6 +34,22 @@ def duration_us(text: str) -> int:
     return round(value * _DURATIONS_US[unit])
 
 
+def byte_count(text: str) -> int:
+    """Bytes of a size such as `16MB`; the unit is required."""
+    value, unit = _split(str(text), "16MB")
+    if unit.lower() not in _SIZES:
+        raise ConfigError(f"{text!r} is not a size", remedy="Write it like 16MB or 64KiB.")
+    return round(value * _SIZES[unit.lower()])
+
+
+def show_bytes(size: int) -> str:
+    """`16MB`, `1.5kB`."""
+    for unit, whole in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= whole:
+            return f"{size / whole:.4g}{unit}"
+    return f"{size} bytes"
+
+
 def bytes_per_second(text: str) -> float:
     """Bytes a second of a bandwidth such as `10MB/s`."""
     value, unit = _split(text, "10MB/s")

@@ -14,12 +14,14 @@ from pyspark.sql import SparkSession
 import anabranch
 from anabranch import Cluster, source
 from anabranch.config.cluster import Cluster as Config
-from anabranch.coordinator.state import write_endpoint
+from anabranch.coordinator.control.state import write_endpoint
 from anabranch.errors import ConfigError, SiteError
 from anabranch.link.gate import Credentials
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.wire import empty_batch, wire_schema
+from anabranch.link.wire import ArrowBatches, wire_schema
+from anabranch.runtime.loop import process_loop
 from tests.e2e.system import System
+from tests.link.support import an_outlet, eventually, follow, numbers
 
 SCHEMA = wire_schema(pa.schema([pa.field("n", pa.int64())]))
 
@@ -85,7 +87,7 @@ def test_a_broken_connection_loses_and_repeats_nothing(cluster: Cluster) -> None
 
 
 def outlet() -> LiveOutlet:
-    return LiveOutlet("s", SCHEMA, limit=1000, heartbeat_s=0.01)
+    return LiveOutlet(process_loop(), "s", ArrowBatches(SCHEMA), limit=1000, heartbeat_s=0.01)
 
 
 def test_a_program_that_has_gone_is_forgotten() -> None:
@@ -100,15 +102,18 @@ def test_a_program_that_has_gone_is_forgotten() -> None:
 
 
 def test_a_program_that_follows_is_not() -> None:
-    stream = outlet()
+    stream = an_outlet()
     stream.attach("program", lease=True)
-    stream.append([empty_batch(SCHEMA)], 1)
-    following = stream.follow("program", 0)
+    stream.append([numbers(1, 1)], 1)
+    following = follow(stream, "program", 0)
     next(following)
     time.sleep(0.02)
     stream.expire(0.01)
     assert stream.consumers == ("program",)
-    following.close()
-    time.sleep(0.02)
-    stream.expire(0.01)
-    assert stream.consumers == ()
+    following.close()  # type: ignore[attr-defined]
+
+    def forgotten() -> bool:
+        stream.expire(0.01)
+        return stream.consumers == ()
+
+    eventually(forgotten)

@@ -129,6 +129,22 @@ def test_a_standby_as_the_draft_writes_it(
     assert draft.sql == f"SELECT * FROM s WHERE Temp > 5 STANDBY{clause}"
 
 
+@pytest.mark.parametrize(
+    ("asked", "clause"),
+    [
+        ({}, ""),
+        ({"best_effort": True}, " BEST EFFORT"),
+        ({"cost": "3ms + 20us PER TUPLE"}, " COST 3ms + 20us PER TUPLE"),
+    ],
+)
+def test_a_deadline_as_the_draft_writes_it(
+    cluster: Cluster, asked: dict[str, Any], clause: str
+) -> None:
+    s = cluster.stream("s", {"Temp": "DOUBLE"}, at="room1")
+    draft = s.deadline("9s").where("Temp > 5").deadline("300ms", **asked)
+    assert draft.sql == f"SELECT * FROM s WHERE Temp > 5 DEADLINE 300ms{clause}"
+
+
 def test_a_sink_at_a_site_of_its_own(cluster: Cluster) -> None:
     s1 = sensor(cluster, "Sensor1", 0, "room1", rows=3)
     query = s1.select("Temp").start(
@@ -177,7 +193,8 @@ def test_what_is_there_already(cluster: Cluster) -> None:
         (lambda c, s: s.start("q", into=sink("console").on("attic")),
          r"start\(into\): on: unknown site 'attic'"),
         (lambda c, s: s.standby(on="attic").start("q"), r"standby\(on\): unknown site 'attic'"),
-        (lambda c, s: s.standby(on="room1").start("q"), r"standby\(on\): the query itself runs"),
+        (lambda c, s: s.standby(on="room1").start("q", at="room1"),
+         r"standby\(on\): the query itself runs"),
         (lambda c, s: s.standby(batch=0).start("q"), r"standby\(batch\): a batch cannot have 0"),
         (lambda c, s: s.standby(recovery="5").start("q"), r"standby\(recovery\): '5' has no"),
         (lambda c, s: s.standby(overhead=1.5).start("q"), r"standby\(overhead\): an overhead of"),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.bench.hop import Hop, bare_seconds, compare, tuples
+from anabranch.bench.hops.hop import Hop, bare_seconds, compare, tuples
 from tests.link.support import eventually
 
 pytestmark = pytest.mark.spark
 
 
-def test_what_has_passed_the_hop_is_released_at_its_source(spark: SparkSession) -> None:
+@pytest.mark.parametrize("plans", ["kept", "job"])
+def test_what_has_passed_the_hop_is_released_at_its_source(
+    spark: SparkSession, plans: Literal["kept", "job"]
+) -> None:
     table = tuples(1000)
-    hop = Hop(spark)
+    hop = Hop(spark, plans)
     try:
         for rounds in (1, 2):
             assert hop.seconds(table) > 0
@@ -23,10 +28,11 @@ def test_what_has_passed_the_hop_is_released_at_its_source(spark: SparkSession) 
     assert bare_seconds(spark, table) > 0
 
 
-def test_what_is_written_holds_both_ratios(spark: SparkSession) -> None:
+def test_what_is_written_holds_all_ratios(spark: SparkSession) -> None:
     result = compare(spark, lambda text: None, rounds=2, bulk_rounds=1)
-    assert result["latency_ratio"] == result["hop_ms"] / result["bare_ms"]
-    assert result["throughput_ratio"] == pytest.approx(
-        result["hop_tuples_per_s"] / result["bare_tuples_per_s"]
-    )
-    assert all(value > 0 for value in result.values())
+    sizes = {row["tuples"]: row for row in result["rows"]}
+    assert list(sizes) == [1, 1_000, 100_000, 1_000_000]
+    small, large = sizes[1_000], sizes[1_000_000]
+    assert result["latency_ratio"] == small["kept"]["ms"] / small["bare"]["ms"]
+    assert result["throughput_ratio"] == large["bare"]["ms"] / large["kept"]["ms"]
+    assert all(row[way]["ms"] > 0 for row in sizes.values() for way in ("kept", "job", "bare"))

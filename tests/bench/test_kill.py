@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from anabranch.bench import kill
+from anabranch.bench.hops import kill
 from anabranch.errors import TaskError
 
 NONE = dict.fromkeys(kill.FAULTS, 0)

@@ -13,16 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.bench import (
-    processes,
-    standby_figures,
-    standby_rates,
-    standby_steps,
-    standby_verdict,
-)
-from anabranch.bench.standby import ALL, Clock, links, series
-from anabranch.bench.standby_queries import AGGREGATION, NAMES, SELECTION, Operator, check, values
-from anabranch.bench.standby_site import load_of, longest_gap, overhead
+from anabranch.bench.standby import figures as standby_figures
+from anabranch.bench.standby import rates as standby_rates
+from anabranch.bench.standby import steps as standby_steps
+from anabranch.bench.standby import verdict as standby_verdict
+from anabranch.bench.standby.experiment import ALL, Clock, links, series
+from anabranch.bench.standby.queries import AGGREGATION, NAMES, SELECTION, Operator, check, values
+from anabranch.bench.standby.site import load_of, longest_gap, overhead
+from anabranch.bench.systems import processes
 from anabranch.errors import TaskError
 from anabranch.plan.protection import UNLIMITED
 from anabranch.standby.cost import Load

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli import main, sql
+from anabranch.cli import main
+from anabranch.cli.queries import sql
 from anabranch.errors import AnabranchError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 def task(
     name: str, site: str, role: str = "primary", *, epoch: int = 0, **more: Any
 ) -> dict[str, Any]:
-    measured = {"rate_in": 5.0, "rate_out": 5.0, "rows_out": 10, "queue": 0}
+    measured = {"rate_in": 5.0, "rate_out": 5.0, "rows_out": 4, "position": 10, "queue": 0}
     return {
         "name": name, "query": name.partition("/")[0], "site": site, "role": role, "epoch": epoch,
         "state": "running", "error": None, "sink": "jsonl" if "/" in name else None,
@@ -35,16 +35,17 @@ def down(name: str, *missing: str, lost: tuple[str, ...] = ()) -> dict[str, Any]
 
 def status(*sites: dict[str, Any], **more: Any) -> dict[str, Any]:
     """`q`, which asks for a standby, is at `centre`; `centre2` stands by."""
-    ruler = {"site": "centre", "epoch": 0, "standby": "centre2", "claim": 1, "problem": "",
+    assignment = {"site": "centre", "epoch": 0, "standby": "centre2", "claim": 1, "problem": "",
              "protected": True}  # fmt: skip
     return {
         "address": "127.0.0.1:7100", "pid": 2, "sites": list(sites), "streams": ["s"],
-        "tables": [], "pockets": [], "protection": {"q": ruler}, "standbys": {"q": "STANDBY"},
-        "reads": {"q": ["s"]}, "ends": {"q": ["s"]}, **more,
+        "tables": [], "pockets": [], "protection": {"q": assignment}, "standbys": {"q": "STANDBY"},
+        "reads": {"q": ["s"]}, "ends": {"q": ["s"]},
+        "states": {"q": {"state": "running", "reason": ""}}, **more,
     }  # fmt: skip
 
 
-def ruled(site: str, standby: str | None, problem: str = "") -> dict[str, Any]:
-    """The `protection` in which `q` is ruled by `site`."""
+def assigned(site: str, standby: str | None, problem: str = "") -> dict[str, Any]:
+    """The `protection` in which `q` runs at `site`."""
     return {"q": {"site": site, "epoch": 1, "standby": standby, "claim": 2, "problem": problem,
                   "protected": standby is not None}}  # fmt: skip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.cli.completion import Call, Candidate, Names, complete
-from anabranch.cli.names import column_names
+from anabranch.cli.queries.completion import Call, Candidate, Names, complete
+from anabranch.cli.show.names import column_names
 
 NAMES = Names(
     streams={"sensor1": ["value", "fahrenheit"]},
@@ -31,10 +31,10 @@ def texts(before: str, after: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("before", "expected"),
     [
-        ("", ["CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "help", "exit"]),
+        ("", ["CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "TAIL", "help", "exit"]),
         ("de", ["DESCRIBE"]),
         ("SHOW SITES; d", ["DROP", "DESCRIBE"]),
-        ("CREATE ", ["STREAM", "TABLE", "QUERY", "AGGREGATE"]),
+        ("CREATE ", ["STREAM", "TABLE", "QUERY", "AGGREGATE", "POCKET"]),
         ("show ", ["STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES"]),
         ("DROP STREAM ", ["sensor1"]),
         ("DROP QUERY ", ["warm"]),
@@ -51,7 +51,7 @@ def texts(before: str, after: str = "") -> list[str]:
         ("SELECT p", ["p90("]),
         ("SELECT celsius FROM warm[1s] G", ["GROUP BY"]),
         ("EXPLAIN w", ["warm"]),
-        (f"{STREAM} ", ["TIMESTAMP", "LATENESS", "FROM", "AT"]),
+        (f"{STREAM} ", ["TIMESTAMP", "LATENESS", "SHED ABOVE", "KEEP BY", "FROM", "AT"]),
         (f"{STREAM} FROM ", ["file(", "rate("]),
         (f"{STREAM} FROM file(", ["path = ", "format = "]),
         (f"{STREAM} FROM file(path = 'a', ", ["format = "]),
@@ -59,21 +59,26 @@ def texts(before: str, after: str = "") -> list[str]:
         (f"{STREAM} FROM file(path = 'a') AT ", ["room1", "centre"]),
         (f"{QUERY} f", ["floor", "fahrenheit", "FROM"]),
         (f"{QUERY} celsius FROM ", ["sensor1", "rooms", "warm"]),
-        (f"{QUERY} celsius FROM warm WHERE c", ["celsius"]),
+        (f"{QUERY} celsius FROM warm WHERE c", ["celsius", "COST"]),
         (f"{QUERY} celsius FROM warm INTO ", ["jsonl("]),
         (f"{QUERY} celsius FROM warm INTO jsonl(", ["path = "]),
         (f"{QUERY} celsius FROM warm AT c", ["centre"]),
         (f"{QUERY} celsius FROM warm S", ["STANDBY", "SLIDE"]),
-        (f"{QUERY} celsius FROM warm INTO jsonl(path = 'x') ", ["ON", "STANDBY", "AT"]),
+        (f"{QUERY} celsius FROM warm INTO jsonl(path = 'x') ",
+         ["ON", "STANDBY", "DEADLINE", "COST", "AT"]),
         (f"{QUERY} celsius FROM warm INTO jsonl() ON ", ["room1", "centre"]),
-        (f"{QUERY} celsius FROM warm INTO jsonl() ON room1 AT centre ", ["STANDBY"]),
+        (f"{QUERY} celsius FROM warm INTO jsonl() ON room1 AT centre ",
+         ["STANDBY", "DEADLINE", "COST"]),
         (f"{QUERY} celsius FROM warm AT centre STANDBY ",
-         ["ON", "BATCH", "RECOVERY", "OVERHEAD", "COMPRESS", "INTO"]),
+         ["ON", "BATCH", "RECOVERY", "OVERHEAD", "COMPRESS", "DEADLINE", "COST", "INTO"]),
         (f"{QUERY} celsius FROM warm STANDBY ON ", ["room1", "centre"]),
         (f"{QUERY} celsius FROM warm STANDBY ON room1 RECOVERY 2s O", ["OVERHEAD"]),
         (f"{QUERY} celsius FROM warm STANDBY BATCH ", ["UNLIMITED"]),
+        (f"{QUERY} celsius FROM warm DEADLINE 1s ",
+         ["BEST EFFORT", "STANDBY", "COST", "INTO", "AT"]),
+        (f"{QUERY} celsius FROM warm COST 1ms ", ["STANDBY", "DEADLINE", "INTO", "AT"]),
         (f"{QUERY} celsius FROM warm STANDBY BATCH 5 OVERHEAD 30% ON room1 COMPRESS ",
-         ["zlib", "lz4", "zstd", "RECOVERY", "INTO", "AT"]),
+         ["zlib", "lz4", "zstd", "RECOVERY", "DEADLINE", "COST", "INTO", "AT"]),
     ],
 )  # fmt: skip
 def test_proposals(before: str, expected: list[str]) -> None:

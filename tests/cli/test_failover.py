@@ -13,14 +13,16 @@ import psutil
 import pytest
 from rich.console import Console
 
-from anabranch.cli import move, signal_site
-from anabranch.cli.losses import PATIENCE_S, Losses
-from anabranch.cli.show import queries_table
-from anabranch.cli.show_protection import protection_of
+from anabranch.cli.queries import move
+from anabranch.cli.show.losses import PATIENCE_S, Losses
+from anabranch.cli.show.tables import queries_table
+from anabranch.cli.sites import signal_site
+from anabranch.coordinator.control.processes import process_of
+from anabranch.coordinator.protection.description import protection_of
 from anabranch.errors import SiteError
 from anabranch.plan.protection import UNLIMITED
 from tests.cli.conftest import Ended
-from tests.cli.statuses import down, ruled, site, standby, status, task
+from tests.cli.statuses import assigned, down, site, standby, status, task
 from tests.e2e.commands import wait_until
 
 Run = Callable[..., Ended]
@@ -132,7 +134,7 @@ def test_a_process_that_ended_is_gone(process: subprocess.Popen[bytes]) -> None:
     state = psutil.Process(process.pid)
     wait_until(lambda: state.status() == psutil.STATUS_ZOMBIE, "ended", timeout_s=10)
     with pytest.raises(SiteError, match="gone already"):
-        signal_site.process_of("centre", status(site("centre", pid=process.pid)))
+        process_of("centre", status(site("centre", pid=process.pid)))
 
 
 def test_move_says_from_where_to_where(anabranch: Run, system: Callable[..., Asked]) -> None:
@@ -169,7 +171,7 @@ def test_a_standby_is_no_second_row() -> None:
 
 def test_nothing_is_said_of_protection_that_nobody_asked_for() -> None:
     assert len(shown(status(CENTRE, standbys={}, protection={}))) == 2
-    assert len(shown(status(CENTRE, standbys={}, protection=ruled("centre", None)))) == 2
+    assert len(shown(status(CENTRE, standbys={}, protection=assigned("centre", None)))) == 2
 
 
 def test_the_newest_primary_counts() -> None:
@@ -180,11 +182,25 @@ def test_the_newest_primary_counts() -> None:
         assert row.split()[1] == "centre2"
 
 
+def test_tuples_out_go_on_counting_after_a_take_over() -> None:
+    """Of its 10 tuples, the new primary has put out 4 itself."""
+    assert shown(status(CENTRE, SPARE))[1].split()[5] == "10"
+
+
+def test_why_a_query_gets_nowhere() -> None:
+    away = {"q": {"state": "sink away", "reason": "its sink is at desk, which is unreachable"}}
+    lines = shown(status(CENTRE, SPARE, states=away))
+    assert lines[1].split(maxsplit=4)[2:4] == ["sink", "away"]
+    assert "query q: sink away: its sink is at desk, which is unreachable" in lines
+
+
 def test_a_query_on_its_way_is_not_lost() -> None:
-    lines = shown(status(down("centre", "q"), SPARE))
+    over = {"q": {"state": "taking over", "reason": "centre2 after centre"}}
+    lines = shown(status(down("centre", "q"), SPARE, states=over))
     assert lines[1].split(maxsplit=1) == ["q", "taking over"]
     assert lines[2] == "query q: taking over: centre2 after centre"
-    both = shown(status(down("centre", "q"), down("centre2")))
+    lost = {"q": {"state": "lost", "reason": "site centre is away"}}
+    both = shown(status(down("centre", "q"), down("centre2"), states=lost))
     assert both[1].split() == ["q", "lost"]
     assert both[2] == "query q: unprotected: its standby centre2 is away"
 
@@ -200,7 +216,7 @@ def test_a_query_on_its_way_is_not_lost() -> None:
         (standby("q", "centre2", error={"message": "no disk"}), None,
          "unprotected: its standby failed: no disk"),
         (standby("q", "centre2", guard="claiming"), None, "taking over: centre2 after centre"),
-        (task("p", "centre2"), ruled("centre", None, "no site is up"),
+        (task("p", "centre2"), assigned("centre", None, "no site is up"),
          "unprotected: no site is up"),
         (task("p", "centre2"), {}, "unprotected: no standby yet"),
     ],
@@ -234,8 +250,8 @@ def test_a_site_whose_work_is_taken_over_is_no_error() -> None:
     run.look(down("centre", "q"), SPARE)
     assert run.said == []
     taken = site("centre2", task("q", "centre2", epoch=1))
-    run.look(down("centre"), taken, protection=ruled("centre2", None))
-    run.look(down("centre"), taken, protection=ruled("centre2", None), after_s=60)
+    run.look(down("centre"), taken, protection=assigned("centre2", None))
+    run.look(down("centre"), taken, protection=assigned("centre2", None), after_s=60)
     assert run.said == ["site centre is lost; centre2 took over q"]
 
 
@@ -243,7 +259,7 @@ def test_one_that_is_back_before_anyone_looked() -> None:
     run = Watched()
     run.look(down("centre", "q"), SPARE)
     run.look(site("centre"), site("centre2", task("q", "centre2")),
-             protection=ruled("centre2", None))  # fmt: skip
+             protection=assigned("centre2", None))  # fmt: skip
     assert run.said == ["site centre is lost; centre2 took over q"]
 
 
@@ -273,5 +289,5 @@ def test_one_that_is_stuck_ends_the_run() -> None:
 def test_a_query_moved_by_hand_is_no_loss() -> None:
     run = Watched()
     run.look(CENTRE, SPARE)
-    run.look(CENTRE, SPARE, protection=ruled("centre2", "centre"))
+    run.look(CENTRE, SPARE, protection=assigned("centre2", "centre"))
     assert run.said == []

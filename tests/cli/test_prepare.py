@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import prepare
+from anabranch.cli.sites import prepare
 from anabranch.errors import SetupError
 
 

@@ -13,12 +13,13 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from anabranch.cli import prompt, sql
-from anabranch.cli.prompt import HISTORY, Prompt, history_in, is_whole
-from anabranch.cli.signals import Terminated
-from anabranch.cli.statements import STATEMENTS
+from anabranch.cli.queries import prompt, sql
+from anabranch.cli.queries.follow import split
+from anabranch.cli.queries.prompt import HISTORY, Prompt, history_in, is_whole
+from anabranch.cli.queries.statements import STATEMENTS
+from anabranch.cli.sites.signals import Terminated
 from anabranch.errors import ScriptError, SiteError
-from anabranch.language.parser import parse
+from anabranch.language.grammar.parser import parse
 from anabranch.language.source import Script
 from tests.cli.conftest import Ended, FakeCoordinator
 
@@ -28,7 +29,28 @@ NO_NAMES = [{"rows": ()}] * 6
 
 def test_execute_shows_the_answers(anabranch: Run, coordinator: FakeCoordinator) -> None:
     assert anabranch("sql", "-e", "SHOW QUERIES;") == Ended(0, "ok\n", "")
-    assert coordinator.asked == [{"text": "SHOW QUERIES;", "name": "sql", "base": str(Path.cwd())}]
+    assert coordinator.asked == [{"text": "SHOW QUERIES;", "name": "sql", "base": str(Path.cwd()),
+                                  "wait": True}]  # fmt: skip
+
+
+def test_one_need_not_wait_for_sites_that_are_starting(
+    anabranch: Run, coordinator: FakeCoordinator
+) -> None:
+    assert anabranch("sql", "--no-wait", "-e", "SHOW QUERIES;").code == 0
+    assert coordinator.asked[0]["wait"] is False
+
+
+def test_nor_for_statements_from_stdin_or_at_the_prompt(
+    anabranch: Run, coordinator: FakeCoordinator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SHOW QUERIES;"))
+    assert anabranch("sql", "--no-wait").code == 0
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(prompt, "Prompt", lambda state, execute: Typed("SHOW STREAMS;"))
+    sql.interactive(tmp_path, wait=False)
+    waits = {one["text"]: one["wait"] for one in coordinator.asked}
+    assert not waits["SHOW QUERIES;"]
+    assert not waits["SHOW STREAMS;"]
 
 
 def test_paths_of_a_script_start_from_its_folder(
@@ -49,20 +71,46 @@ def test_statements_are_read_from_stdin_without_a_terminal(
     assert coordinator.texts == ["SHOW STREAMS;\nSHOW QUERIES;\n"]
 
 
-@pytest.mark.parametrize("text", ["SELECT 1", "SHOW SITES; select a FROM b;", "MASTER a SELECT b"])
-def test_a_bare_select_says_what_to_write(
-    anabranch: Run, coordinator: FakeCoordinator, text: str
+@pytest.mark.parametrize(
+    ("text", "before", "following"),
+    [
+        ("SHOW SITES;", "SHOW SITES;", None),
+        ("TAIL q;", "", ("q", "", None)),
+        ("SHOW SITES; tail `my q` LIMIT 5", "SHOW SITES; ", ("my q", "", 5)),
+        ("SELECT a FROM b;", "", ("", "SELECT a FROM b", None)),
+        ("SHOW SITES;\nMASTER a SELECT b FROM a LIMIT 3;", "SHOW SITES;\n",
+         ("", "           \nMASTER a SELECT b FROM a", 3)),
+        ("EXPLAIN SELECT a FROM b; CREATE QUERY q AS SELECT a FROM b",
+         "EXPLAIN SELECT a FROM b; CREATE QUERY q AS SELECT a FROM b", None),
+    ],
+)  # fmt: skip
+def test_what_is_followed(
+    text: str, before: str, following: tuple[str, str, int | None] | None
+) -> None:
+    """Places in a SELECT are those of what was typed."""
+    script, found = split(Script(text))
+    assert script.text == before
+    assert (found and (found.name, found.select.text, found.limit)) == following
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("TAIL q; SHOW SITES;", "sql:1:1: TAIL goes on until Ctrl-C, so nothing can come after it."
+         " Put it last."),
+        ("TAIL;", "sql:1:1: this is no TAIL. Write TAIL name, or TAIL name LIMIT 10."),
+        ("TAIL q LIMIT all", "sql:1:1: this is no TAIL. Write TAIL name, or TAIL name LIMIT 10."),
+        ("SELECT a FROM b INTO csv(path = 'x')", "sql:1:17: a query that writes somewhere needs a"
+         " name. Write CREATE QUERY name AS SELECT …, or leave INTO out to see its tuples here."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_followed(
+    anabranch: Run, coordinator: FakeCoordinator, text: str, line: str
 ) -> None:
     ended = anabranch("sql", "-e", text)
     assert ended.code == 1
-    remedy = "Write CREATE QUERY name AS SELECT … INTO jsonl(path = '…'); or EXPLAIN SELECT …"
-    assert remedy in ended.err
-    assert "^^^^^^" in ended.err
+    assert ended.err.startswith(f"error: {line}\n")
     assert not coordinator.asked
-
-
-def test_a_select_inside_a_statement_is_none_of_our_business() -> None:
-    sql.reject_bare_select(Script("EXPLAIN SELECT a FROM b; CREATE QUERY q AS SELECT a FROM b"))
 
 
 class Typed:
@@ -96,11 +144,11 @@ def test_a_session_goes_on_after_errors_and_interrupts(
     type_in: Callable[..., None], coordinator: FakeCoordinator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     coordinator.error = SiteError("the coordinator is away")
-    type_in("SHOW STREAMS;", KeyboardInterrupt(), "SELECT 1;", "SHOW QUERIES;")
+    type_in("SHOW STREAMS;", KeyboardInterrupt(), "TAIL;", "SHOW QUERIES;")
     assert coordinator.texts == ["SHOW SITES;", "SHOW STREAMS;", "SHOW QUERIES;"]
     said = capsys.readouterr().err
     assert said.count("error: the coordinator is away") == 3
-    assert "  SELECT 1;\n  ^^^^^^" in said
+    assert "  TAIL;\n  ^^^^" in said
 
 
 @pytest.mark.parametrize("word", ["exit", "quit", "\\q", "EXIT;", " quit ; "])

@@ -17,7 +17,7 @@ SHAPE = [
     ("clustr = 1", "unknown key 'clustr'. Did you mean 'cluster'?"),
     (
         "shade = 1",
-        "unknown key 'shade'. Known keys: cluster, security, defaults, site, link.",
+        "unknown key 'shade'. Known keys: cluster, security, placement, defaults, site, link.",
     ),
     (
         '[site.room1]\nisolaton = "thread"',
@@ -26,7 +26,8 @@ SHAPE = [
     ("[defaults]\nslot = 1", "defaults: unknown key 'slot'. Did you mean 'slots'?"),
     (
         '[site.a]\nname = "a"',
-        "site.a: unknown key 'name'. Known keys: listen, address, isolation, master, conf, slots.",
+        "site.a: unknown key 'name'. Known keys: listen, address, http, isolation, master, conf,"
+        " slots, schedule, batch, plans.",
     ),
     (
         "[cluster.queue]\nmax_byte = 1",
@@ -115,8 +116,8 @@ VALUES = [
 NAMES_AND_PORTS = [
     ("", "there is no site. Add one, e.g. a line [site.room1]."),
     (
-        '[site."room 1"]',
-        "site: 'room 1' is not a site name. "
+        '[site.a]\n[site."room 1"]',
+        "line 2: 'room 1' is not a site name. "
         "Start with a letter or _ and go on with letters, digits, _ or -.",
     ),
     (
@@ -196,6 +197,11 @@ SECURITY = [
 ]
 
 TOGETHER = [
+    (
+        '[site.a]\n[site.b]\nschedule = "fifo"',
+        "site.b: shares its process and Spark with site 'a' but differs in schedule. "
+        'Make them equal or set isolation = "process".',
+    ),
     (
         '[site.a]\n[site.b]\nmaster = "local[4]"',
         "site.b: shares its process and Spark with site 'a' but differs in master. "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.coordinator.catalog import Catalog
+from anabranch.coordinator.control.catalog import Catalog
 from tests.plan.samples import FAHRENHEIT, HOT, a_query, a_stream
 
 SENSOR = a_stream("Sensor1")
@@ -41,13 +41,12 @@ def test_it_survives_reopening(path: Path) -> None:
 def test_it_survives_a_crash_after_any_change(path: Path) -> None:
     """Durable when the call returns: another process sees it, whether or not we ever close."""
     first = Catalog(path)
-    first.change(add=[SENSOR], drop=[])
-    second = Catalog(path)
-    assert second.definitions() == {"Sensor1": SENSOR}
-    first.change(add=[HOTS], drop=[])
-    assert list(second.definitions()) == ["Sensor1", "hot"]
+    for names, add in (["Sensor1"], SENSOR), (["Sensor1", "hot"], HOTS):
+        first.change(add=[add], drop=[])
+        second = Catalog(path)
+        assert list(second.definitions()) == names
+        second.close()
     first.close()
-    second.close()
 
 
 def test_a_change_happens_whole_or_not_at_all(path: Path) -> None:

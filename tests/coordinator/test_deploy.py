@@ -6,9 +6,22 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.deploy import Deployment, undeploy
+from anabranch.coordinator.deploy.deploy import Deployment, undeploy
 from anabranch.errors import SinkError, SiteError
+from anabranch.link.messages import (
+    Attach,
+    Begin,
+    Detach,
+    Drop,
+    Message,
+    Peers,
+    Prepare,
+    Start,
+    StartSources,
+)
 from anabranch.plan.operators import Call
+from anabranch.stream.restart import RestartPoint
+from tests.link.support import LOOP
 from tests.plan.samples import HOT, a_query, a_stream
 
 SENSOR = a_stream("Sensor1", site="room1")
@@ -17,11 +30,10 @@ KNOWN = {"Sensor1": SENSOR, "hot": HOTS}
 
 
 class FakeSites:
-    """Notes what each site is asked; `fails` says which (site, action) fails, and how."""
+    """Notes what each site is asked; `fails` says which (site, message) fails, and how."""
 
-    def __init__(self, fails: dict[tuple[str, str], Exception] | None = None) -> None:
-        self.calls: list[tuple[str, str]] = []
-        self.bodies: list[dict[str, Any]] = []
+    def __init__(self, fails: dict[tuple[str, Any], Exception] | None = None) -> None:
+        self.asked: list[tuple[str, Message]] = []
         self._fails = fails or {}
 
     def addresses(self) -> dict[str, str]:
@@ -30,68 +42,56 @@ class FakeSites:
     def together(self, one: str, other: str) -> bool:
         return one == other
 
-    def peer(self, site: str) -> Any:
-        return FakePeer(self, site)
-
-    def answer(self, site: str, action: str, body: dict[str, Any]) -> Any:
-        self.calls.append((site, action))
-        self.bodies.append(body)
-        failure = self._fails.get((site, action)) or self._fails.get((site, "*"))
+    async def call(self, site: str, message: Message, seconds: float = 0.0) -> Any:
+        self.asked.append((site, message))
+        failure = self._fails.get((site, type(message))) or self._fails.get((site, "*"))
         if failure:
             raise failure
-        return 7 if action == "attach" else None
+        return 7 if isinstance(message, Attach) else None
 
-    def of(self, site: str, action: str) -> list[dict[str, Any]]:
-        pairs = zip(self.calls, self.bodies, strict=True)
-        return [body for call, body in pairs if call == (site, action)]
+    async def reach(self, site: str, message: Message) -> Any:
+        return await self.call(site, message)
 
-
-class FakePeer:
-    def __init__(self, sites: FakeSites, site: str) -> None:
-        self._sites = sites
-        self._site = site
-
-    def call(self, action: str, timeout_s: float = 0.0, **body: Any) -> Any:
-        return self._sites.answer(self._site, action, body)
+    def of(self, site: str, kind: type[Message]) -> list[Message]:
+        return [one for asked, one in self.asked if asked == site and isinstance(one, kind)]
 
 
 def test_no_tuple_passes_before_everyone_is_there() -> None:
     sites = FakeSites()
-    Deployment(sites, [SENSOR, HOTS], KNOWN).run()  # type: ignore[arg-type]
-    order = [call for call in sites.calls if call[1] != "peers"]
+    LOOP.run(Deployment(sites, [SENSOR, HOTS], KNOWN).run())  # type: ignore[arg-type]
+    order = [(site, type(one)) for site, one in sites.asked if not isinstance(one, Peers)]
     assert order == [
-        ("room1", "prepare"),
-        ("centre", "prepare"),
-        ("room1", "attach"),
-        ("centre", "attach"),
-        ("centre", "start"),
-        ("room1", "start_sources"),
+        ("room1", Prepare),
+        ("centre", Prepare),
+        ("room1", Attach),
+        ("centre", Attach),
+        ("centre", Start),
+        ("room1", StartSources),
     ]
-    assert sites.of("centre", "start") == [
-        {"tasks": {"hot": {"inputs": [7]}, "hot/sink": {"inputs": [7]}}}
-    ]
-    assert sites.of("room1", "attach") == [{"stream": "Sensor1", "consumer": "hot", "after": None}]
+    begin = Begin(RestartPoint((7,), 0))
+    assert sites.of("centre", Start) == [Start({"hot": begin, "hot/sink": begin})]
+    assert sites.of("room1", Attach) == [Attach("Sensor1", "hot")]
 
 
-@pytest.mark.parametrize("action", ["prepare", "peers", "attach", "start"])
-def test_nothing_is_left_behind_when_a_step_fails(action: str) -> None:
+@pytest.mark.parametrize("kind", [Prepare, Peers, Attach, Start])
+def test_nothing_is_left_behind_when_a_step_fails(kind: type[Message]) -> None:
     """A step that fails may still have happened: its answer was lost."""
-    sites = FakeSites({("centre", action): SinkError("no permission")})
+    sites = FakeSites({("centre", kind): SinkError("no permission")})
     with pytest.raises(SinkError, match="no permission"):
-        Deployment(sites, [SENSOR, HOTS], KNOWN).run()  # type: ignore[arg-type]
-    assert sites.of("room1", "drop") == [{"sources": ["Sensor1"], "tasks": []}]
-    assert sites.of("centre", "drop") == [{"sources": [], "tasks": ["hot", "hot/sink"]}]
-    assert ("room1", "start_sources") not in sites.calls
+        LOOP.run(Deployment(sites, [SENSOR, HOTS], KNOWN).run())  # type: ignore[arg-type]
+    assert sites.of("room1", Drop) == [Drop(sources=("Sensor1",))]
+    assert sites.of("centre", Drop) == [Drop(("hot", "hot/sink"))]
+    assert not sites.of("room1", StartSources)
 
 
 def test_a_query_is_dropped_from_its_end() -> None:
     sites = FakeSites()
-    undeploy(sites, HOTS, KNOWN)  # type: ignore[arg-type]
-    assert sites.of("centre", "drop") == [{"sources": [], "tasks": ["hot/sink", "hot"]}]
+    LOOP.run(undeploy(sites, HOTS, KNOWN))  # type: ignore[arg-type]
+    assert sites.of("centre", Drop) == [Drop(("hot/sink", "hot"))]
 
 
 def test_nobody_keeps_tuples_for_a_query_on_a_site_that_died() -> None:
     """It cannot detach itself any more; its producer would fill up and stall all others."""
     sites = FakeSites({("centre", "*"): SiteError("centre is unreachable")})
-    undeploy(sites, HOTS, KNOWN)  # type: ignore[arg-type]
-    assert sites.of("room1", "detach") == [{"stream": "Sensor1", "consumer": "hot"}]
+    LOOP.run(undeploy(sites, HOTS, KNOWN))  # type: ignore[arg-type]
+    assert sites.of("room1", Detach) == [Detach("Sensor1", "hot")]

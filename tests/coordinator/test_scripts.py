@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.scripts import Answer, Changes, ScriptCheck, sites_named
-from anabranch.errors import ConfigError, ScriptError, SourceError
+from anabranch.config.cluster import Cluster
+from anabranch.coordinator.control.sites import absence
+from anabranch.coordinator.placement.placing import Placing
+from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
+from anabranch.coordinator.scripts.sites import asks_types, sites_named, sites_needed
+from anabranch.errors import ConfigError, ScriptError, SinkError, SourceError
 from anabranch.language.source import Script
 from anabranch.plan.catalog import AggregateDef, AnyDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.operators import Aggregate, Call, Column, Join
@@ -30,16 +34,20 @@ class FakePeer:
             return [self._type(column["type"]) for column in body["columns"]]
         if action == "check":
             return self._check(body)
+        if action == "stage_size":
+            return body["stage"]["input"]["source"]["options"].get("n", 0) * 3_000_000
+        if action == "plans":
+            return []  # which only picks columns
         assert action == "analyse"
         if body["expressions"] in (("`avg`()",), ("`upper`()",)):
             return [{"type": None, "error": "wrong number of arguments"}]
         if not body["columns"]:
-            return [{"type": None, "error": "cannot resolve routine"}]
+            return [{"type": None, "error": "there is no function f"}]
         columns = tuple(Column.model_validate(one) for one in body["columns"])
         answers = FakeTyper()(columns, body["expressions"], aggregate=body["aggregate"])
         return [{"type": one.type, "error": one.error} for one in answers]
 
-    def _check(self, body: dict[str, Any]) -> None:
+    def _check(self, body: dict[str, Any]) -> dict[str, Any]:
         """Sources and sinks that know the options `path` and `n`, and no n but 1."""
         calls = [one["source"] for one in body["sources"]] + [one["sink"] for one in body["tasks"]]
         for call in calls:
@@ -48,7 +56,15 @@ class FakePeer:
             if call["options"].get("n", 1) != 1:
                 raise ConfigError(f"{call['name']}() has n = {call['options']['n']}", remedy="1.")
             if call["options"].get("path") == "none":
-                raise SourceError("no such file", place="none")
+                raise (SourceError if body["sources"] else SinkError)("no such file", place="none")
+        places = [one for call in calls for one in self._places(call, bool(body["tasks"]))]
+        return {"places": places, "problems": []}
+
+    def _places(self, call: dict[str, Any], writes: bool) -> list[dict[str, Any]]:
+        """On one machine, and just what `path` says."""
+        path = call["options"].get("path")
+        place = {"machine": "m", "path": f"/base/{path}", "extent": "file", "writes": writes}
+        return [place] if path else []
 
     def _type(self, type_: str) -> dict[str, str | None]:
         if type_.upper().startswith("VARCHAR"):
@@ -63,10 +79,20 @@ class FakeSites:
     def names(self) -> list[str]:
         return [*self._names, "lost"]
 
-    expected = frozenset({"to_come"})
+    def heard_of(self, name: str) -> bool:
+        return name in (*self.names(), "to_come", "begun")
+
+    def absence(self, name: str) -> tuple[str, str]:
+        return absence(name, {"begun": 12.3}, self.names(), {"to_come"})
 
     def alive(self) -> list[str]:
         return self._names
+
+    def record(self, name: str) -> Any:
+        return None
+
+    def addresses(self) -> dict[str, str]:
+        return {"far": "there:1", **dict.fromkeys(self._names, "here:1")}
 
     def peer(self, name: str) -> FakePeer:
         assert name in self._names
@@ -76,13 +102,24 @@ class FakeSites:
         return FakePeer()
 
 
+class FakeCatalog:
+    def samples(self) -> list[str]:
+        return []
+
+
+def placing(sites: Any) -> Placing:
+    catalog: Any = FakeCatalog()
+    return Placing(sites, catalog, Cluster())
+
+
 def check(
     text: str, known: dict[str, AnyDef] | None = None, sites: tuple[str, ...] = ()
 ) -> Changes:
-    around = FakeSites(*(sites or ("room2", "room1", "centre")))
+    around: Any = FakeSites(*(sites or ("room2", "room1", "centre")))
+    rows: list[tuple[str, ...]] = [("room1", "address", "up")]
     return ScriptCheck(
-        Script(text), known or {}, around, "/base", lambda: [("room1", "address", "up")]  # type: ignore[arg-type]
-    ).run()  # fmt: skip
+        Script(text), known or {}, around, "/base", lambda: rows, placing(around)
+    ).run()
 
 
 def made(text: str) -> dict[str, AnyDef]:
@@ -187,7 +224,7 @@ def test_show() -> None:
     protected = "CREATE QUERY r AS SELECT x FROM a INTO f() ON room2 STANDBY ON centre BATCH 9;"
     assert answer(f"{joined} {protected} SHOW QUERIES;") == Answer(
         "table",
-        columns=("query", "site", "reads", "into", "standby", "columns"),
+        columns=("query", "site", "reads", "into", "asks for", "columns"),
         rows=(
             ("q", "centre", "a, b", "f()", "", "x double"),
             ("r", "room1", "a", "f() ON room2", "STANDBY ON centre BATCH 9", "x double"),
@@ -216,7 +253,7 @@ def test_describe() -> None:
         ("DROP AGGREGATE middle;", "middle is used by r"),
         ("DROP STREAM rooms;", "rooms is a table. Write DROP TABLE rooms."),
         ("DROP QUERY middle;", "middle is an aggregate. Write DROP AGGREGATE middle."),
-        ("DROP TABLE room;", "unknown stream or query 'room'. Did you mean 'rooms'?"),
+        ("DROP TABLE room;", "there is no table room. Did you mean 'rooms'?"),
     ],
 )
 def test_what_cannot_be_dropped(text: str, message: str) -> None:
@@ -257,11 +294,15 @@ def test_drop() -> None:
          "script:1:36: unknown site 'center'. Did you mean 'centre'?\n"),
         ("SELECT x FROM a AT to_come",
          "script:1:20: site to_come has not joined yet."
-         " Start it there: anabranch site to_come --coordinator …\n"),
+         " Start it on its machine: anabranch site to_come --coordinator …\n"),
+        ("SELECT x FROM a AT begun",
+         "script:1:20: site begun is starting (12 s so far). Try again in a moment.\n"),
         ("SELECT x FROM a STANDBY ON lost", "script:1:28: site lost is not reachable."),
-        ("SELECT x FROM a STANDBY ON room1",
+        ("SELECT x FROM a STANDBY ON room1 AT room1",
          "script:1:28: the query itself runs at room1, and its standby must be elsewhere."),
         ("SELECT y FROM a", "script:1:8: unknown column 'y' of stream a"),
+        ("DROP POCKET q", "script:1:13: there is no pocket q. There are: none."),
+        ("DROP QUERY z", "script:1:12: there is no query z. There are: none."),
         ("SELECT x FROM middle", "script:1:15: middle is an aggregate, not a stream"),
     ],
 )  # fmt: skip
@@ -289,6 +330,7 @@ def test_a_protected_query_is_described_and_explained_with_its_protection() -> N
         "└─ link q                   @ room1 → room2",
         "   └─ projection x  [q]     @ room1",
         "      │  standby: batch tuned for recovery 2s and overhead 30%, compress zstd",
+        "      │  placed: 50% of the cost; at room2 all would cost 100% more",
         "      └─ stream a from f()  @ room1",
     ]
     assert answer(f"EXPLAIN {text};").text == explained
@@ -296,6 +338,31 @@ def test_a_protected_query_is_described_and_explained_with_its_protection() -> N
     assert isinstance(found, QueryDef)
     assert found.standby == Standby(recovery_us=2_000_000, overhead=0.3, compress="zstd")
     assert found.sink_site == "room2"
+
+
+def test_a_query_without_at_is_placed_by_the_system() -> None:
+    """Near what it reads as long as nothing is measured; not where it must not be."""
+    found = made(f"""{SOURCES}
+        CREATE QUERY near AS SELECT x FROM a;
+        CREATE QUERY some AS SELECT x FROM a AT ANY OF (centre, room2);
+        CREATE QUERY elsewhere AS SELECT x FROM a NOT AT room1;
+        CREATE QUERY safe AS SELECT x FROM a STANDBY ON room1;""")
+    sites = {name: one.site for name, one in found.items() if isinstance(one, QueryDef)}
+    assert sites["near"] == "room1"
+    assert sites["some"] in ("centre", "room2")
+    assert sites["elsewhere"] != "room1"
+    assert sites["safe"] != "room1"
+
+
+def test_no_site_is_left() -> None:
+    text = "SELECT x FROM a NOT AT ANY OF (room1, room2, centre)"
+    assert "q may only be at no site at all" in error(f"CREATE QUERY q AS {text}")
+    text = "SELECT x FROM a AT ANY OF (lost, to_come)"
+    assert "q may only be at lost or to_come, which is not there" in error(
+        f"CREATE QUERY q AS {text}"
+    )
+    assert "unknown site 'room3'" in error("SELECT x FROM a AT ANY OF (room1, room3)")
+    assert "unknown site 'room3'" in error("SELECT x FROM a NOT AT room3")
 
 
 def test_sites_named_with_on() -> None:
@@ -330,5 +397,244 @@ def test_what_is_not_there_is_no_mistake_in_the_text() -> None:
     assert caught.value.line() == "none: no such file"
 
 
-def test_nothing_outside_is_looked_at_to_explain() -> None:
-    assert "sink g(n = 2)" in answer("EXPLAIN SELECT x FROM a INTO g(n = 2);").text
+def test_explain_refuses_the_options_that_create_refuses() -> None:
+    assert error("EXPLAIN SELECT x FROM a INTO g(n = 2);").startswith("script:1:32: g() has n = 2")
+    text = "EXPLAIN CREATE QUERY q AS SELECT x FROM a INTO g(m = 1);"
+    assert error(text).startswith("script:1:50: g() has no option 'm'")
+
+
+def test_what_is_not_there_is_no_mistake_to_explain() -> None:
+    assert "sink g(path = 'none')" in answer("EXPLAIN SELECT x FROM a INTO g(path = 'none');").text
+
+
+@pytest.mark.parametrize(
+    ("text", "needed"),
+    [
+        ("SHOW SITES; DROP QUERY q", set()),
+        ("CREATE STREAM s (x INT) FROM f() AT room1", {"room1"}),
+        ("CREATE STREAM s (x INT) FROM f() AT centre", set()),
+        ("CREATE STREAM s (x INT) FROM f()", {"room1", "room2"}),
+        ("CREATE QUERY q AS SELECT x FROM A AT centre", {"room1"}),
+        ("CREATE QUERY q AS SELECT x FROM n AT centre STANDBY ON room2", {"room2"}),
+        ("EXPLAIN SELECT x FROM A AT centre", {"room1"}),
+        ("EXPLAIN CREATE QUERY q AS SELECT x FROM n AT room2", {"room2"}),
+        ("EXPLAIN q", set()),
+        ("CREATE POCKET p FROM python(class = 'm:P') AT room1", {"room1"}),
+        ("CREATE POCKET p FROM python(class = 'm:P')", {"room1", "room2"}),
+    ],
+)
+def test_which_sites_statements_wait_for(text: str, needed: set[str]) -> None:
+    assert sites_needed(Script(text), made(SOURCES), ["room1", "room2"]) == needed
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("SHOW SITES; DROP QUERY q; EXPLAIN q", False),
+        ("EXPLAIN SELECT x FROM a", True),
+        ("CREATE AGGREGATE g (INT) RETURNS INT FROM python(class = 'm:G')", True),
+        ("CREATE POCKET p FROM python(class = 'm:P')", True),
+    ],
+)
+def test_which_statements_wait_for_any_site(text: str, asks: bool) -> None:
+    assert asks_types(Script(text)) == asks
+
+
+def test_explain_says_where_a_query_is_by_now() -> None:
+    known = made(SOURCES + "CREATE QUERY q AS SELECT x FROM a STANDBY ON room2;")
+    query = known["q"]
+    assert isinstance(query, QueryDef)
+    known["q"] = query.model_copy(update={"site": "room2"})
+    around: Any = FakeSites("room2")
+    asked = ScriptCheck(
+        Script("EXPLAIN q"), known, around, "/base", list, placing(around),
+        lambda query: "centre",
+    )  # fmt: skip
+    text = asked.run().answers[0].text
+    assert text.endswith("Now: q runs at room2, written for room1; centre stands by.")
+
+
+@pytest.mark.parametrize(
+    ("clauses", "warned"),
+    [
+        ("STANDBY INTO f() AT centre", "centre"),
+        ("STANDBY INTO f() ON room2 AT centre", "room2"),
+        ("STANDBY INTO f() ON room1 AT centre", ""),  # with it the stream would be away, too
+        ("STANDBY INTO kafka() AT centre", ""),
+        ("INTO f() AT centre", ""),
+    ],
+)
+def test_a_sink_that_nothing_protects_is_warned_of(clauses: str, warned: str) -> None:
+    lines = answer(f"CREATE QUERY q AS SELECT x FROM a {clauses}").text.splitlines()
+    assert lines[0] == "query q created at centre"
+    warning = f"warning: what q writes stays at {warned}, which nothing protects: while that site"
+    assert [line.startswith(warning) for line in lines[1:]] == ([True] if warned else [])
+
+
+def test_limits_that_cannot_hold_are_refused() -> None:
+    query = "CREATE QUERY q AS SELECT x FROM a STANDBY RECOVERY 1ms COMPRESS AT centre"
+    around: Any = FakeSites("room1", "centre")
+    checked = ScriptCheck(
+        Script(query), made(SOURCES), around, "/base", list, placing(around),
+        heartbeat_us=500_000,
+    )  # fmt: skip
+    with pytest.raises(ScriptError) as caught:
+        checked.run()
+    assert caught.value.line().startswith("script:1:43: RECOVERY 1ms cannot hold")
+    assert caught.value.excerpt.splitlines()[1].strip() == "^" * len("RECOVERY 1ms COMPRESS")
+
+
+STAGED = """
+CREATE STREAM r (x DOUBLE, room STRING) TIMESTAMP t FROM file(path = 'r'{n}) AT room1;
+{query};
+"""
+GROUPED = "CREATE QUERY q AS SELECT room, sum(x) AS s FROM r[1s] GROUP BY room"
+
+
+def explained(changes: Changes) -> str:
+    return str(changes.answers[-1].text)
+
+
+@pytest.mark.parametrize(
+    ("n", "clause", "expected"),
+    [
+        ("", " STAGE", "stage: asked for"),
+        ("", " STAGE(every = '2s') INTO f()", "checkpoint every 2s"),
+        (", n = 1", "", "stage: chosen, since about 3,000,000 tuples are there"),
+        ("", "", "no stage: about 0 tuples are there; it is chosen from 2,000,000 on"),
+        (", n = 1", " NO STAGE", "no stage: asked for"),
+        (", n = 1", " STANDBY", "no stage: the query has a standby"),
+    ],
+)
+def test_a_stage_is_chosen_and_said_why(n: str, clause: str, expected: str) -> None:
+    changes = check(STAGED.format(n=n, query=f"{GROUPED}{clause}; EXPLAIN q"))
+    assert expected in explained(changes)
+    query = next(one for one in changes.add if isinstance(one, QueryDef))
+    streams = [one for one in changes.add if isinstance(one, StreamDef) and one.stage]
+    assert [one.name for one in streams] == list(query.stages)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GROUPED.replace("[1s]", "[5 ROWS]"), "this cannot be a stage: its windows count rows"),
+        (GROUPED.replace("sum(x)", "middle(x)"), "this cannot be a stage: middle is not merged"),
+        ("CREATE QUERY q AS SELECT x FROM r", "this cannot be a stage: it is no window aggregate"),
+        (GROUPED.replace("r[1s]", "a[1s]"), "this cannot be a stage: a f source cannot be read in"),
+    ],
+)
+def test_what_cannot_be_a_stage_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ScriptError, match=message):
+        check(SOURCES + STAGED.format(n="", query=f"{text} STAGE"))
+
+
+@pytest.mark.parametrize("option", ["every = 'soon'", "memory = 'much'", "speed = 1"])
+def test_options_of_a_stage(option: str) -> None:
+    with pytest.raises(ScriptError, match=f"STAGE has .*{option.split()[0]}"):
+        check(STAGED.format(n="", query=f"{GROUPED} STAGE({option})"))
+
+
+def test_a_stage_goes_with_its_query() -> None:
+    changes = check(STAGED.format(n="", query=f"{GROUPED} STAGE; DROP QUERY q"))
+    assert [one.name for one in changes.add] == ["r"]
+
+
+def test_a_sink_that_would_write_what_a_stream_reads() -> None:
+    text = (
+        "CREATE STREAM c (x INT) FROM f(path = 'p') AT room1;\n"
+        "CREATE QUERY q AS SELECT x FROM c INTO g(n = 1, path = 'p') AT room2;"
+    )
+    assert error(text) == (
+        "script:2:49: g() would write /base/p, which stream c (script:1:32) reads. Choose another"
+        " path, or drop c first.\n"
+        "CREATE STREAM c (x INT) FROM f(path = 'p') AT room1;\n"
+        "                               ^^^^^^^^^^\n"
+        "CREATE QUERY q AS SELECT x FROM c INTO g(n = 1, path = 'p') AT room2;\n"
+        "                                                ^^^^^^^^^^"
+    )
+    assert "would write /base/p, which stream c (script:1:32) reads" in error(
+        text.replace("CREATE QUERY q AS", "EXPLAIN")
+    )
+
+
+def test_a_stream_that_would_read_what_a_query_writes() -> None:
+    known = made(f"{SOURCES} SELECT x FROM a INTO g(path = 'p');")
+    with pytest.raises(ScriptError) as caught:
+        check("CREATE STREAM c (x INT) FROM f(path = 'p') AT room1;", known)
+    assert caught.value.line() == (
+        "script:1:32: f() would read /base/p, which query query_1, created before, writes."
+        " Choose another path, or drop query_1 first."
+    )
+
+
+def test_two_queries_into_one_file() -> None:
+    text = "SELECT x FROM a INTO g(path = 'p'); SELECT x FROM b INTO g(path = 'p');"
+    assert "g() would write /base/p, which query query_1 (script:1:24) writes" in error(text)
+
+
+def test_one_file_after_another_query_was_dropped_and_read_twice() -> None:
+    check(
+        "CREATE QUERY q AS SELECT x FROM a INTO g(path = 'p'); DROP QUERY q;"
+        "CREATE QUERY r AS SELECT x FROM a INTO g(path = 'p');"
+        "CREATE STREAM c (x INT) FROM f(path = 'r') AT room1;"
+        "CREATE STREAM d (x INT) FROM f(path = 'r') AT room1;",
+        made(SOURCES),
+    )
+
+
+SEVERAL = f"{GROUPED} STAGE(partitions = 'files'{{}}) ON room1, centre INTO f() AT centre"
+
+
+def test_a_stage_at_several_sites_is_a_stream_for_each_and_one_of_what_they_merge() -> None:
+    changes = check(STAGED.format(n="", query=f"{SEVERAL.format('')}; EXPLAIN q"))
+    streams = [one for one in changes.add if isinstance(one, StreamDef) and one.stage]
+    assert [(one.name, one.site, one.stage and one.stage.role) for one in streams] == [
+        ("q.stage", "room1", "merge"),
+        ("q.stage.1", "room1", "part"),
+        ("q.stage.2", "centre", "part"),
+    ]
+    query = next(one for one in changes.add if isinstance(one, QueryDef))
+    assert query.ends_with == ("q.stage",)
+    assert "its partitions are dealt out to room1, centre" in explained(changes)
+    assert "results are merged in the global database" in explained(changes)
+
+
+def test_where_no_key_is_at_two_sites_the_query_reads_them_all() -> None:
+    changes = check(STAGED.format(n="", query=f"{SEVERAL.format(', keyed = true')}; EXPLAIN q"))
+    query = next(one for one in changes.add if isinstance(one, QueryDef))
+    assert query.ends_with == query.stages == ("q.stage.1", "q.stage.2")
+    assert "the global database is a backup" in explained(changes)
+    gone = check("DROP QUERY q", changes_made(changes))
+    assert gone.drop == ["q", "q.stage.1", "q.stage.2"]
+
+
+def changes_made(changes: Changes) -> dict[str, AnyDef]:
+    return made(SOURCES) | {one.name: one for one in changes.add}
+
+
+@pytest.mark.parametrize(
+    ("clause", "message"),
+    [
+        ("STAGE ON room1, room1", "room1 is named twice"),
+        ("STAGE(partitions = 'keys')", "STAGE has partitions = 'keys'"),
+        ("STAGE(keyed = 1)", "STAGE has keyed = 1"),
+        ("STAGE(lost = 'soon')", "STAGE has lost = 'soon'"),
+        ("STAGE ON nowhere", "unknown site 'nowhere'"),
+        ("STAGE ON", "expected the name of a site"),
+    ],
+)
+def test_sites_and_options_of_a_stage_that_cannot_be(clause: str, message: str) -> None:
+    with pytest.raises(ScriptError) as caught:
+        check(STAGED.format(n="", query=f"{GROUPED} {clause}"))
+    assert message in caught.value.message
+
+
+def test_late_tuples_are_a_stream_that_goes_with_its_stage() -> None:
+    text = f"{GROUPED} STAGE(late = true); CREATE QUERY l AS SELECT room, event_time FROM `q.late`"
+    changes = check(STAGED.format(n="", query=f"{text}; EXPLAIN l"))
+    assert "late tuples of r" in explained(changes)
+    with pytest.raises(ScriptError, match="q is read by l"):
+        check("DROP QUERY q", changes_made(changes))
+    assert check("DROP QUERY l; DROP QUERY q", changes_made(changes)).drop == [
+        "l", "q", "q.stage", "q.late",
+    ]  # fmt: skip

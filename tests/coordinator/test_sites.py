@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from anabranch.config.cluster import Cluster
-from anabranch.coordinator.catalog import Catalog
-from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.sites import Sites, nearest
-from anabranch.errors import SetupError, SiteError
-from anabranch.link.gate import Credentials, Gate
-from anabranch.link.peer import Peer
+from anabranch.cli.sites import site
+from anabranch.config.cluster import Cluster, parse_cluster
+from anabranch.coordinator.control import launch
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.control.sites import Sites, nearest
+from anabranch.errors import AnabranchError, SetupError, SiteError, SourceError
+from anabranch.link.gate import LOCAL, Credentials, Gate
+from anabranch.link.messages import (
+    Announce,
+    Drop,
+    Message,
+    Ping,
+    Points,
+    Prepare,
+    Status,
+)
+from anabranch.link.messages import (
+    Peers as PeersMessage,
+)
+from anabranch.link.network import FlightNetwork
+from anabranch.link.peer import Peer, Peers
+from tests.link.support import LOOP
+from tests.plan.samples import a_query, a_stream
 
 TOKEN = Credentials("secret")
 
 
-def report(site: str, address: str = "127.0.0.1:1", pid: int = 1) -> dict[str, object]:
+def report(site: str, address: str = "127.0.0.1:1", pid: int = 1) -> dict[str, Any]:
     return {"site": site, "address": address, "pid": pid, "tasks": [], "sources": []}
+
+
+def a_register(catalog: Catalog, gone_after_s: float = 60, expected: tuple[str, ...] = ()) -> Sites:
+    peers = Peers(TOKEN)
+    return Sites(catalog, LOOP, FlightNetwork(LOOP, "", peers), peers, gone_after_s, expected)
 
 
 @pytest.fixture
@@ -32,7 +57,7 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 
 @pytest.fixture
 def sites(catalog: Catalog) -> Sites:
-    return Sites(catalog, TOKEN, gone_after_s=60)
+    return a_register(catalog)
 
 
 def test_a_heartbeat_registers_and_tells_where_the_others_are(sites: Sites) -> None:
@@ -74,8 +99,21 @@ def test_no_site_is_up(sites: Sites) -> None:
         sites.any()
 
 
+def test_none_is_up_yet_while_some_are_starting(sites: Sites) -> None:
+    sites.starts("room1")
+    with pytest.raises(SiteError) as caught:
+        sites.any()
+    expected = r"no site is up yet: room1 is starting \(\d+ s so far\). Try again in a moment."
+    assert re.match(expected, caught.value.line())
+    beat = threading.Timer(0.05, sites.heartbeat, [report("room1")])
+    beat.start()
+    sites.wait_for_any(60)
+    assert sites.alive() == ["room1"]
+    beat.join()
+
+
 def test_a_silent_site_is_not_alive_but_known(catalog: Catalog) -> None:
-    sites = Sites(catalog, TOKEN, gone_after_s=-1)
+    sites = a_register(catalog, -1)
     sites.heartbeat(report("room1"))
     assert sites.alive() == []
     assert sites.names() == ["room1"]
@@ -104,13 +142,65 @@ def test_others_do_not_end_the_wait(sites: Sites) -> None:
 
 
 def test_known_sites_survive_a_restart_but_must_be_heard_again(catalog: Catalog) -> None:
-    Sites(catalog, TOKEN, 60).heartbeat(report("room1", "h:1"))
-    again = Sites(catalog, TOKEN, 60)
+    a_register(catalog).heartbeat(report("room1", "h:1"))
+    again = a_register(catalog)
     assert again.addresses() == {"room1": "h:1"}
     assert again.alive() == []
     assert not again.wait_for("room1", 0.01)
     again.heartbeat(report("room1", "h:1"))
     assert again.wait_for("room1", 0)
+
+
+def test_a_site_that_is_being_started(sites: Sites) -> None:
+    sites.heartbeat(report("room1"))
+    sites.starts("room1")
+    assert sites.alive() == []
+    assert list(sites.starting()) == ["room1"]
+    assert sites.absence("room1")[0] == "site room1 is starting (0 s so far)"
+    sites.wait_for_starting(["centre"], 60)
+    beat = threading.Timer(0.05, sites.heartbeat, [report("room1")])
+    beat.start()
+    sites.wait_for_starting(["room1"], 60)
+    assert sites.alive() == ["room1"]
+    assert not sites.starting()
+    beat.join()
+
+
+def test_what_show_sites_says(catalog: Catalog) -> None:
+    sites = a_register(catalog, expected=("a", "b", "c"))
+    sites.heartbeat(report("a", "h:1"))
+    sites.starts("b")
+    sites.heartbeat(report("d", "h:4"))
+    sites.died("d")
+    assert sites.rows() == [
+        ("a", "h:1", "up"), ("b", "", "starting (0 s so far)"), ("c", "", "not joined"),
+        ("d", "h:4", "unreachable"),
+    ]  # fmt: skip
+
+
+def test_a_site_that_hangs_is_waited_for_once(sites: Sites) -> None:
+    """Until it is heard of again: one that stands still must not slow everything else down."""
+    hang = threading.Event()
+    asked = []
+
+    def status(message: Status) -> dict[str, str]:
+        asked.append(message)
+        hang.wait(10)
+        return {}
+
+    gates = [Gate("127.0.0.1:0", TOKEN, {Status: status if n else lambda asked: {}})
+             for n in range(2)]  # fmt: skip
+    for n, gate in enumerate(gates):
+        LOCAL.pop(gate.address)
+        sites.heartbeat(report(f"site{n}", gate.address, n))
+    for _ in range(3):
+        assert LOOP.run(sites.ask(Status())) == {"site0": {}}
+    assert len(asked) == 1
+    hang.set()
+    sites.heartbeat(report("site1", gates[1].address, 1))
+    assert LOOP.run(sites.ask(Status())).keys() == {"site0", "site1"}
+    for gate in gates:
+        gate.shutdown()
 
 
 # -- the coordinator that comes back -------------------------------------------------------------
@@ -128,15 +218,32 @@ def test_a_restart_keeps_the_port(tmp_path: Path) -> None:
     assert second.address == address
     assert second.sites.addresses() == {"room1": "h:1"}
     assert peer.call("ping")["coordinator"]
-    with pytest.raises(SetupError, match="cannot listen on"):
+    with pytest.raises(SetupError, match="a coordinator is up already"):
         Coordinator(tmp_path, Cluster(), TOKEN)
     second.close()
+
+
+def test_a_port_that_others_have_by_now_is_left_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.coordinator.control.coordinator.OLD_PORT_S", 0.3)
+    first = Coordinator(tmp_path, Cluster(), TOKEN)
+    before = first.address
+    first.close()
+    other = Gate(before, Credentials("another system's"), {})
+    said: list[str] = []
+    second = Coordinator(tmp_path, Cluster(), TOKEN, said.append)
+    assert second.address != before
+    assert said[0].startswith(f"cannot listen on {before}: address already in use. Sites that")
+    assert Peer("coordinator", second.address, TOKEN).call("ping")["coordinator"]
+    second.close()
+    other.shutdown()
 
 
 def test_a_site_of_the_same_name_may_not_join_twice(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path, Cluster(), TOKEN)
     peer = Peer("coordinator", coordinator.address, TOKEN)
-    gate = Gate("127.0.0.1:0", TOKEN, {"ping": lambda body: {}})
+    gate = Gate("127.0.0.1:0", TOKEN, {Ping: lambda asked: {}})
     peer.call("join", site="room1", pid=1)
     peer.call("heartbeat", report=report("room1", gate.address, pid=1))
     peer.call("join", site="room1", pid=1)
@@ -145,3 +252,85 @@ def test_a_site_of_the_same_name_may_not_join_twice(tmp_path: Path) -> None:
     gate.shutdown()  # killed: another may take its place at once
     peer.call("join", site="room1", pid=2)
     coordinator.close()
+
+
+def test_which_source_cannot_be_read_again_is_told(tmp_path: Path) -> None:
+    """After a restart of everything; then all begins anew."""
+    asked: list[Message] = []
+
+    def answer(message: Message) -> dict[str, Any]:
+        asked.append(message)
+        if isinstance(message, Prepare) and message.resume:
+            raise SourceError("stream Sensor1 cannot be resumed: its source cannot be read again")
+        return report("room1") if isinstance(message, Status) else {}
+
+    kinds = (Announce, Drop, PeersMessage, Points, Prepare, Status)
+    coordinator = Coordinator(tmp_path, Cluster(), TOKEN)
+    gate = Gate("127.0.0.1:0", TOKEN, dict.fromkeys(kinds, answer))
+    coordinator._catalog.change(add=[a_stream()], drop=())
+    coordinator.sites.heartbeat(report("room1", gate.address))
+    assert coordinator.redeploy_if_all_is_lost() == (
+        "deployed the catalog anew, from the beginning: stream Sensor1 cannot be resumed: its"
+        " source cannot be read again"
+    )
+    assert [one.resume for one in asked if isinstance(one, Prepare)] == [True, False]
+    coordinator.close()
+    gate.shutdown()
+
+
+# -- sites that are being started ----------------------------------------------------------------
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[Coordinator]:
+    """One that has begun to start room1."""
+    coordinator = Coordinator(tmp_path, Cluster(), TOKEN)
+    coordinator.sites.heartbeat(report("centre", "127.0.0.1:1", pid=1))
+    coordinator.sites.starts("room1")
+    yield coordinator
+    coordinator.close()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_statements_wait_for_sites_that_are_starting(starting: Coordinator, waits: bool) -> None:
+    """Unless they are told not to."""
+    peer = Peer("coordinator", starting.address, TOKEN)
+    text = "CREATE STREAM s (x INT) FROM rate(tps = 1) AT room1;"
+    beat = threading.Timer(0.2, starting.sites.heartbeat, [report("room1", "127.0.0.1:1", 9)])
+    if waits:
+        beat.start()
+    with pytest.raises(AnabranchError) as caught:
+        peer.call("execute", text=text, name="sql", base="", wait=waits)
+    if waits:  # and goes on once it is there, to ask it about types
+        assert caught.value.message == "no site is up"
+        beat.join()
+    else:
+        assert re.match(r"sql:1:47: site room1 is starting \(\d+ s so far\)", caught.value.line())
+
+
+def test_a_query_is_not_moved_to_a_site_that_is_starting(starting: Coordinator) -> None:
+    """And nobody is told to start it."""
+    starting._catalog.change(add=[a_stream(site="centre"), a_query(site="centre")], drop=())
+    with pytest.raises(SiteError) as caught:
+        starting.move("hot", "room1")
+    assert re.fullmatch(
+        r"site room1 is starting \(\d+ s so far\). Try again in a moment.", caught.value.line()
+    )
+
+
+def test_a_port_that_is_taken_is_found_before_spark_starts(
+    starting: Coordinator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def never(*arguments: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(site, "start_session", never)
+    monkeypatch.setattr(launch, "OwnSpark", never)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        complaint = f"cannot listen on {address}: address already in use"
+        with pytest.raises(SetupError, match=complaint):
+            site.run_site("room1", starting.address, TOKEN, listen=address)
+        starting.cluster = parse_cluster(f'[site.room1]\nlisten = "{address}"')
+        with pytest.raises(SetupError, match=complaint):
+            launch.RunningCluster(starting, tmp_path, lambda text: None, tied=False)

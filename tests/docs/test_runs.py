@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+import anabranch
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.pockets import submission
-from anabranch.coordinator.scripts import sites_named
+from anabranch.coordinator.scripts.sites import sites_named
 from anabranch.errors import ScriptError
 from anabranch.language.source import Script
 from anabranch.pocket import Pocket
-from anabranch.site.code import classes
+from anabranch.site.programs.submission import submission
+from anabranch.site.programs.user_class import classes
 from tests.docs.pages import EXAMPLES, blocks
 from tests.e2e.system import System, read_jsonl
 
@@ -85,17 +89,51 @@ def test_the_tutorials_explain_and_mistake(house: Path, start: Start) -> None:
     assert caught.value.excerpt.splitlines() == [line[2:] for line in lines[1:]]
 
 
+@pytest.mark.parametrize(
+    ("example", "outputs"),
+    [
+        ("fire.sql", {"fire.jsonl": 60}),
+        ("traffic.sql", {"queues.jsonl": 20, "warnings.jsonl": 5}),
+        ("collision.sql", {"control.jsonl": 500, "warning.jsonl": 10, "information.jsonl": 250}),
+    ],
+)
+def test_the_examples(example: str, outputs: dict[str, int], tmp_path: Path, start: Start) -> None:
+    """Each gives what it promises, at least so many results."""
+    script = (EXAMPLES / example).read_text()
+    start(sites_named(Script(script)), tmp_path).run(script)
+    counts = {name: len(read_jsonl(tmp_path / name)) for name in outputs}
+    assert all(counts[name] >= least for name, least in outputs.items()), counts
+
+
+def test_the_clicks_example(tmp_path: Path, spark: SparkSession) -> None:
+    """Counted once more by numpy."""
+    spec = spec_from_file_location("clicks", EXAMPLES / "clicks.py")
+    assert spec
+    assert spec.loader
+    clicks = module_from_spec(spec)
+    spec.loader.exec_module(clicks)
+    with anabranch.Cluster.local("centre", spark=spark) as cluster:
+        rows = clicks.count(tmp_path, cluster)
+    table = pq.read_table(tmp_path / "clicks.parquet")
+    minutes = table["ts"].to_numpy() // 60_000_000
+    places = minutes * 200_000 + table["page"].to_numpy()
+    counted = zip(*np.unique(places, return_counts=True), strict=True)
+    expected = {int(at): int(n) for at, n in counted if n > 1000}
+    found = {(row["_ts"] // 60_000_000 - 1) * 200_000 + row["page"]: row["n"] for row in rows}
+    assert found == expected != {}
+
+
 def test_the_language_reference(tmp_path: Path, start: Start) -> None:
-    """Its runnable blocks are one script, run from top to bottom."""
+    """Its runnable blocks and those of the connectors are one script, from top to bottom."""
     (tmp_path / "readings.csv").write_text(shown("language.md", "csv", "id,room"))
-    (tmp_path / "counter.py").write_text(shown("language.md", "python", "def events"))
+    (tmp_path / "counter.py").write_text(shown("connectors.md", "python", "def events"))
     (tmp_path / "rooms.csv").write_text(shown("language.md", "csv", "number,name"))
     (tmp_path / "stats.py").write_text(shown("language.md", "python", "class Midrange"))
     system = start(["room1", "room2", "centre"], tmp_path)
+    pages = ("language.md", "connectors.md")
     runnable = [block for block in blocks("sql") if "run" in block.words]
     answers = []
-    for block in runnable:
-        assert block.page == "language.md"
+    for block in sorted(runnable, key=lambda block: pages.index(block.page)):
         answers += system.execute(block.text)
     expected = shown("language.md", "text", "projection value + 1")
     assert expected.rstrip() in [answer.text for answer in answers]

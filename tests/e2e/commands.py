@@ -39,10 +39,15 @@ def start(arguments: Sequence[str | Path], cwd: Path, log: str = "log") -> subpr
         )  # fmt: skip
 
 
-def wait_until(true: Callable[[], bool], what: str, timeout_s: float = 90.0) -> None:
+def wait_until(
+    true: Callable[[], bool], what: str, timeout_s: float = 90.0, log: Path | None = None
+) -> None:
+    """`log` is shown if it does not become true."""
     deadline = time.monotonic() + timeout_s
     while not true():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
+        if time.monotonic() > deadline:
+            printed = log.read_text()[-5000:] if log else ""
+            raise AssertionError(f"{what}: not within {timeout_s} s\n{printed}")
         time.sleep(0.1)
 
 

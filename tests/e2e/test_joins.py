@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.bench.systems.postgres import Postgres
 from tests.e2e.commands import wait_until
 from tests.e2e.system import System, read_jsonl
-from tests.servers.postgres import Postgres
 from tests.window.naive import Range, Tuple, evaluate
 
 FIGURE_5 = """MASTER	Sensor1
@@ -131,3 +131,18 @@ def test_what_two_queries_need_is_computed_once(system: System) -> None:
     rows = read_jsonl(system.folder / "a.jsonl")
     assert rows
     assert rows == read_jsonl(system.folder / "b.jsonl")
+
+
+def test_a_lookup_loses_none_of_several_tuples_of_one_time(system: System) -> None:
+    """`[1us]` is all of this instant, where `[1 ROWS]` would be the last of it."""
+    rows = [f"{n},{n % 2},{n // 4}" for n in range(12)]
+    (system.folder / "many.csv").write_text("\n".join(["n,room,ts", *rows]))
+    (system.folder / "two.csv").write_text("number,name\n0,hall\n1,kitchen\n")
+    system.run("""
+        CREATE STREAM many (n INT, room INT) TIMESTAMP ts FROM file(path = 'many.csv') AT room1;
+        CREATE TABLE two (number INT, name STRING) FROM file(path = 'two.csv') AT centre;
+        CREATE QUERY looked_up AS SELECT n, name FROM many[1us] AS m, two WHERE m.room = two.number
+          INTO jsonl(path = 'looked_up.jsonl') AT centre;
+    """)
+    found = [(row["n"], row["name"]) for row in read_jsonl(system.folder / "looked_up.jsonl")]
+    assert found == [(n, ["hall", "kitchen"][n % 2]) for n in range(12)]

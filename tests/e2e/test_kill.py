@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.bench import kill
+from anabranch.bench.hops import kill
 
 
 @pytest.mark.slow

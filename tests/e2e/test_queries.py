@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.errors import ScriptError, TaskError
 from tests.e2e.system import System, read_jsonl
 
@@ -128,6 +129,8 @@ def test_explain_show_describe(system: System) -> None:
         "└─ projection id [readings~1] @ room1",
         "└─ selection temp > 10 [readings~1] @ room1",
         "└─ stream readings from file(path = 'readings.csv') @ room1",
+        "",
+        "Spark: plans are kept of readings~1.",
     ]
     assert answers[3].rows == (("warm", "centre", "readings", "", "", "id bigint"),)
     assert answers[4].rows == (("id", "bigint"), ("room", "string"), ("temp", "double"))
@@ -159,17 +162,19 @@ def test_a_wrong_statement_changes_nothing(system: System, script: str, line: st
     assert not any(site["sources"] or site["tasks"] for site in status["sites"])
 
 
-def test_spark_knows_its_jobs_by_query_and_task(system: System, spark: SparkSession) -> None:
-    write_csv(system.folder / "few.csv", [(n, "a", 1.5, n) for n in range(7)], "id,room,temp,ts")
-    system.run(
-        READINGS.replace("readings.csv", "few.csv")
-        + "CREATE QUERY named_job AS SELECT id * 2 AS twice FROM readings WHERE id > 1 AT room1;"
-    )
-    tracker = spark.sparkContext.statusTracker()
-    jobs = tracker.getJobIdsForGroup("named_job")
-    assert jobs
-    described = [
-        spark.sparkContext._jsc.sc().statusStore().job(job).description().get()  # type: ignore[union-attr]
-        for job in jobs
-    ]
-    assert any(one == "named_job: 7 tuples" for one in described), described
+def test_spark_knows_its_jobs_by_query_and_task(spark: SparkSession, tmp_path: Path) -> None:
+    write_csv(tmp_path / "few.csv", [(n, "a", 1.5, n) for n in range(7)], "id,room,temp,ts")
+    cluster = Cluster(sites={"room1": SiteConfig(name="room1", plans="job")})
+    system = System(cluster, spark, tmp_path)
+    try:
+        status = system.run(
+            READINGS.replace("readings.csv", "few.csv")
+            + "CREATE QUERY named_job AS SELECT id * 2 AS m FROM readings WHERE id > 1 AT room1;"
+        )
+    finally:
+        system.close()
+    ((task,),) = [site["tasks"] for site in status["sites"]]
+    assert [(one["plan"], one["why"]) for one in task["plans"]] == [("job", 'plans = "job"')]
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)  # type: ignore[union-attr]
+    described = [str(jobs.apply(i).description()) for i in range(jobs.size())]
+    assert "Some(named_job: 7 tuples)" in described

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from anabranch.bench.systems.postgres import Postgres
 from tests.e2e.system import System
 from tests.servers.kafka import Kafka
-from tests.servers.postgres import Postgres
 
 
 def test_a_topic_through_queries_into_a_topic_and_a_table(

@@ -19,10 +19,10 @@ from typing import Any
 import psutil
 import pytest
 
-from anabranch.coordinator.state import find_coordinator
+from anabranch.bench.systems.postgres import Postgres
+from anabranch.coordinator.control.state import find_coordinator
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 from tests.servers.kafka import Kafka
-from tests.servers.postgres import Postgres
 
 KILLS = int(os.environ.get("ANABRANCH_KILLS", "1"))
 PER_S = 400

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from anabranch.bench.systems.postgres import Postgres
 from anabranch.errors import AnabranchError
 from tests.e2e.commands import wait_until
 from tests.e2e.system import System, read_jsonl
 from tests.servers.kafka import Kafka
-from tests.servers.postgres import Postgres
 
 ROWS = 4000
 SOURCES = f"""
@@ -48,10 +48,10 @@ def standby_of(system: System, task: str) -> str | None:
 
 def take_over(system: System, task: str) -> None:
     """Unless the standby has done so by itself: on a busy machine a primary may seem dead."""
-    first = ruler(system, task)["epoch"]
+    first = assignment(system, task)["epoch"]
 
     def taken() -> bool:
-        return int(ruler(system, task)["epoch"]) > first
+        return int(assignment(system, task)["epoch"]) > first
 
     wait_until(lambda: taken() or standby_of(system, task) is not None, f"{task} is protected", 30)
     if not taken():
@@ -61,7 +61,7 @@ def take_over(system: System, task: str) -> None:
     wait_until(taken, f"{task} is taken over", 30)
 
 
-def ruler(system: System, task: str) -> dict[str, Any]:
+def assignment(system: System, task: str) -> dict[str, Any]:
     found: dict[str, Any] = system.coordinator.status()["protection"][task]
     return found
 
@@ -84,8 +84,8 @@ def test_taken_over_under_load(small: System, query: str, options: str) -> None:
           INTO jsonl(path = 'moved.jsonl') ON room1 AT centre;"""
     )
     take_over(small, "moved")
-    assert ruler(small, "moved")["site"] == "room2"
-    epoch = ruler(small, "moved")["epoch"]
+    assert assignment(small, "moved")["site"] == "room2"
+    epoch = assignment(small, "moved")["epoch"]
     status = small.wait()
     assert epoch > 0
     (task,) = [one for site in status["sites"] for one in site["tasks"] if one["name"] == "moved"]
@@ -172,6 +172,6 @@ def test_a_failing_expression_fails_the_query_and_not_its_takeover(small: System
     )
     with pytest.raises(AnabranchError, match=r"(?i)divi(de|sion) by zero"):
         small.wait(30)
-    epoch = ruler(small, "q")["epoch"]
+    epoch = assignment(small, "q")["epoch"]
     time.sleep(1.5)
-    assert ruler(small, "q")["epoch"] == epoch
+    assert assignment(small, "q")["epoch"] == epoch

@@ -39,7 +39,8 @@ def test_a_killed_system_goes_on_where_it_was(tmp_path: Path) -> None:
         up.wait()
         before = len(lines(tmp_path))
         up = start(["up", *sites], tmp_path)
-        wait_until(lambda: len(lines(tmp_path)) > before + 60, "more results", 150)
+        log = tmp_path / "log"
+        wait_until(lambda: len(lines(tmp_path)) > before + 60, "more results", 150, log)
         processes += family(up.pid)
     finally:
         up.send_signal(signal.SIGINT)

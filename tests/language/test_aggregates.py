@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.errors import ScriptError
+from anabranch.language import TypeAnswer
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.expressions import Expr, Use
 from anabranch.plan.operators import (
@@ -226,3 +228,15 @@ def test_uses_of_the_result_have_no_input() -> None:
     assert isinstance(selection, Selection)
     assert isinstance(projection, Projection)
     assert selection.condition.expr.uses == (Use(input="", column="Room"),)
+
+
+@pytest.mark.parametrize("type_", ["struct<a:int,b:string>", "array<int>"])
+def test_the_greatest_of_values_with_parts_is_refused(type_: str) -> None:
+    """When the query is created, not when its first tuple comes."""
+
+    class Typed(FakeTyper):
+        def _answer(self, types: dict[str, str], sql: str) -> TypeAnswer:
+            return TypeAnswer(type_) if sql.startswith("MAX(") else super()._answer(types, sql)
+
+    with pytest.raises(ScriptError, match=r"MAX of a value of several parts .* CREATE AGGREGATE"):
+        bind("CREATE QUERY q AS SELECT max(struct(Temp, Room)) FROM Sensor1[1s]", Typed())

@@ -12,11 +12,12 @@ from anabranch.language import (
     CreateTable,
     Script,
     bind_aggregate,
+    bind_shed,
     bind_stream,
     bind_table,
     parse,
 )
-from tests.language.fakes import bind
+from tests.language.fakes import FakeTyper, bind
 
 FOLDER = Path(__file__).parent / "scenarios"
 
@@ -37,7 +38,9 @@ def run(text: str) -> None:
     for statement in parse(script):
         match statement:
             case CreateStream():
-                bind_stream(statement, script, default_site="room1", base="")
+                stream = bind_stream(statement, script, default_site="room1", base="")
+                if statement.shed:
+                    bind_shed(statement.shed, stream, script, FakeTyper())
             case CreateTable():
                 bind_table(statement, script, default_site="room1", base="")
             case CreateAggregate():

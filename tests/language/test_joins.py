@@ -134,7 +134,8 @@ def test_types_are_asked_with_flat_names() -> None:
         ("a.Temp", "DOUBLE"), ("a.n", "BIGINT"), ("a._ts", "BIGINT"), ("Rooms.id", "INT"),
         ("Rooms.name", "STRING"),
     ]  # fmt: skip
-    assert question.expressions == ("`a.n`", "`Rooms.name` LIKE 'x%'", "`a.n` = `Rooms.id`")
+    asked = ("`a.n`", "`Rooms.name` LIKE 'x%'", "`a.n` = `Rooms.id`", "`a.n`", "`Rooms.id`")
+    assert question.expressions == asked
     assert query.columns[0].type == "bigint"
 
 
@@ -162,3 +163,38 @@ def test_equalities(condition: str, equal: tuple[str, str] | None) -> None:
     query = bind(f"SELECT b.n FROM Sensor1[1s] a, Sensor2[1s] b WHERE {condition}")
     [found] = join(query).conditions
     assert equal == (tuple(f"{u.input}.{u.column}" for u in found.equal) if found.equal else None)
+
+
+@pytest.mark.parametrize(
+    ("condition", "sides"),
+    [
+        ("a.Temp + 0 = b.Temp", ("a.Temp + 0", "b.Temp")),
+        ("(abs(b.Temp - 1) == a.Temp * 2)", ("abs(b.Temp - 1)", "a.Temp * 2")),
+        ("CASE a.Temp WHEN 1 THEN 2 END = b.Temp", ("CASE a.Temp WHEN 1 THEN 2 END", "b.Temp")),
+        ("a.n = c.n", ("CAST(a.n AS BIGINT)", "CAST(c.n AS BIGINT)")),
+        ("a.Room = b.Room", None),
+        ("a.Temp + b.Temp = c.Temp", None),
+        ("a.Temp + 1 = a.Temp", None),
+        ("a.Temp + 1 = 5", None),
+        ("a.Temp + 1 = c.n", None),
+        ("a.Temp + 1 <=> b.Temp", None),
+        ("NOT a.Temp + 1 = b.Temp", None),
+        ("a.Temp = 1 OR a.Temp + 1 = b.Temp", None),
+    ],
+)
+def test_equalities_of_expressions(condition: str, sides: tuple[str, str] | None) -> None:
+    text = f"SELECT b.n FROM Sensor2[1s] a, Sensor2[1s] b, Sensor3[1s] c WHERE {condition}"
+    [found] = join(bind(text)).conditions
+    computed = found.computed and tuple(map(str, found.computed.sides))
+    assert computed == sides
+    assert bool(found.indexed) == bool(sides or found.equal)
+
+
+def test_what_is_looked_up_by_its_type() -> None:
+    [found] = join(bind("SELECT a.n FROM Sensor2[1s] a, Rooms WHERE a.n = id")).conditions
+    assert (found.equal, found.computed, found.indexed) == (
+        (Use(input="a", column="n"), Use(input="Rooms", column="id")), None, ("a", "Rooms"),
+    )  # fmt: skip
+    text = "SELECT a.Room FROM Sensor1[1s] a, Sensor1[1s] b WHERE a.xs = b.xs"
+    [found] = join(bind(text)).conditions
+    assert found.indexed is None

@@ -2,7 +2,7 @@ import pytest
 
 from anabranch.errors import ScriptError
 from anabranch.language import Script, is_complete
-from anabranch.language.lexer import Kind, tokenize
+from anabranch.language.grammar.lexer import Kind, tokenize
 
 
 def kinds(text: str) -> list[tuple[Kind, str]]:

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.errors import ScriptError
 from anabranch.language import (
     CreateQuery,
     CreateStream,
@@ -14,7 +15,7 @@ from anabranch.language import (
     Statement,
     parse,
 )
-from anabranch.language.statements import CallNode, SelectItem, StarItem
+from anabranch.language.grammar.statements import CallNode, SelectItem, StarItem
 
 
 def one(text: str) -> Any:
@@ -108,7 +109,7 @@ def test_a_query_with_every_clause() -> None:
     assert query.select.where
     assert query.select.where.sql == "s.Temp > 50"
     assert isinstance(query.sink, CallNode)
-    assert (query.sink.name, query.sink.values, query.site) == ("file", {"path": "x"}, "r")
+    assert (query.sink.name, query.sink.values, query.at[0].text) == ("file", {"path": "x"}, "r")
 
 
 def test_a_query_with_every_clause_of_a_join() -> None:
@@ -121,7 +122,7 @@ def test_a_query_with_every_clause_of_a_join() -> None:
     assert first.window.width.us == 1_000_000
     assert (second.window.width.rows, second.window.slide, second.alias.text) == (10, None, "b c")
     assert (third.name.text, third.window, third.alias) == ("u", None, None)
-    assert (query.select.where.sql, query.site) == ("a.x > 1", "r")
+    assert (query.select.where.sql, query.at[0].text) == ("a.x > 1", "r")
 
 
 def test_a_query_with_every_clause_of_an_aggregate() -> None:
@@ -134,7 +135,7 @@ def test_a_query_with_every_clause_of_an_aggregate() -> None:
     assert (source.window.width.us, source.window.slide.us) == (1_800_000_000, 600_000_000)
     assert [expression.sql for expression in select.group] == ["room", "f(x, y)"]
     assert select.having.sql == "avg(x) > 1 AND count(*) > 2"
-    assert (query.site, query.sink.name) == ("r", "f")
+    assert (query.at[0].text, query.sink.name) == ("r", "f")
 
 
 @pytest.mark.parametrize("text", ["SELECT a FROM s", "MASTER s SELECT a FROM s[1s] INTO f()"])
@@ -226,7 +227,7 @@ def test_stars() -> None:
 def test_words_of_clauses_are_columns_where_an_operand_is_due(condition: str) -> None:
     query = select("a", f"WHERE {condition} AT site1")
     assert query.select.where
-    assert (query.select.where.sql, query.site) == (condition, "site1")
+    assert (query.select.where.sql, query.at[0].text) == (condition, "site1")
 
 
 def test_an_expression_keeps_its_text_and_knows_its_columns() -> None:
@@ -290,7 +291,7 @@ def test_explain_a_query_that_need_not_exist() -> None:
     named = one("EXPLAIN CREATE QUERY q AS SELECT a FROM s AT x")
     bare = one("EXPLAIN SELECT a FROM s AT x")
     assert named.target == one("CREATE QUERY q AS SELECT a FROM s AT x")
-    assert (bare.target.name, bare.target.site) == ("", "x")
+    assert (bare.target.name, bare.target.at[0].text) == ("", "x")
     assert bare.target.select == named.target.select
 
 
@@ -303,6 +304,27 @@ def test_statements_carry_their_text_and_the_places_of_their_names() -> None:
     show, query = parse(script)
     assert (show.text, query.text) == ("SHOW SITES", "CREATE QUERY q AS SELECT a FROM s AT x")
     assert isinstance(query, CreateQuery)
-    assert query.site_span
-    assert (script.slice(query.name_span), script.slice(query.site_span)) == ("q", "x")
+    assert (script.slice(query.name_span), script.slice(query.at[0].span)) == ("q", "x")
     assert script.place(query.name_span) == "script:2:14"
+
+
+def test_a_huge_statement_is_refused_by_its_size_and_at_once() -> None:
+    columns = ", ".join(f"column_{n} DOUBLE" for n in range(45_000))
+    with pytest.raises(ScriptError) as caught:
+        parse(Script(f"SHOW SITES;\nCREATE STREAM s ({columns}) FROM f()"))
+    assert caught.value.line().startswith(
+        "script:2:1: this statement has 135,008 words and signs, and may have 20,000. Declare"
+    )
+    assert len(caught.value.excerpt) < 1000
+
+
+def test_a_huge_script_is_refused_by_its_size() -> None:
+    with pytest.raises(ScriptError, match="has 5,000,000 characters, and may have 4,000,000"):
+        parse(Script("SHOW " * 1_000_000))
+
+
+def test_a_statement_of_many_columns() -> None:
+    columns = ", ".join(f"column_{n} DOUBLE" for n in range(4_000))
+    (statement,) = parse(Script(f"CREATE STREAM s ({columns}) FROM f()"))
+    assert isinstance(statement, CreateStream)
+    assert len(statement.columns) == 4_000

@@ -17,7 +17,7 @@ from anabranch.language import (
     is_complete,
     parse,
 )
-from anabranch.language.lexer import tokenize
+from anabranch.language.grammar.lexer import tokenize
 from anabranch.plan.operators import Join
 from tests.language.fakes import bind
 

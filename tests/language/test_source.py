@@ -39,3 +39,12 @@ def test_the_underline_stays_below_after_tabs_and_wide_characters() -> None:
 
 def test_windows_line_ends_and_control_characters_do_not_reach_the_terminal() -> None:
     assert excerpt("a\x1b b\r\nc", "b") == "a· b\n   ^"
+
+
+def test_of_a_very_long_line_a_part_is_shown() -> None:
+    text = "x" * 100_000 + " here " + "y" * 100_000
+    shown, underline = excerpt(text, "here").split("\n")
+    assert len(shown) < 500
+    assert shown[underline.index("^") :].startswith("here")
+    assert shown.startswith("…x")
+    assert shown.endswith("y…")

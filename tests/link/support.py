@@ -12,15 +12,19 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
+from anabranch.link.budget import Budget
 from anabranch.link.gate import Credentials, Gate, Handler
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.wire import wire_schema
+from anabranch.link.wire import ArrowBatches, wire_schema
+from anabranch.runtime.loop import process_loop
+from anabranch.runtime.pipe import Incoming, Pipe
 from anabranch.stream.batch import Batch
 
 SCHEMA = wire_schema(pa.schema([("n", pa.int64())]))
 TOKEN = Credentials("secret")
 BEAT_S = 0.05
+LOOP = process_loop()
 
 
 def numbers(first: int, count: int) -> pa.RecordBatch:
@@ -34,7 +38,47 @@ def values(batches: Iterable[Batch[pa.RecordBatch]]) -> list[int]:
 
 
 def an_outlet(limit: int = 1 << 20) -> LiveOutlet:
-    return LiveOutlet("S", SCHEMA, limit=limit, heartbeat_s=BEAT_S)
+    return LiveOutlet(LOOP, "S", ArrowBatches(SCHEMA), limit=limit, heartbeat_s=BEAT_S)
+
+
+def an_inlet(limit: int = 1 << 20, budget: Budget | None = None) -> LiveInlet:
+    return LiveInlet("S", limit=limit, budget=budget or Budget(LOOP, 2 * limit))
+
+
+def drain(incoming: Incoming[Batch[pa.RecordBatch]]) -> Iterator[Batch[pa.RecordBatch]]:
+    """What comes, as it is asked for."""
+    try:
+        while (batch := LOOP.run(incoming.receive(10))) is not None:
+            yield batch
+    finally:
+        with LOOP:
+            incoming.close()
+
+
+def follow(
+    outlet: LiveOutlet, consumer: str, after: int, epoch: int = 0, pipe: Pipe | None = None
+) -> Iterator[Batch[pa.RecordBatch]]:
+    pipe = pipe or Pipe(LOOP, limit=0)
+    LOOP.spawn(outlet.follow(pipe, consumer, after, epoch))
+    return drain(pipe)
+
+
+def ship(
+    outlet: LiveOutlet, consumer: str, after: int, epoch: int, batch: int
+) -> Iterator[Batch[pa.RecordBatch]]:
+    pipe: Pipe = Pipe(LOOP, limit=0)
+    LOOP.spawn(outlet.ship(pipe, consumer, after, epoch, batch))
+    return drain(pipe)
+
+
+def offer(inlet: LiveInlet, batch: Batch[pa.RecordBatch]) -> None:
+    """As a link does: waits for space."""
+
+    async def offered() -> None:
+        await inlet.space()
+        await inlet.offer(batch)
+
+    LOOP.run(offered())
 
 
 @contextlib.contextmanager

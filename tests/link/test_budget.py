@@ -10,7 +10,8 @@ import pytest
 from anabranch.link.budget import Budget
 from anabranch.link.inlet import LiveInlet
 from anabranch.stream.batch import Batch
-from tests.link.support import eventually, numbers
+from tests.link import support
+from tests.link.support import LOOP, numbers
 
 TUPLE = 24
 """Bytes of a tuple."""
@@ -18,11 +19,11 @@ LIMIT = 80 * TUPLE
 """An inlet accepts 10 tuples whatever the others hold."""
 
 
-def offer(inlet: LiveInlet, count: int, *, more: bool = True) -> threading.Thread:
+def offer(inlet: LiveInlet, count: int) -> threading.Thread:
     """In a thread of its own, as a link does."""
     first = inlet.received + 1
-    batch = Batch("S", first, first, 0, numbers(first, count), more)
-    link = threading.Thread(target=inlet.offer, args=(batch,), daemon=True)
+    batch = Batch("S", first, first, 0, numbers(first, count))
+    link = threading.Thread(target=support.offer, args=(inlet, batch), daemon=True)
     link.start()
     return link
 
@@ -39,7 +40,7 @@ def blocked(link: threading.Thread) -> bool:
 
 
 def test_one_inlet_may_use_all_of_it() -> None:
-    budget = Budget(LIMIT)
+    budget = Budget(LOOP, LIMIT)
     busy, idle = (LiveInlet("S", limit=LIMIT, budget=budget) for _ in range(2))
     fill(busy, 79)
     fill(busy, 1)
@@ -48,7 +49,7 @@ def test_one_inlet_may_use_all_of_it() -> None:
 
 
 def test_what_a_running_instance_took_counts_until_it_is_done() -> None:
-    inlet = LiveInlet("S", limit=LIMIT, budget=Budget(LIMIT))
+    inlet = LiveInlet("S", limit=LIMIT, budget=Budget(LOOP, LIMIT))
     fill(inlet, 80)
     inlet.take(1000)
     fill(inlet, 10)
@@ -60,7 +61,7 @@ def test_what_a_running_instance_took_counts_until_it_is_done() -> None:
 
 
 def test_an_inlet_with_little_waiting_goes_beyond_a_budget_used_up() -> None:
-    budget = Budget(LIMIT)
+    budget = Budget(LOOP, LIMIT)
     full, other = (LiveInlet("S", limit=LIMIT, budget=budget) for _ in range(2))
     fill(full, 80)
     fill(other, 9)
@@ -69,42 +70,9 @@ def test_an_inlet_with_little_waiting_goes_beyond_a_budget_used_up() -> None:
     assert blocked(offer(other, 1))
 
 
-def test_an_inlet_held_by_others_is_ready_though_more_is_to_come() -> None:
-    """Else it would wait for them, and they perhaps for it. Its task is told then."""
-    budget = Budget(LIMIT)
-    full, other = (LiveInlet("S", limit=LIMIT, budget=budget) for _ in range(2))
-    told: list[bool] = []
-    other.on_data = lambda: told.append(other.ready)
-    fill(full, 80)
-    fill(other, 10)
-    assert not other.ready
-    link = offer(other, 1)
-    eventually(lambda: told == [False, True])
-    assert blocked(link)
-    other.take(1000)
-    link.join(5)
-    assert other.waiting == 1
-    assert not other.ready
-
-
-def test_after_an_instance_an_inlet_fills_before_the_next() -> None:
-    """It was short of space only because of what the instance held."""
-    inlet = LiveInlet("S", limit=LIMIT, budget=Budget(LIMIT))
-    fill(inlet, 80)
-    inlet.take(1000)
-    fill(inlet, 10)
-    link = offer(inlet, 1)
-    eventually(lambda: inlet.ready)
-    inlet.done()
-    link.join(5)
-    assert not inlet.ready
-    fill(inlet, 69)
-    assert inlet.ready
-
-
 @pytest.mark.parametrize("taken", ["never", "before", "after"])
 def test_an_inlet_that_closes_gives_all_back_once(taken: str) -> None:
-    budget = Budget(LIMIT)
+    budget = Budget(LOOP, LIMIT)
     leaving, other = (LiveInlet("S", limit=LIMIT, budget=budget) for _ in range(2))
     fill(leaving, 80)
     fill(other, 10)
@@ -119,14 +87,14 @@ def test_an_inlet_that_closes_gives_all_back_once(taken: str) -> None:
     leaving.done()
     link.join(5)
     assert other.waiting == 11
-    with budget.changed:
+    with LOOP:
         assert budget._used == 11 * TUPLE
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_chain_of_inlets_on_a_tiny_budget_never_stops(seed: int) -> None:
     """Each passes on what it takes, blocking as its successor does; the last one drops it."""
-    budget = Budget(LIMIT)
+    budget = Budget(LOOP, LIMIT)
     chain = [LiveInlet("S", limit=LIMIT, budget=budget) for _ in range(4)]
 
     def pass_on(inlet: LiveInlet, successor: LiveInlet | None) -> None:
@@ -134,7 +102,7 @@ def test_a_chain_of_inlets_on_a_tiny_budget_never_stops(seed: int) -> None:
             batches = inlet.take(10 + seed) if inlet.ready else ()
             for batch in batches:
                 if successor:
-                    successor.offer(batch)
+                    support.offer(successor, batch)
             inlet.done()
             if not batches:
                 time.sleep(0.0005)
@@ -146,9 +114,9 @@ def test_a_chain_of_inlets_on_a_tiny_budget_never_stops(seed: int) -> None:
     for task in tasks:
         task.start()
     for first in range(1, 3_001, 10):
-        chain[0].offer(Batch("S", first, first, 0, numbers(first, 10), first < 2_991))
+        support.offer(chain[0], Batch("S", first, first, 0, numbers(first, 10), first < 2_991))
     for task in tasks:
         task.join(20)
         assert not task.is_alive()
-    with budget.changed:
+    with LOOP:
         assert budget._used == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,13 +11,23 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import AnabranchError, Gap, ScriptError, SetupError, SinkError, SiteError
+from anabranch.errors import (
+    AnabranchError,
+    Gap,
+    Refused,
+    ScriptError,
+    SetupError,
+    SinkError,
+    SiteError,
+)
 from anabranch.link.gate import Credentials, Gate
+from anabranch.link.messages import Attach, Follow
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peer, Peers
+from anabranch.link.wire import ArrowBatches
 from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import RestartPoint
-from tests.link.support import TOKEN, a_gate, an_outlet, eventually, numbers, values
+from tests.link.support import LOOP, TOKEN, a_gate, an_outlet, eventually, follow, numbers, values
 
 
 @pytest.fixture
@@ -55,7 +66,7 @@ def test_following_delivers_all_and_ends_with_the_stream(outlet: LiveOutlet, pee
     for first in range(1, 101, 10):
         outlet.append([numbers(first, 7), numbers(first + 7, 3)], watermark=first)
     outlet.end()
-    batches = list(peer.follow("S", "c", after=0, epoch=0))
+    batches = list(peer.open(Follow("S", "c", after=0, epoch=0)))
     assert values(batches) == list(range(1, 101))
     assert batches[-1].watermark == END_WATERMARK
     assert [batch.watermark for batch in batches] == sorted(batch.watermark for batch in batches)
@@ -64,15 +75,15 @@ def test_following_delivers_all_and_ends_with_the_stream(outlet: LiveOutlet, pee
 def test_following_begins_behind_any_position(outlet: LiveOutlet, peer: Peer) -> None:
     outlet.append([numbers(1, 10), numbers(11, 10)], 5)
     outlet.end()
-    assert values(peer.follow("S", "c", after=14, epoch=0)) == list(range(15, 21))
-    assert values(peer.follow("S", "c", after=20, epoch=0)) == []
+    assert values(peer.open(Follow("S", "c", after=14, epoch=0))) == list(range(15, 21))
+    assert values(peer.open(Follow("S", "c", after=20, epoch=0))) == []
 
 
 def test_an_idle_stream_sends_heartbeats_that_carry_its_watermark(
     outlet: LiveOutlet, peer: Peer
 ) -> None:
     """The watermark of an idle stream goes on."""
-    following = peer.follow("S", "c", after=0, epoch=0)
+    following = peer.open(Follow("S", "c", after=0, epoch=0))
     batches = iter(following)
     outlet.append([numbers(1, 1)], 1)
     eventually(lambda: next(batches).watermark == 1)
@@ -89,20 +100,20 @@ def test_a_consumer_that_asks_for_what_was_released_is_told_so(
 ) -> None:
     outlet.append([numbers(1, 10)], 5)
     outlet.level1("c", 10, RestartPoint((10,), 10))
-    following = peer.follow("S", "c", after=4, epoch=0)
+    following = peer.open(Follow("S", "c", after=4, epoch=0))
     with pytest.raises(Gap, match="5 was asked for, 10 released"):
         list(following)
 
 
 def test_a_stream_that_is_not_here_may_be_here_later(peer: Peer) -> None:
     with pytest.raises(SiteError, match="no stream T here"):
-        list(peer.follow("T", "c", after=0, epoch=0))
+        list(peer.open(Follow("T", "c", after=0, epoch=0)))
 
 
 def test_cancel_ends_a_blocked_read(outlet: LiveOutlet, gate: Gate, peer: Peer) -> None:
-    slow = LiveOutlet("slow", outlet.schema, limit=1, heartbeat_s=60)
-    gate._find_outlet = {"slow": slow}.__getitem__
-    following = peer.follow("slow", "c", after=0, epoch=0)
+    slow = LiveOutlet(LOOP, "slow", ArrowBatches(outlet.schema), limit=1, heartbeat_s=60)
+    gate.find_outlet = {"slow": slow}.__getitem__
+    following = peer.open(Follow("slow", "c", after=0, epoch=0))
     batches = iter(following)
     next(batches)
     ended = threading.Event()
@@ -127,9 +138,9 @@ def test_cancel_ends_a_blocked_read(outlet: LiveOutlet, gate: Gate, peer: Peer) 
 def test_a_consumer_that_follows_anew_ends_its_old_connection(
     outlet: LiveOutlet, peer: Peer
 ) -> None:
-    old = iter(peer.follow("S", "c", after=0, epoch=0))
+    old = iter(peer.open(Follow("S", "c", after=0, epoch=0)))
     next(old)
-    following = peer.follow("S", "c", after=0, epoch=0)
+    following = peer.open(Follow("S", "c", after=0, epoch=0))
     new = iter(following)
     next(new)
     outlet.append([numbers(1, 5)], 1)
@@ -143,12 +154,12 @@ def test_a_connection_that_hangs_does_not_take_the_room_of_the_next() -> None:
     outlet = an_outlet(limit=1_000)
     outlet.attach("c")
     outlet.append([numbers(1, 30), numbers(31, 30)], 1)
-    old = outlet.follow("c", 0)
+    old = follow(outlet, "c", 0)
     next(old)
-    new = outlet.follow("c", 0)
+    new = follow(outlet, "c", 0)
     assert values([next(new), next(new)]) == list(range(1, 61))
     assert outlet.room()
-    assert list(old) == []
+    assert values(old) == list(range(31, 61))  # what it had been sent already
     assert outlet.room()
 
 
@@ -160,7 +171,7 @@ def test_a_wrong_token_is_refused(gate: Gate, token: str) -> None:
     stranger = Peer("room1", gate.address, Credentials(token))
     for call in (
         lambda: stranger.call("divide", a=1, b=1),
-        lambda: list(stranger.follow("S", "c", after=0, epoch=0)),
+        lambda: list(stranger.open(Follow("S", "c", after=0, epoch=0))),
     ):
         with pytest.raises(SiteError) as refused:
             call()
@@ -168,6 +179,7 @@ def test_a_wrong_token_is_refused(gate: Gate, token: str) -> None:
             f"room1 at {gate.address} refused our token. "
             "Use the token of that cluster (--token-file)."
         )
+        assert not isinstance(refused.value, Refused)  # it lives
 
 
 def test_a_port_in_use_is_one_line(gate: Gate) -> None:
@@ -222,21 +234,40 @@ def test_nobody_there_is_one_line(gate: Gate) -> None:
     with a_gate() as gone:
         address = gone.address
     peer = Peer("room2", address, TOKEN)
-    for call in (lambda: peer.call("ping"), lambda: peer.follow("S", "c", 0, 0)):
+    for call in (lambda: peer.call("ping"), lambda: peer.open(Follow("S", "c", 0, 0))):
         with pytest.raises(SiteError) as error:
             call()
+        assert isinstance(error.value, Refused)
         line = error.value.line()
         assert line.startswith(f"room2 at {address} is unreachable (")
         assert line.endswith("Check that it runs and that the address is right.")
         assert "\n" not in line
 
 
+def test_a_site_called_like_a_death_is_not_dead(outlet: LiveOutlet) -> None:
+    """Its name, its streams and its own errors say nothing about its process."""
+
+    def fail(body: dict[str, Any]) -> None:
+        raise SiteError("the other connection refused: socket closed")
+
+    with a_gate(outlet, fail=fail) as gate:
+        peer = Peer("connection refused", gate.address, TOKEN)
+        for call in (
+            lambda: peer.call("fail"),
+            lambda: list(peer.open(Follow("connection refused", "c", 0, 0))),
+        ):
+            with pytest.raises(SiteError) as error:
+                call()
+            assert not isinstance(error.value, Refused)
+
+
 def test_a_gate_that_does_not_answer_in_time_is_unreachable() -> None:
     hang = threading.Event()
     with a_gate(hang=lambda body: hang.wait(10), ping=lambda body: "pong") as gate:
         peer = Peer("room2", gate.address, TOKEN)
-        with pytest.raises(SiteError, match="unreachable"):
+        with pytest.raises(SiteError, match="unreachable") as silent:
             peer.call("hang", timeout_s=0.1)
+        assert not isinstance(silent.value, Refused)  # it may be only slow
         assert peer.call("ping") == "pong"
         hang.set()
 
@@ -259,7 +290,9 @@ def test_peers_go_where_a_site_has_moved() -> None:
 def test_shutdown_with_active_followers_is_quick(outlet: LiveOutlet, gate: Gate) -> None:
     outlet.append([numbers(1, 3)], 1)
     peers = [Peer("x", gate.address, TOKEN) for _ in range(3)]
-    followers = [iter(peer.follow("S", f"c{n}", after=0, epoch=0)) for n, peer in enumerate(peers)]
+    followers = [
+        iter(peer.open(Follow("S", f"c{n}", after=0, epoch=0))) for n, peer in enumerate(peers)
+    ]
     for follower in followers:
         next(follower)
     started = time.monotonic()
@@ -281,7 +314,7 @@ def test_shutdown_does_not_wait_for_a_follower_that_does_not_read(
     for _ in range(100):
         outlet.append([block], 1)
     with a_gate(outlet) as gate:
-        following = Peer("x", gate.address, TOKEN).follow("S", "c", after=0, epoch=0)
+        following = Peer("x", gate.address, TOKEN).open(Follow("S", "c", after=0, epoch=0))
         next(iter(following))
         eventually(lambda: not _moves(lambda: outlet._outlet.consumers["c"].sent))
         started = time.monotonic()
@@ -296,3 +329,23 @@ def _moves(measure: Callable[[], int]) -> bool:
     before = measure()
     time.sleep(0.1)
     return measure() != before
+
+
+def test_a_port_in_use_is_told_once_and_by_us(capfd: pytest.CaptureFixture[str]) -> None:
+    """gRPC would print lines of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(SetupError, match=f"cannot listen on {listen}: address already in use"):
+            Gate(listen, Credentials("secret"), {})
+    assert capfd.readouterr().err == ""
+
+
+def test_a_fault_of_ours_is_told_alike_inside_and_outside_the_process():
+    """Whoever deploys undoes what was begun when it hears an error of ours."""
+
+    def attach(asked: Any) -> float:
+        return 1 / 0
+
+    told = pytest.raises(AnabranchError, match="action attach failed: ZeroDivisionError")
+    with a_gate(an_outlet(), attach=attach) as gate, told:
+        LOOP.run(gate.answer(Attach("S", "c"), 10.0))

@@ -5,27 +5,34 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from anabranch.errors import AnabranchError, Gap, ProtocolError, SiteError
-from anabranch.link.emulation import Emulation
+from anabranch.errors import AnabranchError, Gap, ProtocolError
+from anabranch.link.emulation import Emulation, Slowed
 from anabranch.link.inlet import LiveInlet
+from anabranch.link.messages import Follow
+from anabranch.link.network import FlightNetwork
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.peer import Peer
+from anabranch.link.peer import Peers
 from anabranch.link.subscription import Subscription
+from anabranch.runtime.pipe import Pipe
 from anabranch.stream.batch import END_WATERMARK, Batch
 from anabranch.stream.restart import RestartPoint
 from tests.link.support import (
+    LOOP,
     TOKEN,
     Taker,
     a_gate,
     a_proxy,
+    an_inlet,
     an_outlet,
     eventually,
+    follow,
     numbers,
+    offer,
     values,
 )
 
@@ -33,15 +40,24 @@ NO_DELAY = Emulation()
 
 
 def subscribe(
-    inlet: LiveInlet, address: str, emulation: Emulation = NO_DELAY
+    inlet: LiveInlet, address: str, emulation: Emulation = NO_DELAY, silence_s: float = 10
 ) -> tuple[Subscription, list[AnabranchError]]:
-    peer = Peer("room1", address, TOKEN)
+    peers = Peers(TOKEN)
+    peers.update({"room1": address})
+    network = FlightNetwork(LOOP, "here", peers)
     failures: list[AnabranchError] = []
-    link = Subscription(
-        inlet, lambda after: peer.follow("S", "c", after, 0), lambda: emulation, failures.append
-    )
-    link.start()
-    return link, failures
+
+    def connect(after: int) -> Any:
+        stream = network.connect("room1", Follow("S", "c", after))
+        return Slowed(LOOP, stream, emulation, silence_s) if emulation else stream
+
+    return Subscription(LOOP, inlet, connect, failures.append, silence_s), failures
+
+
+def close(link: Subscription) -> None:
+    with LOOP:
+        link.close()
+    LOOP.run(link.join())
 
 
 class Producer:
@@ -74,7 +90,7 @@ def test_twenty_cut_connections_lose_nothing(seed: int) -> None:
     rng = random.Random(seed)
     cuts = [rng.randrange(1, 200_000) for _ in range(20)]
     outlet = an_outlet(limit=100_000)
-    inlet = LiveInlet("S", limit=100_000)
+    inlet = an_inlet(limit=100_000)
     outlet.attach("c")
 
     def acknowledge(last: int) -> None:
@@ -88,8 +104,7 @@ def test_twenty_cut_connections_lose_nothing(seed: int) -> None:
         eventually(lambda: inlet.drained or bool(failures), within_s=30)
         producer.close()
         taker.close()
-        link.close()
-        link.join()
+        close(link)
     assert not failures
     assert link.breaks == 20
     assert taker.got == list(range(1, 200_001))
@@ -97,93 +112,89 @@ def test_twenty_cut_connections_lose_nothing(seed: int) -> None:
 
 
 def test_a_connection_that_goes_silent_is_broken_and_made_anew() -> None:
-    outlet, inlet = an_outlet(), LiveInlet("S", limit=1 << 20)
+    outlet, inlet = an_outlet(), an_inlet(limit=1 << 20)
     outlet.attach("c")
     with a_gate(outlet) as gate, a_proxy(gate.address) as proxy:
-        link, failures = subscribe(inlet, proxy.address)
+        link, failures = subscribe(inlet, proxy.address, silence_s=0.3)
         outlet.append([numbers(1, 10)], 1)
         eventually(lambda: inlet.received == 10)
-        link.check_silence(0.3)
         assert link.breaks == 0
         proxy.stall()
         outlet.append([numbers(11, 10)], 2)
-        eventually(lambda: link.check_silence(0.3) or inlet.received == 20, within_s=5)
+        eventually(lambda: inlet.received == 20)
+        assert link.breaks > 0
         outlet.end()
         eventually(lambda: bool(inlet.take(1000)) or inlet.drained)
-        link.close()
-        link.join()
+        close(link)
     assert not failures
 
 
 def test_a_slow_consumer_is_not_silence() -> None:
     """Its link is healthy: it waits for room, not for the network."""
-    outlet, inlet = an_outlet(), LiveInlet("S", limit=100)
+    outlet, inlet = an_outlet(), an_inlet(limit=100)
     outlet.attach("c")
     with a_gate(outlet) as gate:
-        link, _ = subscribe(inlet, gate.address)
+        link, _ = subscribe(inlet, gate.address, silence_s=0.2)
         outlet.append([numbers(1, 50), numbers(51, 50)], 1)
         eventually(lambda: inlet.received == 50)
-        time.sleep(0.2)
-        link.check_silence(0.1)
+        time.sleep(0.5)
         inlet.take(1000)
         eventually(lambda: inlet.received == 100)
-        link.close()
-        link.join()
+        close(link)
     assert link.breaks == 0
 
 
 def test_a_gate_that_comes_back_is_found_again() -> None:
-    outlet, inlet = an_outlet(), LiveInlet("S", limit=1 << 20)
+    outlet, inlet = an_outlet(), an_inlet(limit=1 << 20)
     outlet.attach("c")
     outlet.append([numbers(1, 5)], 1)
-    peers: list[Peer] = []
-
-    def follow(after: int) -> Any:
-        if not peers:
-            raise SiteError("room1 is unreachable")
-        return peers[-1].follow("S", "c", after, 0)
-
-    link = Subscription(inlet, follow, lambda: NO_DELAY, pytest.fail)
-    link.start()
-    eventually(lambda: link.problem == "room1 is unreachable")
+    peers = Peers(TOKEN)
+    network = FlightNetwork(LOOP, "here", peers)
+    link = Subscription(
+        LOOP, inlet, lambda after: network.connect("room1", Follow("S", "c", after)), pytest.fail
+    )
+    eventually(lambda: link.problem == "site room1 is unknown here")
     with a_gate(outlet) as gate:
-        peers.append(Peer("room1", gate.address, TOKEN))
+        peers.update({"room1": gate.address})
         eventually(lambda: inlet.received == 5)
         assert link.problem == ""
-        link.close()
-        link.join()
+        close(link)
 
 
 # -- what cannot be mended -----------------------------------------------------------------------
 
 
-def garbled(after: int) -> Iterator[Batch[Any]]:
-    raise KeyError("a bug")
-    yield
+class Given:
+    """A connection that brings these and ends."""
 
+    def __init__(self, *items: Batch[Any] | Exception) -> None:
+        self._items = list(items)
 
-def replayed(*batches: Batch[Any]) -> Callable[[int], Iterator[Batch[Any]]]:
-    return lambda after: iter(batches)
+    async def receive(self, seconds: float | None = None) -> Batch[Any] | None:
+        item = self._items.pop(0) if self._items else None
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.mark.parametrize(
-    ("follow", "kind"),
+    ("given", "kind"),
     [
-        (replayed(Batch("S", 3, 1, 0, numbers(3, 1))), Gap),
-        (garbled, ProtocolError),
+        (Given(Batch("S", 3, 1, 0, numbers(3, 1))), Gap),
+        (Given(KeyError("a bug")), ProtocolError),
     ],
 )
-@pytest.mark.parametrize("emulation", [NO_DELAY, Emulation(delay_s=0.001)])
 def test_what_trying_again_cannot_mend_is_reported(
-    follow: Callable[[int], Any], kind: type[AnabranchError], emulation: Emulation
+    given: Given, kind: type[AnabranchError]
 ) -> None:
     """A link that died without a word would look like an idle stream."""
     failures: list[AnabranchError] = []
-    link = Subscription(LiveInlet("S", limit=100), follow, lambda: emulation, failures.append)
-    link.start()
+    link = Subscription(LOOP, an_inlet(limit=100), lambda after: given, failures.append)
     eventually(lambda: bool(failures))
-    link.close()
-    link.join()
+    close(link)
     assert [type(failure) for failure in failures] == [kind]
 
 
@@ -191,62 +202,59 @@ def test_a_producer_whose_epoch_is_over_is_left_for_its_successor() -> None:
     """What it still sends is refused, and following anew goes to where the stream is now."""
     old = [Batch("S", 1, 1, 1, numbers(1, 2)), Batch("S", 3, 1, 0, numbers(3, 1))]
     new = [Batch("S", 3, END_WATERMARK, 1, numbers(3, 2))]
-    connections = iter([iter(old), iter(new)])
-    inlet = LiveInlet("S", limit=1000)
-    link = Subscription(inlet, lambda after: next(connections), lambda: NO_DELAY, pytest.fail)
-    link.start()
+    connections = iter([Given(*old), Given(*new)])
+    inlet = an_inlet(limit=1000)
+    link = Subscription(LOOP, inlet, lambda after: next(connections), pytest.fail)
     eventually(lambda: inlet.received == 4)
-    link.join()
+    LOOP.run(link.join())
     assert values(inlet.take(10)) == [1, 2, 3, 4]
 
 
 def test_a_stream_that_moved_is_followed_at_its_new_place_at_once() -> None:
     """Not only when the old connection, which may be silent, breaks."""
     first, second = an_outlet(), an_outlet()
-    inlet = LiveInlet("S", limit=1 << 20)
+    inlet = an_inlet(limit=1 << 20)
     where = [first]
     for outlet in (first, second):
         outlet.attach("c")
     first.append([numbers(1, 2)], 1)
 
-    def follow(after: int) -> Any:
-        return where[-1].follow("c", after)
+    def connect(after: int) -> Any:
+        pipe: Pipe = Pipe(LOOP, limit=0)
+        LOOP.spawn(where[-1].follow(pipe, "c", after))
+        return pipe
 
-    link = Subscription(inlet, follow, lambda: NO_DELAY, pytest.fail)
-    link.start()
+    link = Subscription(LOOP, inlet, connect, pytest.fail)
     eventually(lambda: inlet.received == 2)
-    second.reign(1)
+    second.produce_in(1)
     second.append([numbers(1, 5)], 1)
     where.append(second)
-    link.reroute()
+    with LOOP:
+        link.reroute()
     eventually(lambda: inlet.received == 5)
-    link.close()
-    link.join()
+    close(link)
     assert values(inlet.take(10)) == [1, 2, 3, 4, 5]
     assert inlet.epoch == 1
 
 
 def test_a_subscription_ends_with_its_stream() -> None:
-    inlet = LiveInlet("S", limit=1000)
-    follow = replayed(Batch("S", 1, END_WATERMARK, 0, numbers(1, 3)))
-    link = Subscription(inlet, follow, lambda: NO_DELAY, pytest.fail)
-    link.start()
-    link._thread.join(5)
-    assert not link._thread.is_alive()
+    inlet = an_inlet(limit=1000)
+    given = Given(Batch("S", 1, END_WATERMARK, 0, numbers(1, 3)))
+    link = Subscription(LOOP, inlet, lambda after: given, pytest.fail)
+    LOOP.run(link.join())
     assert values(inlet.take(10)) == [1, 2, 3]
     assert inlet.drained
 
 
 @pytest.mark.parametrize("emulation", [NO_DELAY, Emulation(delay_s=0.01)])
 def test_close_ends_an_idle_subscription(emulation: Emulation) -> None:
-    outlet, inlet = an_outlet(), LiveInlet("S", limit=1000)
+    outlet, inlet = an_outlet(), an_inlet(limit=1000)
     with a_gate(outlet) as gate:
         link, _ = subscribe(inlet, gate.address, emulation)
         outlet.append([numbers(1, 1)], 1)
         time.sleep(0.1)
-        link.close()
-        link._thread.join(2)
-        assert not link._thread.is_alive()
+        close(link)
+        assert link.done
 
 
 # -- back-pressure -------------------------------------------------------------------------------
@@ -254,7 +262,7 @@ def test_close_ends_an_idle_subscription(emulation: Emulation) -> None:
 
 def test_a_consumer_that_does_not_take_holds_the_producer() -> None:
     outlet = an_outlet(limit=1 << 20)
-    inlet = LiveInlet("S", limit=1 << 20)
+    inlet = an_inlet(limit=1 << 20)
     outlet.attach("c")
     block = numbers(1, 20_000)
     most = 400
@@ -284,8 +292,7 @@ def test_a_consumer_that_does_not_take_holds_the_producer() -> None:
         producer.join(5)
         assert produced == most
         stopped.set()
-        link.close()
-        link.join()
+        close(link)
 
 
 def _settled(measure: Callable[[], int]) -> bool:
@@ -294,15 +301,28 @@ def _settled(measure: Callable[[], int]) -> bool:
     return measure() == before > 0
 
 
+def _tells_room(outlet: LiveOutlet) -> list[bool]:
+    """Whether there was room, each time that the producer heard of it."""
+    appeared: list[bool] = []
+
+    class Producer:
+        def room_appeared(self) -> None:
+            appeared.append(outlet.room())
+
+        def acknowledge(self, position: int) -> None: ...
+
+    outlet.produced_by(Producer())
+    return appeared
+
+
 def test_room_appears_once_for_those_who_wait() -> None:
     outlet = an_outlet(limit=1_000)
     outlet.attach("c")
-    appeared: list[bool] = []
-    outlet.on_room = lambda: appeared.append(outlet.room())
+    appeared = _tells_room(outlet)
     outlet.append([numbers(1, 30), numbers(31, 30)], 1)
     assert not outlet.room()
     assert not outlet.wait_for_room(_set())
-    follower = outlet.follow("c", 0)
+    follower = follow(outlet, "c", 0)
     next(follower)
     assert appeared == [True]
     next(follower)
@@ -331,16 +351,15 @@ def test_the_release_of_unsent_tuples_makes_room_too() -> None:
     outlet = an_outlet(limit=1_000)
     outlet.attach("c")
     outlet.append([numbers(1, 30), numbers(31, 30)], 1)
-    appeared: list[bool] = []
-    outlet.on_room = lambda: appeared.append(outlet.room())
+    appeared = _tells_room(outlet)
     outlet.level1("c", 60, RestartPoint((60,), 60))
     assert appeared == [True]
 
 
 def test_a_closed_inlet_lets_its_link_go() -> None:
-    inlet = LiveInlet("S", limit=1)
-    inlet.offer(Batch("S", 1, 1, 0, numbers(1, 1)))
-    blocked = threading.Thread(target=inlet.offer, args=(Batch("S", 2, 1, 0, numbers(2, 1)),))
+    inlet = an_inlet(limit=1)
+    offer(inlet, Batch("S", 1, 1, 0, numbers(1, 1)))
+    blocked = threading.Thread(target=offer, args=(inlet, Batch("S", 2, 1, 0, numbers(2, 1))))
     blocked.start()
     inlet.close()
     blocked.join(5)
@@ -349,10 +368,10 @@ def test_a_closed_inlet_lets_its_link_go() -> None:
 
 
 def test_much_unacknowledged_data_makes_an_ack_overdue() -> None:
-    inlet = LiveInlet("S", limit=4_000)
-    inlet.offer(Batch("S", 1, 1, 0, numbers(1, 40)))
+    inlet = an_inlet(limit=4_000)
+    offer(inlet, Batch("S", 1, 1, 0, numbers(1, 40)))
     assert not inlet.ack_overdue
-    inlet.offer(Batch("S", 41, 1, 0, numbers(41, 2)))
+    offer(inlet, Batch("S", 41, 1, 0, numbers(41, 2)))
     assert inlet.ack_overdue
     assert inlet.acked() == 42
     assert not inlet.ack_overdue

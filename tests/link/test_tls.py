@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.errors import SetupError, SiteError
 from anabranch.link.gate import Credentials, Gate
+from anabranch.link.messages import Follow
 from anabranch.link.peer import Peer
 from tests.link.support import a_gate, an_outlet, numbers, values
 
@@ -41,7 +42,7 @@ def test_following_over_tls_needs_the_authority(certificate: tuple[str, str]) ->
     with a_gate(outlet, credentials=served, ping=lambda body: "pong") as gate:
         peer = Peer("room1", gate.address, Credentials("secret", tls_ca=cert))
         assert peer.call("ping") == "pong"
-        assert values(peer.follow("S", "c", 0, 0)) == list(range(1, 1001))
+        assert values(peer.open(Follow("S", "c", 0, 0))) == list(range(1, 1001))
         for stranger in (
             Credentials("secret"),
             Credentials("secret", tls_cert=cert, tls_key=key),
@@ -50,7 +51,7 @@ def test_following_over_tls_needs_the_authority(certificate: tuple[str, str]) ->
             with pytest.raises(SiteError):
                 Peer("room1", gate.address, stranger).call("ping", timeout_s=3)
             with pytest.raises(SiteError):
-                list(Peer("room1", gate.address, stranger).follow("S", "c", 0, 0))
+                list(Peer("room1", gate.address, stranger).open(Follow("S", "c", 0, 0)))
 
 
 def test_certificates_that_cannot_be_used_are_said_to_be(

@@ -13,6 +13,7 @@ from anabranch.plan.operators import (
     Call,
     Column,
     Condition,
+    Equality,
     Item,
     Join,
     Operator,
@@ -77,9 +78,11 @@ exprs = st.builds(
     Expr, pieces=st.lists(texts, min_size=1, max_size=3).map(tuple),
     uses=st.lists(uses, max_size=2).map(tuple),
 )  # fmt: skip
+equalities = st.builds(Equality, sides=st.tuples(exprs, exprs), type=texts)
 conditions = st.builds(
-    Condition, expr=exprs, equal=st.none() | st.tuples(uses, uses), safe=st.booleans()
-)
+    Condition, expr=exprs, equal=st.none() | st.tuples(uses, uses),
+    computed=st.none() | equalities, safe=st.booleans(),
+)  # fmt: skip
 items = st.lists(st.builds(Item, expr=exprs, name=texts, type=texts), max_size=3).map(tuple)
 numbers = st.integers(1, 2**62)
 windows = st.one_of(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from anabranch.coordinator.pockets import submission
 from anabranch.plan.catalog import PocketDef
 from anabranch.pocket import Pocket
-from anabranch.site.code import classes
+from anabranch.site.programs.submission import submission
+from anabranch.site.programs.user_class import classes
 from tests.e2e.system import System
 
 ALARM = """

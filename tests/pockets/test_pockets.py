@@ -232,3 +232,34 @@ def test_a_name_is_given_once(system: System) -> None:
         submit(system, code(PASS), name="two")
     with pytest.raises(ConfigError, match="pocket Bell and the stream it brings along have"):
         submit(system, code(PASS).replace("'alarm'", "'CREATE STREAM bell (a INT)'"), name="Bell")
+
+
+def test_a_wrong_column_is_told_without_our_own_code(system: System) -> None:
+    prepare(system)
+    submit(system, code("def row(self, row): yield {'mesage': 'x'}"))
+    report = wait_for(system, "Siren", "failed")
+    assert report["error"]["message"] == (
+        "pocket Siren failed: the stream has no column 'mesage'"
+    )  # fmt: skip
+    assert report["pocket"]["traceback"] == (
+        "the stream has no column 'mesage'. The stream has message."
+    )
+
+
+def test_a_pocket_in_a_script(system: System) -> None:
+    """It is deployed with the rest, so that it sees the first tuple; at the end it is closed, and
+    what it gives then is put out."""
+    closing = ALARM + "\n    def close(self):\n        yield {'message': 'over'}\n"
+    (system.folder / "alarms.py").write_text(closing)
+    answers = system.execute(
+        TICKS + "CREATE POCKET alarms_of FROM python(class = 'alarms:FireAlarm');" + COPY
+    )
+    assert [one.text for one in answers[1:]] == [
+        "pocket alarms_of created at room1, and with it query alarms_of_input and stream alarm",
+        "query seen created at centre",
+    ]
+    assert seen(system) == ["fire: 30", "fire: 40", "fire: 50", "over"]
+    with pytest.raises(ScriptError, match="there is no pocket Fire"):
+        system.execute("CREATE POCKET p FROM python(class = 'alarms:Fire');")
+    with pytest.raises(ScriptError, match=r"none\.py: cannot read it: No such file"):
+        system.execute("CREATE POCKET p FROM python(class = 'none:Fire');")

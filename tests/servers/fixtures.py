@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from anabranch.bench.systems.postgres import Postgres
 from tests.servers.kafka import Kafka
-from tests.servers.postgres import Postgres
 
 
 @pytest.fixture(scope="session")

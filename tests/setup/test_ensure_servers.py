@@ -25,6 +25,7 @@ def ensure(machine, folder):
     for tool in ("cp", "mkdir", "rm"):
         os.symlink(shutil.which(tool) or tool, machine.path / tool)
     machine.java(machine.root, "17.0.15")
+    machine.command("chromium", "true")
     pg_root = str(machine.root / "pg")
     return lambda: machine.run(
         "ensure-servers.sh", str(folder), PYTHON=sys.executable, PG_ROOT=pg_root

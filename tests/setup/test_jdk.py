@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import SetupError
-from anabranch.site import jdk
+from anabranch.spark import jdk
 
 from .conftest import Machine, write_script
 

@@ -2,51 +2,66 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from anabranch.errors import AnabranchError, Gap
-from anabranch.sim import operators
-from anabranch.sim.clock import Steps
-from anabranch.sim.coordinator import Catalog
-from anabranch.sim.links import Links
-from anabranch.sim.network import Connection
-from anabranch.sim.operators import Produced, Taken
-from anabranch.sim.outlet import SimOutlet
-from anabranch.sim.rows import Rows
-from anabranch.sim.site import SimSite
-from anabranch.sim.task import SimTask
+from anabranch.connectors.sink import Continued, written
+from anabranch.coordinator.control.control import Control
+from anabranch.coordinator.deploy.deploy import Deployment as Deploying
+from anabranch.coordinator.deploy.restore import Restoration
+from anabranch.coordinator.protection.protect import Protector
+from anabranch.errors import Gap, SiteError
+from anabranch.link.inlet import LiveInlet
+from anabranch.link.messages import ConsumerState
+from anabranch.link.outlet import LiveOutlet
+from anabranch.link.subscription import Subscription
+from anabranch.plan.tasks import TaskSpec
+from anabranch.site.deployment import Deployment
+from anabranch.site.links.links import Links
+from anabranch.site.standby.guard import Guard
+from anabranch.site.standby.inputs import StandbyInputs
+from anabranch.site.standby.protection import Protection
+from anabranch.site.tasks.task import Task
 from anabranch.standby.secondary import Restart, Secondary
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.outlet import Consumer, Outlet
-from anabranch.stream.restart import RestartPoint
-from anabranch.stream.routes import Routes
+from anabranch.stream.restart import RestartLog, RestartPoint
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: list[Mutant] = []
 
 
+def mutant(broken: Mutant) -> Mutant:
+    MUTANTS.append(broken)
+    return broken
+
+
+# -- numbering, keeping, releasing ---------------------------------------------------------------
+
+
+@mutant
 def windows_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Inputs are released as soon as they were taken, whatever open windows need."""
-    for kind in (operators._CountTime, operators._CountRows, operators._Join):
+    whole = Task.give
 
-        def step(
-            self: operators.Operator,
-            inputs: Sequence[Taken],
-            whole: Callable[[operators.Operator, Sequence[Taken]], Produced] = kind.step,
-        ) -> Produced:
-            return replace(whole(self, inputs), needless=tuple(one.last for one in inputs))
+    def give(self: Task, taken: Sequence[Any], produced: Any) -> None:
+        lasts = tuple(one.last for one in taken)
+        whole(self, taken, replace(produced, needless=lasts))
 
-        patch.setattr(kind, "step", step)
+    patch.setattr(Task, "give", give)
 
 
+@mutant
 def receipt_releases(patch: pytest.MonkeyPatch) -> None:
     """A tuple is let go of when it has merely arrived."""
     whole = Outlet.level0
 
-    def level0(self: Outlet[Rows], consumer: str, position: int, epoch: int, reign: int) -> None:
-        whole(self, consumer, position, epoch, reign)
+    def level0(self: Outlet, consumer: str, position: int, epoch: int, own: int) -> None:
+        whole(self, consumer, position, epoch, own)
         if known := self.consumers.get(consumer):
             known.released = max(known.released, known.received)
         self._release()
@@ -54,111 +69,259 @@ def receipt_releases(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outlet, "level0", level0)
 
 
+@mutant
 def level0_moves_the_point(patch: pytest.MonkeyPatch) -> None:
     """A task's restart point follows what its consumers received, not what they need no more."""
 
-    def acknowledged(self: Outlet[Rows]) -> int:
+    def acknowledged(self: Outlet) -> int:
         return min((one.received for one in self.consumers.values()), default=self.last)
 
     patch.setattr(Outlet, "acknowledged", acknowledged)
 
 
-def nobody_is_superseded(patch: pytest.MonkeyPatch) -> None:
-    """Those who ruled before go on to be served and believed. Since restart points hold for any
-    ruler, that does no harm as long as one who was overtaken goes on where it is told to."""
-    gaps_are_final(patch)
+@mutant
+def the_slowest_consumer_does_not_count(patch: pytest.MonkeyPatch) -> None:
+    """What one consumer needs no more is let go of, though another does."""
 
-    def ruling(self: Outlet[Rows], consumer: str, epoch: int) -> Consumer | None:
-        return self.consumers.get(consumer)
+    def acknowledged(self: Outlet) -> int:
+        return max((one.released for one in self.consumers.values()), default=self.last)
 
-    patch.setattr(Outlet, "_ruling", ruling)
+    patch.setattr(Outlet, "acknowledged", acknowledged)
 
 
+@mutant
 def outputs_are_counted(patch: pytest.MonkeyPatch) -> None:
     """A standby that begins anew goes on with its own numbers instead of the point's."""
-    whole = SimOutlet.start_at
+    whole = LiveOutlet.start_at
 
-    def start_at(self: SimOutlet, position: int) -> None:
-        whole(self, self.outlet.last or position)
+    def start_at(self: LiveOutlet, position: int) -> None:
+        whole(self, self.last or position)
 
-    patch.setattr(SimOutlet, "start_at", start_at)
-
-
-def epochs_come_twice(patch: pytest.MonkeyPatch) -> None:
-    """Two standbys are given the same epoch."""
-
-    def next_epoch(self: Catalog) -> int:
-        self.epoch += 1
-        return (self.epoch + 3) // 4
-
-    patch.setattr(Catalog, "next_epoch", next_epoch)
+    patch.setattr(LiveOutlet, "start_at", start_at)
 
 
-def released_counts_as_shipped(patch: pytest.MonkeyPatch) -> None:
-    """A standby hears a watermark that lies behind tuples it never got."""
+@mutant
+def instants_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A replay does not know which results are old ones."""
+    whole = RestartLog.add
 
-    def heartbeat(self: Outlet[Rows], consumer: str) -> tuple[int, RestartPoint | None]:
-        known = self.consumers[consumer]
-        shipped = known.backup.shipped if known.backup else 0
-        there = max(shipped, known.released) >= self.last
-        return self.watermark if there else START_WATERMARK, known.restart
+    def add(self: RestartLog, point: RestartPoint) -> None:
+        whole(self, replace(point, instant=START_WATERMARK))
 
-    patch.setattr(Outlet, "heartbeat", heartbeat)
-
-
-def points_are_told_first(patch: pytest.MonkeyPatch) -> None:
-    """Others hear of restart points that a crash would still undo."""
-
-    def save_points(self: SimSite, tasks: object) -> None:
-        """Never."""
-
-    patch.setattr(SimSite, "save_points", save_points)
+    patch.setattr(RestartLog, "add", add)
 
 
+# -- restart points ------------------------------------------------------------------------------
+
+
+@mutant
+def a_point_is_of_one_input(patch: pytest.MonkeyPatch) -> None:
+    """What is known of a point from one side replaces what is known from another."""
+    patch.setattr(RestartPoint, "join", lambda self, other: other)
+
+
+@mutant
+def those_who_need_no_more_are_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """A consumer that has all from another producer of the stream holds this one up."""
+    whole = Outlet.level0
+
+    def level0(self: Outlet, consumer: str, position: int, epoch: int, own: int = 0) -> None:
+        known = self.consumers.get(consumer)
+        sent = known.sent if known else 0
+        whole(self, consumer, position, epoch, own)
+        if known:
+            known.sent = sent
+
+    def unsent_bytes(self: Outlet) -> int:
+        slowest = min((one.sent for one in self.consumers.values()), default=self.last)
+        index = bisect_right(self._lasts, slowest)
+        return self._bytes - (self._ends[index - 1] if index else self._released_bytes)
+
+    patch.setattr(Outlet, "level0", level0)
+    patch.setattr(Outlet, "unsent_bytes", unsent_bytes)
+
+
+# -- shipping ------------------------------------------------------------------------------------
+
+
+@mutant
 def others_are_not_replayed(patch: pytest.MonkeyPatch) -> None:
     """A standby that begins anew behind a gap does so without what it was shipped of others."""
     whole = Secondary._restart
 
-    def restart(self: Secondary[Rows]) -> Restart[Rows]:
+    def restart(self: Secondary) -> Restart:
         point, kept = whole(self).point, whole(self).kept
         return Restart(point, (kept[0], *(() for _ in kept[1:])))
 
     patch.setattr(Secondary, "_restart", restart)
 
 
-def old_connections_are_shipped_to(patch: pytest.MonkeyPatch) -> None:
-    """A connection that the standby has given up takes shipments from the one it has now."""
+@mutant
+def shipments_are_not_kept(patch: pytest.MonkeyPatch) -> None:
+    """A standby that begins anew has nothing left of what it was shipped behind the point."""
+    whole = Secondary._restart
+    patch.setattr(
+        Secondary, "_restart",
+        lambda self: Restart(whole(self).point, tuple(() for _ in self._inputs)),
+    )  # fmt: skip
 
-    def ship(
-        self: SimOutlet, link: Connection, consumer: str, after: int, epoch: int, batch: int
-    ) -> None:
-        self._shippers[consumer] = self
-        try:
-            self._serves()
-            self.outlet.back_up(consumer, epoch, batch, after)
-        except AnabranchError as error:
-            link.send(error)
-            return
-        self._process.spawn(self._ship(link, consumer, after, epoch, self))
 
-    patch.setattr(SimOutlet, "ship", ship)
+@mutant
+def what_is_shipped_is_let_go_of(patch: pytest.MonkeyPatch) -> None:
+    """The outlet relies on the standby for what it has shipped to it."""
+    whole = Outlet.due
+
+    def due(self: Outlet, consumer: str, epoch: int) -> Any:
+        shipment = whole(self, consumer, epoch)
+        if shipment:
+            known = self.consumers[consumer]
+            known.released = max(known.released, known.received)
+            self._release()
+        return shipment
+
+    patch.setattr(Outlet, "due", due)
+
+
+# -- taking over ---------------------------------------------------------------------------------
+
+
+@mutant
+def nobody_is_superseded(patch: pytest.MonkeyPatch) -> None:
+    """Those who produced before go on to be served and believed. Since restart points hold for any
+    of them, that does no harm as long as one who was overtaken goes on where it is told to."""
+    gaps_are_final(patch)
+
+    def current(self: Outlet, consumer: str, epoch: int) -> Consumer | None:
+        return self.consumers.get(consumer)
+
+    patch.setattr(Outlet, "_current", current)
 
 
 def gaps_are_final(patch: pytest.MonkeyPatch) -> None:
-    """A ruler that an earlier one's late acks have overtaken fails instead of going on there."""
+    """A primary that an earlier one's late acks have overtaken fails instead of going on there."""
 
-    def rejoin(self: Links, task: SimTask, index: int) -> Steps:
-        task.fail(Gap(f"{task.spec.name} lacks tuples of {task.spec.inputs[index]}"))
-        yield 0
+    def behind(self: Protection, task: Task, error: Gap) -> None:
+        task.fail(error)
 
-    patch.setattr(Links, "_rejoin", rejoin)
-
-
-def readers_are_not_told_of(patch: pytest.MonkeyPatch) -> None:
-    """Who knows where a task restarts does not know it of those that read it."""
-    patch.setattr(Outlet, "readers", lambda self: {})
+    patch.setattr(Protection, "behind", behind)
 
 
-def only_rulers_say_so(patch: pytest.MonkeyPatch) -> None:
-    """That a site rules is believed from itself alone, not from those it has told."""
-    patch.setattr(Routes, "rulers", lambda self: {})
+@mutant
+def inputs_are_not_claimed(patch: pytest.MonkeyPatch) -> None:
+    """A standby follows its inputs without asking what was let go of."""
+
+    async def all_claimed(self: Guard) -> list[ConsumerState]:
+        return [ConsumerState(0, None) for _ in self.task.spec.inputs]
+
+    patch.setattr(Guard, "_all_claimed", all_claimed)
+    gaps_are_final(patch)
+
+
+@mutant
+def nobody_is_told(patch: pytest.MonkeyPatch) -> None:
+    """Nobody hears of a take-over, from the one who takes over or from those who know."""
+    patch.setattr(Guard, "_announce", lambda self: None)
+    patch.setattr(Links, "learn", lambda self, news: {})
+
+
+@mutant
+def a_successor_stays_silent(patch: pytest.MonkeyPatch) -> None:
+    """A task that has taken over does not serve those who read it."""
+    patch.setattr(Task, "take_over", lambda self: setattr(self, "role", "primary"))
+
+
+@mutant
+def the_claim_is_not_believed(patch: pytest.MonkeyPatch) -> None:
+    """A standby goes on with what it has, whatever its producers have let go of meanwhile."""
+
+    async def take_over(self: StandbyInputs, states: Sequence[ConsumerState]) -> None:
+        """As it is."""
+
+    patch.setattr(StandbyInputs, "take_over", take_over)
+    gaps_are_final(patch)
+
+
+@mutant
+def sinks_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    """Who goes on with a sink looks what is there, and leaves the one before to write."""
+
+    def open_(self: Continued) -> None:
+        self._last = written(self._sink) or 0
+
+    patch.setattr(Continued, "open", open_)
+
+
+# -- links ---------------------------------------------------------------------------------------
+
+
+@mutant
+def breaks_are_final(patch: pytest.MonkeyPatch) -> None:
+    """A link that broke is not made anew."""
+    whole = Subscription._feed
+
+    async def feed(self: Subscription) -> bool:
+        try:
+            await whole(self)
+        except SiteError:
+            return True
+        return True
+
+    patch.setattr(Subscription, "_feed", feed)
+
+
+@mutant
+def links_begin_at_the_beginning(patch: pytest.MonkeyPatch) -> None:
+    """A link that is made anew asks for what its inlet has already let go of."""
+    patch.setattr(LiveInlet, "received", property(lambda self: 0))
+
+
+@mutant
+def a_replaced_task_lets_go(patch: pytest.MonkeyPatch) -> None:
+    """One that was replaced tells upstream that nobody needs its inputs any more."""
+
+    async def discard(self: Deployment, task: Task) -> None:
+        async with self._changing:
+            if self.tasks.get(task.spec.name) is task:
+                task.epoch = 10**9
+                await self._drop_tasks([task.spec.name], tell=True)
+
+    patch.setattr(Deployment, "discard", discard)
+
+
+# -- the coordinator -----------------------------------------------------------------------------
+
+
+@mutant
+def dead_standbys_stay(patch: pytest.MonkeyPatch) -> None:
+    """Nobody is posted for a standby that has died or taken over."""
+    patch.setattr(Protector, "look", lambda self, known: [])
+
+
+@mutant
+def nothing_is_restored(patch: pytest.MonkeyPatch) -> None:
+    """A site that was killed stays empty."""
+
+    async def restore(self: Control) -> list[str]:
+        return []
+
+    patch.setattr(Control, "restore", restore)
+
+
+@mutant
+def readers_are_not_attached_again(patch: pytest.MonkeyPatch) -> None:
+    """A source that is restored keeps nothing for those who read it."""
+
+    async def attach_readers(self: Restoration) -> None:
+        """Nobody."""
+
+    patch.setattr(Restoration, "_attach_readers", attach_readers)
+
+
+@mutant
+def consumers_come_when_they_like(patch: pytest.MonkeyPatch) -> None:
+    """Tuples pass before everyone is there."""
+
+    async def attach_input(self: Deploying, task: TaskSpec, index: int) -> int:
+        return 0
+
+    patch.setattr(Deploying, "_attach_input", attach_input)

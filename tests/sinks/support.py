@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.site.sinks import Sink, SinkContext, make_sink
+from anabranch.connectors import Sink, SinkContext, make_sink
 from tests.wrappers.support import no_spark
 
 COLUMNS = {"a": pa.int64(), "s": pa.string()}
@@ -31,5 +31,7 @@ def numbered(first: int, count: int) -> pa.Table:
 
 
 def sink(name: str, base: Path, columns: Mapping[str, Any] = COLUMNS, **options: Any) -> Sink:
-    spark = options.pop("spark", no_spark)
-    return make_sink(name, SinkContext("q", schema_of(columns), options, base, spark))
+    spark, query = options.pop("spark", no_spark), options.pop("query", "q")
+    resume = options.pop("resume", False)
+    context = SinkContext(query, schema_of(columns), options, base, spark, resume=resume)
+    return make_sink(name, context)

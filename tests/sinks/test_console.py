@@ -32,3 +32,13 @@ def test_limit(tmp_path, capsys):
     assert message(lambda: sink("console", tmp_path, limit=0)) == (
         "console() has limit = 0. Give a whole number above 0."
     )
+
+
+def test_nothing_that_a_terminal_would_obey_is_printed(tmp_path, capsys):
+    name = "a\x1b]0;title\x07"
+    made = sink("console", tmp_path, {name: pa.string(), "l": pa.list_(pa.string())})
+    made.open()
+    made.write(table_of({name: pa.string(), "l": pa.list_(pa.string())}, [("\x1b[2J", ["\x9b1m"])]))
+    shown = capsys.readouterr().out
+    assert shown.replace("\n", "").isprintable()
+    assert "a\\x1b]0;title\\x07='\\x1b[2J' l=['\\x9b1m']" in shown

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
+from anabranch.connectors import SINKS
 from anabranch.errors import ConfigError
-from anabranch.site.sinks import SINKS
 from tests.sinks.support import COLUMNS, numbered, schema_of, sink
 
 pytestmark = pytest.mark.spark

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from anabranch.connectors.files.own import claim
 from tests.sinks.support import COLUMNS, numbered, sink, table_of
 from tests.wrappers.support import UTC_MICROS, message
 
@@ -140,6 +141,7 @@ def test_parquet_removes_what_an_earlier_run_left_and_nothing_else(tmp_path):
     (tmp_path / "out").mkdir()
     for name in ("part-00000000000000000009.parquet", ".part-00000000000000000001.parquet", "mine"):
         (tmp_path / "out" / name).write_text("x")
+    claim(tmp_path / "out", "q")
     written("parquet", tmp_path, [])
     assert os.listdir(tmp_path / "out") == ["mine"]
 

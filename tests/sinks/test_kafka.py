@@ -11,11 +11,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from anabranch.bench.systems.server_process import free_port
+from anabranch.connectors import SinkContext, make_sink, written
+from anabranch.connectors.kafka import sink as kafka_sink
+from anabranch.connectors.kafka import tail as kafka_tail
 from anabranch.errors import SinkError
-from anabranch.site.sinks import SinkContext, kafka_tail, make_sink, written
-from anabranch.site.sinks import kafka as kafka_sink
 from tests.servers.kafka import Kafka
-from tests.servers.process import free_port
 from tests.sinks.support import COLUMNS, numbered, schema_of, sink, table_of
 from tests.wrappers.support import UTC_MICROS, Source, message, no_spark
 

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.site.sinks import line_file, make_sink
-from anabranch.site.sinks.base import SinkContext, written
+from anabranch.connectors import make_sink
+from anabranch.connectors.files import line_file
+from anabranch.connectors.sink import SinkContext, written
 
 SCHEMA = pa.schema([("s", pa.string()), ("_pos", pa.int64()), ("_ts", pa.int64())])
 

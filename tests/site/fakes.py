@@ -10,14 +10,17 @@ import pyarrow as pa
 
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.wire import EVENT_TIME, wire_schema
+from anabranch.link.wire import EVENT_TIME, ArrowBatches, wire_schema
 from anabranch.plan.catalog import StreamDef
 from anabranch.plan.operators import Call, Column
 from anabranch.plan.tasks import Input, TaskSpec
-from anabranch.site.body import Body, Produced, Taken
-from anabranch.site.ingest import Ingest
-from anabranch.site.task import Task
+from anabranch.site.sources.ingest import Ingest
+from anabranch.site.tasks.body import Body, Produced, Taken
+from anabranch.site.tasks.task import Owner, Task
+from anabranch.spark.jobs import Jobs
 from anabranch.stream.batch import START_WATERMARK, Batch
+from anabranch.stream.restart import RestartPoint
+from tests.link.support import LOOP, an_inlet
 
 COLUMNS = pa.schema([("n", pa.int64())])
 SCHEMA = wire_schema(COLUMNS)
@@ -35,7 +38,7 @@ def batch(first: int, count: int, watermark: int = START_WATERMARK) -> Batch[pa.
 
 
 def an_outlet(stream: str = "out", limit: int = 1 << 30) -> LiveOutlet:
-    return LiveOutlet(stream, SCHEMA, limit=limit, heartbeat_s=0.02)
+    return LiveOutlet(LOOP, stream, ArrowBatches(SCHEMA), limit=limit, heartbeat_s=0.02)
 
 
 # -- sources -------------------------------------------------------------------------------------
@@ -121,13 +124,60 @@ class FakeBody:
         self.closed += 1
 
 
-def a_task(body: Body, *, outlet: LiveOutlet | None = None) -> tuple[Task, LiveInlet]:
-    source = Input(stream="S", site="room1", alias="S", columns=SPEC_COLUMNS)
+class NoJobs:
+    """Counts how often they were cancelled."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+
+    def begin(self, description: str) -> None: ...
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+class Heard:
+    """An owner that remembers what it was told of its tasks."""
+
+    def __init__(self) -> None:
+        self.points: list[RestartPoint] = []
+        self.failures: list[Task] = []
+        self.early: list[Task] = []
+
+    def consider(self, task: Task) -> None: ...
+
+    def released(self, task: Task) -> None:
+        self.points.append(task.restart_point())
+
+    def failed(self, task: Task) -> None:
+        self.failures.append(task)
+
+    def ended_early(self, task: Task) -> None:
+        self.early.append(task)
+
+
+def a_task(
+    body: Body,
+    *,
+    outlet: LiveOutlet | None = None,
+    jobs: Jobs | None = None,
+    owner: Owner | None = None,
+    most: int = 1000,
+    name: str = "hot",
+    stream: str = "S",
+    producer: str = "room1",
+) -> tuple[Task, LiveInlet]:
+    """Whose instances take `most` tuples."""
+    source = Input(stream=stream, site=producer, alias="S", columns=SPEC_COLUMNS)
     output = outlet.stream if outlet else None
     spec = TaskSpec(
-        name="hot", query="hot", site="centre", inputs=(source,), columns=SPEC_COLUMNS,
+        name=name, query=name, site="centre", inputs=(source,), columns=SPEC_COLUMNS,
         output=output,
     )  # fmt: skip
-    inlet = LiveInlet("S", limit=1 << 30)
-    task = Task(spec, body, [inlet], outlet, lambda group, text: None)
+    inlet = an_inlet(limit=1 << 30)
+    task = Task(LOOP, owner or Heard(), spec, body, [inlet], outlet, jobs or NoJobs(), batch=most)
     return task, inlet
+
+
+def start(task: Task, point: RestartPoint, epoch: int = 0) -> None:
+    LOOP.run(task.start(point, epoch))

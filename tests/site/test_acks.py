@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+
+import pytest
 
 from anabranch.errors import SiteError
 from anabranch.link.emulation import Emulation
-from anabranch.site.acks import Ack, AckSender
-from tests.link.support import eventually
+from anabranch.link.messages import Ack
+from anabranch.site.links.acks import AckSender, following
+from anabranch.stream.restart import RestartPoint
+from tests.link.support import LOOP, eventually
+
+IDLE = Ack("t", "idle", 0, 7, 0, RestartPoint((7,), 0))
 
 
 class Upstream:
@@ -20,18 +25,21 @@ class Upstream:
         self.tried = 0
         self.flowing = True
         self.received = 0
+        self.idle = 0
         self.away = threading.Event()
-        self.sender = AckSender("room1", interval_s, self.collect, self.send, Emulation())
+        self.sender = AckSender(LOOP, "room1", interval_s, self.collect, self.send, Emulation())
 
     def collect(self, level0: bool) -> list[Ack]:
         self.received += self.flowing
-        return [{"level0": level0, "received": self.received}]
+        received = self.received if level0 else None
+        return [Ack("s", "q", 0, received, 0, RestartPoint((self.received,), 0)), IDLE]
 
-    def send(self, acks: list[dict[str, Any]]) -> None:
+    async def send(self, acks: list[Ack]) -> None:
         self.tried += 1
         if self.away.is_set():
             raise SiteError("room1 is unreachable")
-        self.got += [ack["level0"] for ack in acks]
+        self.got += [ack.received is not None for ack in acks if ack.consumer == "q"]
+        self.idle += acks.count(IDLE)
 
 
 def test_both_levels_go_at_intervals() -> None:
@@ -50,6 +58,15 @@ def test_nothing_new_is_not_told_again() -> None:
     assert len(upstream.got) <= before + 1
     upstream.flowing = True
     eventually(lambda: len(upstream.got) > before + 3)
+    upstream.sender.close()
+
+
+def test_of_several_only_what_moved_is_told() -> None:
+    upstream = Upstream(0.01)
+    eventually(lambda: len(upstream.got) >= 5)
+    assert upstream.idle == 1
+    upstream.sender.tell_all()  # it may have been started anew
+    eventually(lambda: upstream.idle == 2)
     upstream.sender.close()
 
 
@@ -83,8 +100,17 @@ def test_a_lost_ack_is_made_up_for() -> None:
 def test_after_close_nothing_is_sent() -> None:
     upstream = Upstream(0.01)
     upstream.sender.close()
-    upstream.sender._thread.join(5)
     before = upstream.tried
     upstream.sender.released()
     time.sleep(0.03)
     assert upstream.tried == before
+
+
+@pytest.mark.parametrize("interval", [0.25, 0.1, 0.2, 0.02, 0.3, 0.7])
+def test_the_next_time_is_never_now(interval: float) -> None:
+    """However multiples are rounded: each time is behind the last, and no more than one."""
+    now = 0.0
+    for _ in range(5_000):
+        due = following(now, interval)
+        assert now < due <= now + interval * 1.000001
+        now = due

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.plan.operators import Column
-from anabranch.site.analyse import analyse
+from anabranch.spark.analyse import NO_FUNCTION, analyse
 
 PLAIN = (
     Column(name="Temp", type="double"),
@@ -67,6 +67,34 @@ def test_an_aggregate_is_no_per_tuple_expression(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("aggregate", [False, True])
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("session_window(timestamp_micros(`_ts`), '10 seconds')", "leaves tuples out"),
+        ("window(timestamp_micros(`_ts`), '10 seconds', '5 seconds')", "leaves tuples out"),
+        ("window(timestamp_micros(`_ts`), '10 seconds')", "leaves tuples out"),
+        ("explode(array(`n`))", "makes several tuples of one"),
+        ("stack(2, `n`, `n`)", "makes several tuples of one"),
+        ("row_number() OVER (ORDER BY `n`)", "over more than the one tuple"),
+    ],
+)
+def test_what_is_no_function_of_one_tuple(
+    spark: SparkSession, expression: str, problem: str, aggregate: bool
+) -> None:
+    assert problem in error(spark, expression, aggregate)
+
+
+def test_one_that_is_wrong_among_others(spark: SparkSession) -> None:
+    """They are asked together; each has its own answer all the same."""
+    found = types(spark, "`n` + 1", "explode(array(`n`))", "nosuch(`n`)", "`Temp`")
+    assert found == ["int", None, None, "double"]
+
+
+def test_two_of_one_name(spark: SparkSession) -> None:
+    assert types(spark, "`n`", "`n`", "`n` + 1") == ["int", "int", "int"]
+
+
+@pytest.mark.parametrize("aggregate", [False, True])
 def test_complaints(spark: SparkSession, aggregate: bool) -> None:
     assert "nosuch" in error(spark, "nosuch(`Temp`)", aggregate)
     assert "another value" in error(spark, "`Temp` + rand()", aggregate)
@@ -81,4 +109,17 @@ def test_what_is_said_of_a_function_that_is_none(spark: SparkSession) -> None:
     """CREATE AGGREGATE tells from it whether a name is free."""
     columns: tuple[Column, ...] = ()
     said = [one["error"] or "" for one in analyse(spark, columns, ("`p90`()", "`avg`()", "`pi`()"))]
-    assert ["cannot resolve routine" in one for one in said] == [True, False, False]
+    assert [one.startswith(NO_FUNCTION) for one in said] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("uper(`Room`)", "there is no function uper. Did you mean upper()?"),
+        ("JSON_VALUE(`Room`, '$.a')", "there is no function JSON_VALUE. Did you mean"
+         " get_json_object()?"),
+        ("qqq(`Room`)", "there is no function qqq"),
+    ],
+)  # fmt: skip
+def test_a_function_that_is_not_there(spark: SparkSession, expression: str, said: str) -> None:
+    assert error(spark, expression) == said

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from anabranch.link.wire import wire_schema
 from anabranch.plan.operators import Condition, Item, Operator, Projection, Selection
-from anabranch.site.body import SelectionBody, Taken
+from anabranch.site.tasks.body import SelectionBody, Taken
+from anabranch.spark.kept.expressions import Expressions
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch
 from tests.plan.samples import expr
 
@@ -51,7 +52,7 @@ def taken(data: pa.RecordBatch, bounds: list[int], watermark: int = START_WATERM
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_cuts_do_not_show_in_the_results(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
-    body = SelectionBody(spark, OPERATORS, INPUT, OUTPUT)
+    body = SelectionBody(Expressions(spark), OPERATORS, INPUT, OUTPUT)
     data = readings(rng)
     whole = body.step([taken(data, [0, ROWS])]).table
     assert whole.schema == wire_schema(OUTPUT)
@@ -71,7 +72,7 @@ def test_cuts_do_not_show_in_the_results(spark: SparkSession, seed: int) -> None
 
 def test_a_watermark_alone_needs_no_job() -> None:
     no_spark: SparkSession = None  # type: ignore[assignment]
-    body = SelectionBody(no_spark, OPERATORS, INPUT, OUTPUT)
+    body = SelectionBody(Expressions(no_spark), OPERATORS, INPUT, OUTPUT)
     produced = body.step([Taken([], 9, END_WATERMARK)])
     assert (len(produced.table), produced.watermark, produced.needless) == (0, END_WATERMARK, (9,))
     assert produced.table.schema == wire_schema(OUTPUT)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.site.footprint import Footprint, besides_heap, footprint
-from anabranch.site.memory import JobMemory
+from anabranch.spark.footprint import Footprint, besides_heap, footprint
+from anabranch.spark.memory import JobMemory
 
 
 class Jvm:

@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from anabranch.errors import SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.catalog import StreamDef
+from anabranch.plan.expressions import Expr
 from anabranch.plan.operators import Call
-from anabranch.site.ingest import Ingest
-from anabranch.site.journal import TRIM_EVERY, Entry, Journal
-from tests.link.support import values
+from anabranch.plan.timeliness import Shed
+from anabranch.site.sources.ingest import Ingest
+from anabranch.site.sources.journal import TRIM_EVERY, Entry, Journal
+from anabranch.site.sources.shedder import Shedder
+from tests.link.support import follow, values
 from tests.site.fakes import SPEC_COLUMNS, an_outlet, source_table
 
 
@@ -105,7 +108,13 @@ class Log:
         return source_table(self._times[begin:end], begin)
 
 
-def reading(log: Any, outlet: LiveOutlet, journal: Journal | None, lateness_us: int = 2) -> Ingest:
+def reading(
+    log: Any,
+    outlet: LiveOutlet,
+    journal: Journal | None,
+    lateness_us: int = 2,
+    shedder: Shedder | None = None,
+) -> Ingest:
     stream = StreamDef(
         name="S", columns=SPEC_COLUMNS, site="a", source=Call(name="log"), timestamp="ts",
         lateness_us=lateness_us,
@@ -114,7 +123,7 @@ def reading(log: Any, outlet: LiveOutlet, journal: Journal | None, lateness_us: 
     def make(stopped: threading.Event, skipped: Any) -> Any:
         return log
 
-    return Ingest(stream, outlet, make, 0.02, journal)
+    return Ingest(stream, outlet, make, 0.02, journal, shedder=shedder)
 
 
 def run(ingest: Ingest) -> None:
@@ -124,7 +133,7 @@ def run(ingest: Ingest) -> None:
     assert ingest.error is None
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     times=st.lists(st.integers(0, 12), max_size=40),
     killed_at=st.integers(0, 40),
@@ -143,7 +152,7 @@ def test_a_killed_reading_goes_on(
     whole = an_outlet("S")
     whole.attach("c")
     run(reading(Log(times, len(times), 0), whole, None))
-    expected = values(whole.follow("c", 0))
+    expected = values(follow(whole, "c", 0))
 
     first = an_outlet("S")
     first.attach("c")
@@ -155,8 +164,47 @@ def test_a_killed_reading_goes_on(
     again.resume(start)
     second.attach("c", after=start)
     run(again)
-    assert values(second.follow("c", start)) == expected[start:]
+    assert values(follow(second, "c", start)) == expected[start:]
     assert second.last == len(expected)
+
+
+def a_shedder(most: int) -> Shedder:
+    """Keeps the largest, which are the last of each table; `most` in an hour, so few."""
+    asked = Shed(most=most, per_us=3_600_000_000, keep=Expr.of("S", "n"))
+    spark: Any = None  # a column needs none
+    return Shedder(spark, asked, pa.schema([("n", pa.int64())]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    times=st.lists(st.integers(0, 12), max_size=40),
+    most=st.integers(1, 30),
+    released=st.integers(0, 40),
+    seed=st.integers(0, 9),
+)
+def test_a_replay_sheds_the_same(
+    tmp_path_factory: pytest.TempPathFactory,
+    times: list[int],
+    most: int,
+    released: int,
+    seed: int,
+) -> None:
+    """Though whoever replays would let more pass, by the clock."""
+    path = tmp_path_factory.mktemp("j") / "s.journal"
+    first, shedder = an_outlet("S"), a_shedder(most)
+    first.attach("c")
+    run(reading(Log(times, len(times), seed), first, Journal(path), 20, shedder))
+    expected = values(follow(first, "c", 0))
+    assert shedder.shed == max(0, len(times) - most)
+    assert len(expected) == min(most, len(times))
+    start = min(released, first.last)
+
+    second, again = an_outlet("S"), a_shedder(1000)
+    replay = reading(Log(times, len(times), seed), second, Journal(path), 20, again)
+    replay.resume(start)
+    second.attach("c", after=start)
+    run(replay)
+    assert values(follow(second, "c", start)) == expected[start:]
 
 
 def test_what_cannot_be_read_again_cannot_go_on(tmp_path: Path) -> None:
@@ -168,6 +216,6 @@ def test_what_cannot_be_read_again_cannot_go_on(tmp_path: Path) -> None:
 
     ingest = reading(Once(), an_outlet("S"), Journal(tmp_path / "s.journal"))
     ingest.resume(0)
-    with pytest.raises(SourceError, match="cannot be read again"):
+    with pytest.raises(SourceError, match="stream S cannot be resumed: its source cannot be"):
         ingest.resume(7)
     ingest.close()

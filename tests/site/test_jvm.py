@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from anabranch.site.jvm import Jvm
+from anabranch.spark.jvm import Jvm
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 DEPENDENT = f"""
 import subprocess, sys, time
-from anabranch.site.jvm import Jvm
+from anabranch.spark.jvm import Jvm
 child = subprocess.Popen({SLEEP!r})
 jvm = Jvm(lambda: child)
 jvm.end_with_it(lambda text: print(text, flush=True))

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from anabranch.site.measures import Cost, CostModel, Measures, Rate
+from anabranch.site.tasks.measures import Cost, CostModel, Measures, Rate
 
 
 @pytest.mark.parametrize(("fixed", "per_tuple"), [(0.03, 2e-6), (0.0, 1e-5), (0.05, 0.0)])
@@ -131,3 +131,23 @@ def test_percentiles_are_those_of_the_recent_latencies() -> None:
     assert report["p99_ms"] == pytest.approx(np.percentile(latencies, 99) * 1e3)
     assert (report["instances"], report["rows_in"], report["rows_out"]) == (6, 60, 25 + 2_048)
     assert report["fixed_ms"] == pytest.approx(20)
+
+
+def test_what_comes_out_at_the_end_of_input_is_counted() -> None:
+    """An instance that takes nothing but the end puts out all open windows."""
+    measures = Measures()
+    measures.add(1.0, 100, 0, 0.5, np.array([]))
+    measures.add(2.0, 0, 5_004, 0.1, np.array([]))
+    report = measures.report(2.0)
+    assert (report["instances"], report["rows_in"], report["rows_out"]) == (1, 100, 5_004)
+    assert report["fixed_ms"] == pytest.approx(500)
+
+
+def test_what_handling_takes_is_part_of_the_cost() -> None:
+    measures = Measures()
+    for _ in range(20):
+        measures.add(0.0, 1, 1, 0.002, np.array([]))
+        measures.add_handling(0.0005)
+    assert measures.cost().fixed == pytest.approx(0.0025)
+    measures.add_handling(1.0)  # the machine was elsewhere
+    assert measures.usual_s() < 0.0027

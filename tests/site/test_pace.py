@@ -10,9 +10,11 @@ import pytest
 
 from anabranch.link.budget import Budget
 from anabranch.link.outlet import LiveOutlet
-from anabranch.site import pace as module
-from anabranch.site.pace import Pace
+from anabranch.link.wire import ArrowBatches
+from anabranch.site.sources import pace as module
+from anabranch.site.sources.pace import Pace
 from anabranch.stream.restart import RestartPoint
+from tests.link.support import LOOP
 
 ROWS = pa.record_batch({"n": list(range(100))})
 
@@ -20,14 +22,14 @@ ROWS = pa.record_batch({"n": list(range(100))})
 @pytest.fixture
 def outlet() -> LiveOutlet:
     """Keeps three batches for one consumer, which has been sent all of them."""
-    outlet = LiveOutlet("s", ROWS.schema, limit=1 << 30, heartbeat_s=0.01)
+    outlet = LiveOutlet(LOOP, "s", ArrowBatches(ROWS.schema), limit=1 << 30, heartbeat_s=0.01)
     outlet.attach("c")
     outlet.append([ROWS, ROWS, ROWS], 0)
     return outlet
 
 
 def paced(outlet: LiveOutlet, batches: int, used: int = 0) -> Pace:
-    budget = Budget(batches * ROWS.nbytes)
+    budget = Budget(LOOP, batches * ROWS.nbytes)
     budget.use(used)
     return Pace(outlet, budget)
 
@@ -58,7 +60,7 @@ def test_a_source_waits_until_tuples_are_released(outlet: LiveOutlet) -> None:
 
 def test_where_memory_is_short_it_runs_less_far_ahead_down_to_a_half(outlet: LiveOutlet) -> None:
     excess = 0
-    budget = Budget(6 * ROWS.nbytes)
+    budget = Budget(LOOP, 6 * ROWS.nbytes)
     pace = Pace(outlet, budget, lambda: excess)
     outlet.append([ROWS], 0)
     assert not waits(pace)

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from anabranch.site.points import PointsFile
-from anabranch.stream.restart import RestartPoint
+import pytest
 
-
-class Standing:
-    def __init__(self, point: RestartPoint) -> None:
-        self.point = point
-
-    def restart_point(self) -> RestartPoint:
-        return self.point
+from anabranch.site.tasks.restart_points import PointsFile, PointsKeeper
+from anabranch.stream.restart import Points, RestartPoint
+from tests.link.support import LOOP
 
 
 def test_they_are_there_again(tmp_path: Path) -> None:
-    b = RestartPoint((2,), 9, instant=-5, birth=7)
+    b = RestartPoint((2,), 9, instant=-5, incarnation=7)
     points = {"a": RestartPoint((3, 4), 2, readers={"b": b}), "b": b}
     file = PointsFile(tmp_path / "points.json")
     assert file.all() == {}
-    file.save((name, Standing(point)) for name, point in points.items())
+    file.save(points)
     assert PointsFile(tmp_path / "points.json").all() == points
 
 
 def test_those_of_tasks_that_run_here_no_more_stay_until_they_are_dropped(tmp_path: Path) -> None:
     """After a failure they may be the only ones."""
     point = RestartPoint((3,), 2)
-    PointsFile(tmp_path / "points.json").save([("a", Standing(point)), ("b", Standing(point))])
+    PointsFile(tmp_path / "points.json").save({"a": point, "b": point})
     again = PointsFile(tmp_path / "points.json")
     newer = RestartPoint((5,), 4)
-    again.save([("a", Standing(newer))])
+    again.save({"a": newer})
     assert again.all() == {"a": newer, "b": point}
     again.forget(["a"])
     assert PointsFile(tmp_path / "points.json").all() == {"b": point}
@@ -39,7 +35,74 @@ def test_those_of_tasks_that_run_here_no_more_stay_until_they_are_dropped(tmp_pa
 
 def test_nothing_new_is_not_written(tmp_path: Path) -> None:
     file = PointsFile(tmp_path / "points.json")
-    file.save([("a", Standing(RestartPoint((1,), 1)))])
+    file.save({"a": RestartPoint((1,), 1)})
     (tmp_path / "points.json").unlink()
-    file.save([("a", Standing(RestartPoint((1,), 1)))])
+    file.save({"a": RestartPoint((1,), 1)})
     assert not (tmp_path / "points.json").exists()
+
+
+def test_a_line_that_was_cut_off_was_told_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "points.json"
+    file = PointsFile(path)
+    for n in (1, 2, 3):
+        file.save({"a": RestartPoint((n,), n)})
+    path.write_text(path.read_text()[:-5])
+    assert PointsFile(path).all() == {"a": RestartPoint((2,), 2)}
+
+
+def test_only_what_is_new_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "points.json"
+    file = PointsFile(path)
+    points = {f"t{n}": RestartPoint((n,), n) for n in range(50)}
+    file.save(points)
+    whole = path.stat().st_size
+    points["t7"] = RestartPoint((90,), 90)
+    file.save(points)
+    assert path.stat().st_size < whole * 1.1
+    monkeypatch.setattr("anabranch.site.tasks.restart_points.LONG", 10)
+    points["t7"] = RestartPoint((91,), 91)
+    file.save(points)
+    assert len(path.read_text().splitlines()) == 1
+    assert PointsFile(path).all()["t7"] == RestartPoint((91,), 91)
+
+
+def test_a_point_told_late_does_not_take_a_newer_one_back(tmp_path: Path) -> None:
+    file = PointsFile(tmp_path / "points.json")
+    file.save({"a": RestartPoint((9,), 9)})
+    file.save({"a": RestartPoint((5,), 5)})
+    assert PointsFile(tmp_path / "points.json").all() == {"a": RestartPoint((9,), 9)}
+
+
+def test_those_who_keep_at_once_share_writes(tmp_path: Path) -> None:
+    """And each goes on only when its own points are on the disk."""
+
+    class Slow(PointsFile):
+        writes = 0
+
+        def save(self, points: Points) -> None:
+            self.writes += 1
+            time.sleep(0.05)
+            super().save(points)
+
+    file = Slow(tmp_path / "points.json")
+    keeper = PointsKeeper(LOOP, file)
+
+    async def keep(number: int) -> bool:
+        point = RestartPoint((number,), number)
+        await keeper.keep({f"t{number}": point})
+        return PointsFile(tmp_path / "points.json").all()[f"t{number}"] == point
+
+    async def all_at_once() -> list[bool]:
+        spawned = [LOOP.spawn(keep(number)) for number in range(20)]
+        return [await one.join() for one in spawned]
+
+    assert all(LOOP.run(all_at_once()))
+    assert file.writes == 2
+
+
+def test_points_that_the_disk_did_not_take_are_not_kept(tmp_path: Path) -> None:
+    file = PointsFile(tmp_path / "gone" / "points.json")
+    with pytest.raises(OSError, match="No such file"):
+        file.save({"a": RestartPoint((1,), 1)})
+    assert file.news({"a": RestartPoint((1,), 1)})
+    assert not file.all()

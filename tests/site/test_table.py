@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.wire import wire_schema
+from anabranch.link.wire import ArrowBatches, wire_schema
 from anabranch.plan.catalog import TableDef
 from anabranch.plan.operators import Call, Column
-from anabranch.site.table import LEAD_S, Changes, TableIngest
+from anabranch.site.sources.table import LEAD_S, Changes, TableIngest
 from anabranch.stream.batch import START_WATERMARK
+from tests.link.support import LOOP, follow
 
 ROOMS = TableDef(
     name="Rooms", site="a", source=Call(name="fake"),
@@ -58,7 +59,7 @@ class FakeReader:
         self.rows = rows
         self._changed.set()
 
-    def read(self) -> pa.Table:
+    def read(self, stopped: threading.Event) -> pa.Table:
         columns = list(zip(*self.rows, strict=True)) or [(), ()]
         return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)],
                         schema=SCHEMA)  # fmt: skip
@@ -74,14 +75,16 @@ class FakeReader:
 
 def an_outlet() -> LiveOutlet:
     schema = wire_schema(SCHEMA.append(pa.field("_gone", pa.int64())))
-    return LiveOutlet("Rooms", schema, limit=1 << 20, heartbeat_s=0.02, whole=True)
+    return LiveOutlet(
+        LOOP, "Rooms", ArrowBatches(schema), limit=1 << 20, heartbeat_s=0.02, whole=True
+    )
 
 
 def rows_of(outlet: LiveOutlet, count: int) -> list[Row]:
     """(id, name, what went, event time) of the first `count` tuples, whoever comes late."""
     found: list[Row] = []
     outlet.attach("late", after=0)
-    for batch in outlet.follow("late", 0):
+    for batch in follow(outlet, "late", 0):
         columns = [batch.data.column(n).to_pylist() for n in ("id", "name", "_gone", "_ts")]
         found += zip(*columns, strict=True)
         if len(found) >= count:

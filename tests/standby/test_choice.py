@@ -88,3 +88,12 @@ def test_a_choice_is_honest_and_no_scan_finds_what_it_calls_impossible(
         scan = range(1, model.zero_from() + 1, max(1, model.zero_from() // 50))
         fit = [b for b in scan if model.worst_recovery(b) <= slowest * 0.99]
         assert not any(model.overhead(b) <= most - 0.1 for b in fit)
+
+
+def test_the_reason_needs_no_word_of_the_paper() -> None:
+    """`overhead` says nothing to who has not read of it: what is sent, and to whom, does."""
+    choice = choose(paper(), Limits())
+    assert "recovers within" in choice.why
+    assert "of its input to the standby" in choice.why
+    assert "an active standby (b = 1) would within" in choice.why
+    assert "overhead" not in choice.why

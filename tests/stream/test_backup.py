@@ -35,8 +35,8 @@ def shipped(outlet: Outlet[Rows]) -> list[int] | None:
     return [time for batch in shipment.batches for time, _ in batch.data.items]
 
 
-def release(outlet: Outlet[Rows], position: int, reign: int = 0) -> None:
-    outlet.level1("c", position, RestartPoint((position,), position), reign)
+def release(outlet: Outlet[Rows], position: int, own: int = 0) -> None:
+    outlet.level1("c", position, RestartPoint((position,), position), own)
 
 
 def test_nothing_is_shipped_before_there_is_a_batch_of_it() -> None:
@@ -112,15 +112,15 @@ def test_one_standby_replaces_another() -> None:
 def test_whoever_was_replaced_is_refused() -> None:
     outlet = an_outlet(batch=1, upto=6)
     release(outlet, 2)
-    assert outlet.rule("c", 1) is outlet.consumers["c"]
+    assert outlet.fence("c", 1) is outlet.consumers["c"]
     for late in (lambda: outlet.level0("c", 5, 0), lambda: release(outlet, 5)):
         with pytest.raises(Superseded, match="of epoch 0 was replaced by that of epoch 1"):
             late()
     assert outlet.released == 2
-    release(outlet, 5, reign=1)
+    release(outlet, 5, own=1)
     assert outlet.released == 5
     with pytest.raises(Superseded):
-        outlet.rule("c", 0)
+        outlet.fence("c", 0)
     with pytest.raises(Superseded):
         outlet.due("c", 1)  # it is no standby any more
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.errors import Gap, StaleEpoch
 from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.outlet import Outlet
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import FOREVER, RestartPoint
 from tests.stream.rows import Rows, rows
 
 
@@ -123,12 +125,43 @@ def test_what_consumers_told_another_outlet_of_the_stream_is_learnt_and_passed_o
     outlet.append(rows(*range(9)), 1)
     outlet.level1("a", 2, at(2))
     assert outlet.readers() == {"a": at(2)}
-    outlet.learn({"a": at(5), "stranger": at(7)})
-    assert outlet.readers() == {"a": at(5)}
+    outlet.learn({"a": at(5), "behind it": at(7)})
+    learnt = outlet.readers()
+    assert learnt == {"a": replace(at(5), readers={"behind it": at(7)})}
     assert outlet.consumers["a"].released == 2  # what to release its own acks say
     outlet.level1("a", 3, at(3))  # on its way since before
-    assert outlet.readers() == {"a": at(5)}
+    assert outlet.readers() == learnt
     outlet.level1("a", 6, at(6))
     assert (outlet.readers(), outlet.consumers["a"].released) == ({"a": at(6)}, 6)
     outlet.detach("a")
     assert outlet.readers() == {}
+
+
+def test_one_that_ended_early_is_remembered_and_holds_up_nobody() -> None:
+    outlet: Outlet[Rows] = Outlet("S")
+    outlet.attach("a")
+    outlet.attach("b")
+    outlet.append(rows(1, 2), 1)
+    ended = RestartPoint((FOREVER,), 1)
+    outlet.level1("a", FOREVER, ended)
+    outlet.sent("b", 2)
+    outlet.level1("b", 1, at(1))
+    assert (outlet.released, outlet.unsent_bytes(), outlet.wanted) == (1, 0, True)
+    outlet.level1("b", FOREVER, ended)
+    outlet.append(rows(3), 3)
+    assert (outlet.released, outlet.kept_bytes, outlet.wanted) == (3, 0, False)
+    assert outlet.readers() == {"a": ended, "b": ended}
+
+
+def test_one_that_has_all_from_another_producer_holds_up_nobody() -> None:
+    """A task heard the stream's end from the producer before us, so that it never follows us, and
+    its own readers keep it from releasing anything: were we to wait until we have sent it all, the
+    end would never reach those who did not hear of it."""
+    outlet: Outlet[Rows] = Outlet("S", epoch=1)
+    outlet.attach("heard", after=0)
+    outlet.attach("follows", after=0)
+    outlet.append(rows(1, 2, 3), 1)
+    outlet.sent("follows", 3)
+    assert outlet.unsent_bytes() > 0
+    outlet.level0("heard", 3, 1)
+    assert (outlet.unsent_bytes(), outlet.released) == (0, 0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.stream.restart import RestartLog, RestartPoint, beyond, gather, point_of
+from anabranch.stream.restart import RestartLog, RestartPoint, beyond, gather, point_of, told_to
 
 steps = st.lists(
     st.one_of(
@@ -70,8 +70,8 @@ def test_points_never_go_back(point: RestartPoint) -> None:
 def chain(input_: int, output: int) -> RestartPoint:
     """Of a task that `b` reads, which `c` reads twice."""
     c = RestartPoint((output, output + 1), output)
-    b = RestartPoint((output,), output, readers={"c": c, "c#2": c})
-    return RestartPoint((input_,), output, instant=5, birth=3, readers={"b": b})
+    b = RestartPoint((output,), output, readers=beyond("b", {"c": c, "c#2": c}))
+    return RestartPoint((input_,), output, instant=5, incarnation=3, readers=beyond("a", {"b": b}))
 
 
 def test_a_point_brings_those_of_all_that_read_it() -> None:
@@ -79,25 +79,26 @@ def test_a_point_brings_those_of_all_that_read_it() -> None:
     assert sorted(known) == ["a", "b", "c"]
     assert known["a"] == chain(9, 4)
     assert known["b"].alone == RestartPoint((7,), 4)
-    assert known["c"] == RestartPoint((4, 5), 4)
+    assert known["b"].readers == {"c": RestartPoint((4, 5), 4)}
+    assert known["c"].alone == RestartPoint((4, 5), 4)
 
 
 def test_those_who_know_of_readers_join_too() -> None:
     joined = chain(9, 4).join(chain(2, 6))
     assert joined.alone == RestartPoint((9,), 6, 5, 3)
-    assert joined.readers["b"].readers["c#2"] == RestartPoint((6, 7), 6)
+    assert joined.readers == {"b": RestartPoint((6,), 6), "c": RestartPoint((6, 7), 6)}
     assert chain(9, 4).alone.join(chain(2, 1)).readers == chain(2, 1).readers
 
 
 def test_of_another_task_of_the_same_name_nothing_holds() -> None:
-    old, new = RestartPoint((90,), 80, birth=1), RestartPoint((2,), 1, birth=2)
+    old, new = RestartPoint((90,), 80, incarnation=1), RestartPoint((2,), 1, incarnation=2)
     assert old.join(new) == new.join(old) == new
 
 
 def test_the_log_is_of_the_task_it_began_with() -> None:
     log = RestartLog(chain(0, 0))
     log.add(RestartPoint((5,), 2, 5))
-    assert log.acknowledge(2) == RestartPoint((5,), 2, 5, birth=3)
+    assert log.acknowledge(2) == RestartPoint((5,), 2, 5, incarnation=3)
 
 
 def test_a_point_survives_a_trip_as_json() -> None:
@@ -113,14 +114,33 @@ def test_a_circle_of_tasks_does_not_remember_itself_without_end() -> None:
         readers = {reader: points[reader]} if reader in points else {}
         points[task] = RestartPoint((turn,), turn, readers=beyond(task, readers))
     assert sorted(gather([{"a": points["a"]}])) == ["a", "b", "c"]
-    depth, point = 0, points["a"]
-    while point.readers:
-        depth, point = depth + 1, next(iter(point.readers.values()))
-    assert depth == 2
+    assert sorted(points["a"].readers) == ["b", "c"]
+
+
+def test_a_plan_that_meets_again_and_again_is_remembered_once() -> None:
+    """Each of 30 tasks is read by two that the next one joins: a billion paths, 90 points."""
+    consumers: dict[str, RestartPoint] = {}
+    for layer in range(30):
+        for half in ("x", "y"):
+            readers = beyond(f"{half}{layer}", consumers)
+            consumers[f"{half}{layer}"] = RestartPoint((layer,), layer, readers=readers)
+        both = {name: consumers[name] for name in (f"x{layer}", f"y{layer}")}
+        consumers = {f"z{layer}": RestartPoint((0,), 0, readers=beyond(f"z{layer}", both))}
+    (point,) = consumers.values()
+    assert len(point.readers) == 89
+    assert not any(one.readers for one in point.readers.values())
+
+
+def test_consumers_are_told_by_the_name_of_their_task() -> None:
+    readers = chain(9, 4).readers
+    told = told_to("c#2", readers)
+    assert told
+    assert told.alone == readers["c"]
+    assert told_to("d", readers) is None
 
 
 def test_a_task_called_like_the_second_input_of_another_is_itself() -> None:
-    both = {"q": RestartPoint((9,), 9, birth=1), "q#2": RestartPoint((3,), 3, birth=2)}
+    both = {"q": RestartPoint((9,), 9, incarnation=1), "q#2": RestartPoint((3,), 3, incarnation=2)}
     assert gather([both]) == both
     assert beyond("q", both) == {"q#2": both["q#2"]}
     assert gather([{"p": RestartPoint((1,), 1, readers=both)}]).keys() == {"p", "q", "q#2"}

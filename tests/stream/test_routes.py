@@ -29,8 +29,6 @@ def test_only_news_are_news() -> None:
     assert routes.learn({"S": HISTORY[2], "T": HISTORY[0]}) == {"S": HISTORY[2], "T": HISTORY[0]}
     assert routes.learn({"S": HISTORY[1], "T": HISTORY[1]}) == {"T": HISTORY[1]}
     assert routes.learn({"S": HISTORY[2]}) == {}
-    routes.forget("S")
-    assert routes["S"] is None
 
 
 def test_acks_go_to_the_primary_and_its_standby() -> None:

@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from anabranch.site.tables import TableContext, make_table
+from anabranch.connectors import TableContext, make_table
 from tests.wrappers.support import message
 
 COLUMNS = {"id": pa.int64(), "name": pa.string()}
@@ -31,23 +31,23 @@ def file(tmp_path):
 
 
 def test_content(make, file):
-    found = make().read()
+    found = make().read(threading.Event())
     assert found.schema == SCHEMA
     assert found.to_pylist() == [{"id": 1, "name": "hall"}, {"id": 2, "name": "attic"}]
     file.write_text("id,name\n")
-    assert make().read().equals(SCHEMA.empty_table())
+    assert make().read(threading.Event()).equals(SCHEMA.empty_table())
 
 
 def test_a_change_is_noticed(make, file):
     table, stopped = make(), threading.Event()
     assert table.wait(stopped, 0.0)  # not read yet
-    table.read()
+    table.read(threading.Event())
     assert not table.wait(stopped, 0.1)
     threading.Timer(0.2, file.write_text, ("id,name\n3,cellar\n",)).start()
     began = time.monotonic()
     assert table.wait(stopped, 10)
     assert time.monotonic() - began < 5
-    assert table.read().to_pylist() == [{"id": 3, "name": "cellar"}]
+    assert table.read(threading.Event()).to_pylist() == [{"id": 3, "name": "cellar"}]
     assert not table.wait(stopped, 0.0)
     os.utime(file, ns=(1, 1))
     assert table.wait(stopped, 0.0)
@@ -55,18 +55,18 @@ def test_a_change_is_noticed(make, file):
 
 def test_a_folder_that_gets_and_loses_files(make, file, tmp_path):
     table, stopped = make(path="."), threading.Event()
-    assert len(table.read()) == 2
+    assert len(table.read(threading.Event())) == 2
     (tmp_path / "more.csv").write_text("id,name\n9,roof\n")
     assert table.wait(stopped, 5)
-    assert [row["id"] for row in table.read().to_pylist()] == [9, 1, 2]
+    assert [row["id"] for row in table.read(threading.Event()).to_pylist()] == [9, 1, 2]
     file.unlink()
     assert table.wait(stopped, 5)
-    assert [row["id"] for row in table.read().to_pylist()] == [9]
+    assert [row["id"] for row in table.read(threading.Event()).to_pylist()] == [9]
 
 
 def test_waiting_ends_when_stopped(make, file):
     table, stopped = make(refresh="1h"), threading.Event()
-    table.read()
+    table.read(threading.Event())
     threading.Timer(0.1, stopped.set).start()
     began = time.monotonic()
     assert not table.wait(stopped, 60)
@@ -77,7 +77,9 @@ def test_mistakes(make, file, tmp_path):
     assert message(lambda: make(path="nix.csv")).startswith(f"{tmp_path}/nix.csv: no such file")
     assert message(lambda: make(paht="x")) == "file() has no option 'paht'. Did you mean 'path'?"
     file.write_text("id,name\nx,hall\n")
-    assert message(make().read).startswith(f"{file}:2: id is 'x', which is no BIGINT")
+    assert message(lambda: make().read(threading.Event())).startswith(
+        f"{file}:2: id is 'x', which is no BIGINT"
+    )
     context = TableContext("rooms", SCHEMA, {}, tmp_path)
     assert message(lambda: make_table("postgers", context)) == (
         "there is no table source 'postgers'. Did you mean 'postgres'?"

@@ -11,8 +11,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from anabranch.site.tables import TableContext, make_table
-from tests.servers.process import free_port
+from anabranch.bench.systems.server_process import free_port
+from anabranch.connectors import TableContext, make_table
 from tests.wrappers.support import UTC_MICROS, message
 
 COLUMNS = {"id": pa.int64(), "name": pa.string()}
@@ -42,18 +42,18 @@ def make(postgres, tmp_path):
 
 
 def test_content(make, rooms, postgres):
-    found = make(table=rooms).read()
+    found = make(table=rooms).read(threading.Event())
     assert found.schema == pa.schema(list(COLUMNS.items()))
     assert found.to_pylist() == [{"id": 1, "name": "hall"}, {"id": 2, "name": None}]
     query = f"SELECT id * 10 AS id, upper(name) AS name FROM {rooms} WHERE id < 2;"
-    assert make(query=query).read().to_pylist() == [{"id": 10, "name": "HALL"}]
+    assert make(query=query).read(threading.Event()).to_pylist() == [{"id": 10, "name": "HALL"}]
     postgres.execute(f"DELETE FROM {rooms}")
-    assert make(table=rooms).read().equals(found.schema.empty_table())
+    assert make(table=rooms).read(threading.Event()).equals(found.schema.empty_table())
 
 
 def test_many_rows(make):
     query = "SELECT n AS id, 'r' || n AS name FROM generate_series(1, 50000) AS n"
-    assert make(query=query).read().column("id").to_pylist() == [*range(1, 50_001)]
+    assert make(query=query).read(threading.Event()).column("id").to_pylist() == [*range(1, 50_001)]
 
 
 def test_every_type(make):
@@ -79,13 +79,14 @@ def test_every_type(make):
     }  # fmt: skip
     select = ", ".join(f'{text} AS "{name}"' for name, (_, text, _) in values.items())
     columns = {name: type for name, (type, _, _) in values.items()}
-    found = make(columns, query=f"SELECT {select}").read()
+    found = make(columns, query=f"SELECT {select}").read(threading.Event())
     assert found.to_pylist() == [{name: value for name, (_, _, value) in values.items()}]
 
 
 def test_nothing_is_rounded(make, postgres):
     place = postgres.url.partition("@")[2]
-    assert message(make({"id": pa.int64()}, query="SELECT 1.5 AS id").read) == (
+    half = make({"id": pa.int64()}, query="SELECT 1.5 AS id")
+    assert message(lambda: half.read(threading.Event())) == (
         f"{place}, row 1: id is Decimal('1.5'), which is no BIGINT. "
         "Change the declared type or the value."
     )
@@ -94,7 +95,7 @@ def test_nothing_is_rounded(make, postgres):
 def test_refresh(make, rooms):
     table, stopped = make(table=rooms, refresh="300ms"), threading.Event()
     assert table.wait(stopped, 0)  # not read yet
-    table.read()
+    table.read(threading.Event())
     assert not table.wait(stopped, 0.05)
     began = time.monotonic()
     assert table.wait(stopped, 10)
@@ -104,21 +105,21 @@ def test_refresh(make, rooms):
 def test_notify(make, rooms, postgres):
     channel = f"Changed {rooms}"
     table, stopped = make(table=rooms, notify=channel), threading.Event()
-    assert len(table.read()) == 2
+    assert len(table.read(threading.Event())) == 2
     assert not table.wait(stopped, 0.1)
     postgres.execute(f"INSERT INTO {rooms} VALUES (3, 'attic', '')")
     postgres.execute(f'NOTIFY "{channel}"')  # while nobody waits
     assert table.wait(stopped, 10)
-    assert len(table.read()) == 3
+    assert len(table.read(threading.Event())) == 3
     assert not table.wait(stopped, 0.1)
     threading.Timer(0.3, postgres.execute, (f'NOTIFY "{channel}"',)).start()
     began = time.monotonic()
     assert table.wait(stopped, 10)
     assert time.monotonic() - began < 5
-    table.read()
+    table.read(threading.Event())
     postgres.drop_connections()
     assert table.wait(stopped, 10)  # one may have been missed
-    assert len(table.read()) == 3
+    assert len(table.read(threading.Event())) == 3
     assert not table.wait(stopped, 0.1)
 
 

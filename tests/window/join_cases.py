@@ -16,9 +16,9 @@ from anabranch.plan.expressions import Expr, Use, flat_name
 from anabranch.plan.operators import Condition, Join
 from anabranch.plan.windows import GONE, UNTIL, Range, Relation, Rows, Until, Window
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
-from anabranch.window.combine import Limits
-from anabranch.window.join import Arrival, JoinState, Outcome
-from anabranch.window.results import INDEX
+from anabranch.window.join.combine import Limits
+from anabranch.window.join.join import Arrival, JoinState, Outcome
+from anabranch.window.join.results import INDEX
 from tests.window.naive import Result, Tuple, Values, evaluate
 
 COLUMNS = pa.schema([("k", pa.int32()), ("f", pa.float64()), ("s", pa.string()), ("v", pa.int64())])
@@ -192,19 +192,27 @@ def whole(case: Case) -> Iterator[Step]:
 def run(
     case: Case, join: JoinState, steps: Iterator[Step]
 ) -> Iterator[tuple[list[Result], Outcome]]:
+    """A step that was cut is gone on with before the next one, as a task does."""
     for tuples, last, watermarks in steps:
-        outcome = join.step(
-            [
-                Arrival(
-                    arrow(tuples[n], case.schema(n)),
-                    np.array([x.pos for x in tuples[n]], np.int64),
-                    last[n],
-                    watermarks[n],
-                )
-                for n in range(len(tuples))
-            ]
-        )
+        outcome = join.step(_arrivals(case, tuples, last, watermarks))
         yield list(results(case, outcome)), outcome
+        while outcome.more:
+            outcome = join.step(_arrivals(case, [[] for _ in tuples], last, watermarks))
+            yield list(results(case, outcome)), outcome
+
+
+def _arrivals(
+    case: Case, tuples: list[list[Tuple]], last: list[int], watermarks: list[int]
+) -> list[Arrival]:
+    return [
+        Arrival(
+            arrow(tuples[n], case.schema(n)),
+            np.array([x.pos for x in tuples[n]], np.int64),
+            last[n],
+            watermarks[n],
+        )
+        for n in range(len(tuples))
+    ]
 
 
 def results(case: Case, outcome: Outcome) -> Iterator[Result]:

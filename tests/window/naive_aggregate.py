@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from anabranch.plan.expressions import Expr
+from anabranch.plan.expressions import Expr, quoted
 from anabranch.plan.operators import AggregateCall, Item
 from anabranch.plan.windows import RowPanes, TimePanes
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
-from anabranch.window.aggregate import Emitted, Lifted, WindowAggregate
-from anabranch.window.aggregate_calls import CallPlan
-from anabranch.window.aggregate_keys import rows_of
-from anabranch.window.aggregate_pending import Ready
+from anabranch.window.aggregate.aggregate import Emitted, WindowAggregate
+from anabranch.window.aggregate.calls import CallPlan
+from anabranch.window.aggregate.cells import Argument
+from anabranch.window.aggregate.lift import Evaluate, Lift, arguments
 from anabranch.window.panes import Grid
 
 SCHEMA = pa.schema(
@@ -114,96 +113,6 @@ def naive(
     return found
 
 
-class NaiveLift:
-    """What Spark does in a job, one tuple after the other."""
-
-    def __init__(self, plan: CallPlan, keys: Sequence[str]) -> None:
-        self._plan = plan
-        self._keys = keys
-
-    def __call__(self, ready: Ready) -> Lifted:
-        rows = [
-            row | {"_pos": position}
-            for row, position in zip(ready.table.to_pylist(), ready.positions, strict=True)
-        ]
-        groups: dict[Any, list[Row]] = {}
-        for row, group in zip(rows, ready.groups.tolist(), strict=True):
-            key = (group, *(bits(row[key]) for key in self._keys))
-            groups.setdefault(key, []).append(row)
-        order = sorted(groups, key=hash)  # a hash aggregate has no order either
-        columns = []
-        for cell in self._plan.layout.cells:
-            columns += cell.load(
-                [self._lift(lift, [groups[g] for g in order]) for lift in cell.lifts]
-            )
-        keys = self._key_columns([groups[group][0] for group in order])
-        distinct = [self._distinct(names, groups) for names in self._plan.distinct]
-        numbers = np.array([group[0] for group in order], np.int64)
-        return Lifted(numbers, keys, columns, distinct)
-
-    def _key_columns(self, rows: Sequence[Row]) -> list[pa.ChunkedArray]:
-        fields = [SCHEMA.field(key) for key in self._keys]
-        return [pa.chunked_array([[row[f.name] for row in rows]], f.type) for f in fields]
-
-    def _lift(self, lift: str, groups: Sequence[Sequence[Row]]) -> pa.ChunkedArray:
-        function, inside = re.fullmatch(r"(\w+)\((.*)\)", lift).groups()  # type: ignore[union-attr]
-        names = list(dict.fromkeys(re.findall(r"`(\w+)`", inside)))
-        double = "DOUBLE" in inside
-        own = pa.int64() if names == ["_pos"] or not names else SCHEMA.field(names[0]).type
-        if function == "count":
-            own = pa.int64()
-        elif double:
-            own = pa.float64()
-        elif function == "try_sum" and pa.types.is_decimal(own):
-            own = pa.decimal128(20, 2)
-        found = []
-        for rows in groups:
-            given = [tuple(row[name] for name in names) for row in rows]
-            given = [values for values in given if None not in values]
-            xs = [float(values[0]) if double else values[0] for values in given if names]
-            found.append(len(given) if function == "count" else _FOLDS[function](xs))
-        return pa.chunked_array([found], own)
-
-    def _distinct(self, names: Sequence[str], groups: dict[Any, list[Row]]) -> Any:
-        columns = [name.strip("`") for name in names]
-        seen: dict[Any, tuple[int, Row]] = {}
-        for group, rows in groups.items():
-            for row in rows:
-                if all(row[column] is not None for column in columns):
-                    seen.setdefault((group, *(bits(row[c]) for c in columns)), (group[0], row))
-        rows = [row for _, row in seen.values()]
-        arrays = [pa.chunked_array([[r[c] for r in rows]], SCHEMA.field(c).type) for c in columns]
-        numbers = np.array([group for group, _ in seen.values()], np.int64)
-        return numbers, self._key_columns(rows), rows_of(arrays)
-
-
-def _sum(xs: Sequence[Any]) -> Any:
-    total = None
-    for x in xs:
-        total = x if total is None else total + x
-    return total
-
-
-def _squares(xs: Sequence[float]) -> float | None:
-    count, mean, m2 = 0, 0.0, 0.0
-    for x in xs:
-        count += 1
-        delta = x - mean
-        mean += delta / count
-        m2 += delta * (x - mean)
-    return m2 if count else None
-
-
-_FOLDS: dict[str, Callable[[Sequence[Any]], Any]] = {
-    "sum": _sum,
-    "try_sum": _sum,
-    "min": lambda xs: min(xs, default=None, key=lambda v: (v != v, v)),
-    "max": lambda xs: max(xs, default=None, key=lambda v: (v != v, v)),
-    "avg": lambda xs: _sum(xs) / len(xs) if xs else None,
-    "regr_sxx": _squares,
-}
-
-
 def bits(thing: Any) -> Any:
     """Equal only for what is equal to the last bit; NaN equals itself."""
     if isinstance(thing, tuple | list):
@@ -222,7 +131,19 @@ def engine(
         else Grid(panes.width_us, panes.slide_us)
     )
     schema = pa.schema([SCHEMA.field(key) for key in keys])
-    return WindowAggregate(grid, by_position, plan, schema, NaiveLift(plan, keys), block)
+    lift = Lift([Argument(quoted(key)) for key in keys], plan, _columns(keys, plan))
+    return WindowAggregate(grid, by_position, plan, schema, lift, block)
+
+
+def _columns(keys: Sequence[str], plan: CallPlan) -> Evaluate:
+    """Keys and arguments are columns here."""
+    wanted = arguments([Argument(quoted(key)) for key in keys], plan)
+
+    def evaluate(table: pa.Table) -> dict[Argument, pa.ChunkedArray]:
+        found = {one: table.column(one.sql.strip("`")) for one in wanted}
+        return {one: c.cast(pa.float64()) if one.double else c for one, c in found.items()}
+
+    return evaluate
 
 
 @dataclass(frozen=True)

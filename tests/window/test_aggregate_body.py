@@ -31,9 +31,10 @@ from anabranch.plan.operators import (
     Selection,
 )
 from anabranch.plan.windows import RowPanes, TimePanes
-from anabranch.site.aggregate import AggregateBody
-from anabranch.site.body import Taken
-from anabranch.site.spark import arrow_schema
+from anabranch.site.tasks.aggregate import AggregateBody
+from anabranch.site.tasks.body import Taken
+from anabranch.spark.kept.expressions import Expressions
+from anabranch.spark.session import arrow_schema
 from anabranch.stream.batch import END_WATERMARK, Batch
 from tests.window.naive_aggregate import (
     SCHEMA,
@@ -76,7 +77,7 @@ def body(
         fields = [(name, arrow(type)) for name, type in typed]
         columns = pa.schema([("window_start", bound), ("window_end", bound), *fields])
     aggregate = Aggregate(panes=panes, keys=tuple(keys), calls=tuple(calls))
-    return AggregateBody(spark, "S", schema, [aggregate, *behind], columns, block)
+    return AggregateBody(Expressions(spark), "S", schema, [aggregate, *behind], columns, block)
 
 
 def arrow(type: str) -> pa.DataType:
@@ -237,7 +238,7 @@ def wild(count: int) -> list[Row]:
     ]
 
 
-def wild_body(spark: SparkSession, *more: AggregateCall) -> AggregateBody:
+def wild_body(spark: SparkSession) -> AggregateBody:
     x, double = (Expr.of("S", "x"),), "double"
     calls = [
         AggregateCall(function=f, arguments=x, name=f, type=double)
@@ -245,14 +246,13 @@ def wild_body(spark: SparkSession, *more: AggregateCall) -> AggregateBody:
     ]
     key = Item(expr=Expr.of("S", "k"), name="k", type="bigint")
     panes = TimePanes(width_us=300, slide_us=70)
-    return body(spark, panes, [key], [*calls, *more], WILD, block=64)
+    return body(spark, panes, [key], calls, WILD, block=64)
 
 
 def test_sums_of_floats_are_sequential_to_the_bit(spark: SparkSession) -> None:
     rows = wild(3000)
     made = wild_body(spark)
     out, points = run(stepper(made, WILD), rows, cuts(rows, [100, 1500, 1501], lambda: 0))
-    assert made._lift.sorted_jobs == 0
     again, _ = run(stepper(wild_body(spark), WILD), rows, cuts(rows, [999], lambda: 0))
     assert bits(again) == bits(out)
     point = points[2]
@@ -271,31 +271,6 @@ def test_sums_of_floats_are_sequential_to_the_bit(spark: SparkSession) -> None:
     for row in rows:  # not sum(), which compensates from Python 3.12 on
         wanted += row["x"]
     assert bits(total) == bits(wanted)
-
-
-def test_a_hash_table_that_does_not_fit_changes_no_bit(spark: SparkSession) -> None:
-    rows = wild(3000)
-    steps = cuts(rows, [1500], lambda: 0)
-    wanted, _ = run(stepper(wild_body(spark), WILD), rows, steps)
-    spark.conf.set("spark.sql.TungstenAggregate.testFallbackStartsAt", "20,300")
-    try:
-        made = wild_body(spark)
-        out, _ = run(stepper(made, WILD), rows, steps)
-    finally:
-        spark.conf.unset("spark.sql.TungstenAggregate.testFallbackStartsAt")
-    assert made._lift.sorted_jobs > 0
-    assert bits(out) == bits(wanted)
-
-
-def test_states_of_variable_length_change_no_bit(spark: SparkSession) -> None:
-    rows = wild(3000)
-    steps = cuts(rows, [1500], lambda: 0)
-    wanted, _ = run(stepper(wild_body(spark), WILD), rows, steps)
-    more = AggregateCall(function="MAX", arguments=(Expr.of("S", "s"),), name="m", type="string")
-    made = wild_body(spark, more)
-    out, _ = run(stepper(made, WILD), rows, steps)
-    assert made._lift.sorted_jobs > 0
-    assert bits([row[:-1] for row in out]) == bits(wanted)
 
 
 def test_having_and_expressions_behind_the_aggregate(spark: SparkSession) -> None:

@@ -17,10 +17,11 @@ from anabranch.plan.operators import Condition
 from anabranch.plan.windows import GONE, UNTIL, Range, Relation, Rows, Until, Window
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.stream.restart import RestartLog, RestartPoint
-from anabranch.window import members as members_module
 from anabranch.window.arrays import U64
-from anabranch.window.combine import Limits
 from anabranch.window.hashing import hashed
+from anabranch.window.join import members as members_module
+from anabranch.window.join.combine import Limits
+from anabranch.window.join.join import JoinState
 from tests.window.join_cases import (
     RANGES,
     SEEDS,
@@ -51,7 +52,10 @@ CUT = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 RANDOMS = st.randoms(use_true_random=False)
-LIMITS = st.sampled_from([SMALL, replace(SMALL, block=1), replace(SMALL, block=3), Limits()])
+CUT_SHORT = replace(SMALL, block=3, turn=5)
+LIMITS = st.sampled_from(
+    [SMALL, replace(SMALL, block=1), replace(SMALL, block=3), CUT_SHORT, Limits()]
+)
 
 
 @CUT
@@ -71,12 +75,12 @@ def test_cuts_and_interleavings_change_nothing(
 
 
 @CUT
-@given(cases(), RANDOMS, st.integers(1, 6), st.integers(1, 6), st.data())
+@given(cases(), RANDOMS, st.integers(1, 6), st.integers(1, 6), LIMITS, st.data())
 def test_restart_at_any_step_gives_exactly_what_is_missing(
-    case: Case, random: Random, most: int, most_again: int, data: st.DataObject
+    case: Case, random: Random, most: int, most_again: int, limits: Limits, data: st.DataObject
 ) -> None:
     nothing = [0] * len(case.streams)
-    steps = list(run(case, state(case), schedule(case, random, nothing, most)))
+    steps = list(run(case, state(case, limits), schedule(case, random, nothing, most)))
     at = data.draw(st.integers(0, len(steps) - 1))
     before = [r for part, _ in steps[: at + 1] for r in part]
     _, point = steps[at]
@@ -326,3 +330,82 @@ def test_times_at_the_limits() -> None:
     case = Case([stream], [Range(width_us=2**62)], [0])
     (found, _), *_ = run(case, state(case), whole(case))
     assert [r.ts for r in found] == [-(2**62), late]
+
+
+def _crossed(rows: int) -> Case:
+    """A product without results: every tuple meets every one of the other stream."""
+    tuples = [[Tuple(n, n, {"k": 1, "f": 0.0, "s": "a", "v": v}, 0) for n in range(1, rows + 1)]
+              for v in (5, 1)]  # fmt: skip
+    asked = [less(use("i0", "v"), use("i1", "v"))]
+    return Case(tuples, [Range(width_us=1000), Range(width_us=1000)], [0, 1], asked)
+
+
+def test_a_step_looks_at_so_many_combinations_and_no_more() -> None:
+    limits = Limits(block=100, asking=50_000, fresh=1000, turn=1000)
+    evaluator = PythonEvaluator((case := _crossed(200)).asked)
+    sizes, steps = [], 0
+    for found, outcome in run(case, state(case, limits, evaluator), whole(case)):
+        assert found == []
+        sizes.append(sum(evaluator.sizes))
+        evaluator.sizes.clear()
+        steps += 1
+        assert outcome.more or outcome.watermark == END_WATERMARK
+    assert sum(sizes) == 200 * 200
+    assert max(sizes) <= 1000 + 2 * 100
+    assert steps >= 35
+
+
+def test_an_instant_that_takes_several_turns() -> None:
+    """Its results come together, in the order of positions, and nothing is let go of before."""
+    count = 40
+    rows = {"k": 1, "f": 0.0, "s": "a", "v": 1}
+    tuples = [[Tuple(n, 1, rows, 0) for n in range(1, count + 1)] for _ in range(2)]
+    case = Case(tuples, [Range(width_us=10), Range(width_us=10)], [0])
+    limits = Limits(block=10, asking=50_000, fresh=1000, turn=100)
+    steps = list(run(case, state(case, limits), whole(case)))
+    assert [r for part, _ in steps for r in part] == case.expected()
+    assert len(steps) > 10
+    for part, outcome in steps[:-1]:
+        assert (part, outcome.needless, outcome.watermark) == ([], (0, 0), START_WATERMARK)
+
+
+def test_whoever_stops_a_step_is_asked_after_every_block() -> None:
+    class Stop(Exception):
+        pass
+
+    asked = 0
+
+    def check() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise Stop
+
+    case = _crossed(200)
+    evaluator = PythonEvaluator(case.asked)
+    join = JoinState(
+        case.join, case.inputs, [], evaluator, Limits(block=100, fresh=1000, turn=10**9), check
+    )
+    with pytest.raises(Stop):
+        list(run(case, join, whole(case)))
+    assert sum(evaluator.sizes) <= 400
+
+
+@settings(CUT, max_examples=100)
+@given(cases(), RANDOMS, LIMITS, st.data())
+def test_doing_without_an_index_from_any_step_on_changes_nothing(
+    case: Case, random: Random, limits: Limits, data: st.DataObject
+) -> None:
+    keys = [use for c in case.join.conditions for use in c.equal or ()]
+    computed = data.draw(st.lists(st.sampled_from(keys), unique=True)) if keys else []
+    evaluator = PythonEvaluator(case.asked)
+    uses = [use(alias, name) for alias in case.held for name in ("_pos", "v", "s")]
+    join = JoinState(case.join, case.inputs, uses, evaluator, limits, computed=computed)
+    found: list[Result] = []
+    give_up = data.draw(st.integers(0, 5))
+    steps = schedule(case, random, [0] * len(case.streams), 5)
+    for number, step in enumerate(steps):
+        if number == give_up:
+            join.try_all()
+        found += [r for part, _ in run(case, join, iter([step])) for r in part]
+    assert found == case.expected()

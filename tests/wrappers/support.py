@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.connectors import SourceContext, make_wrapper
 from anabranch.errors import AnabranchError
-from anabranch.site.wrappers import SourceContext, make_wrapper
 
 UTC_MICROS = pa.timestamp("us", "UTC")
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from anabranch.connectors import WRAPPERS
 from anabranch.errors import ConfigError
-from anabranch.site.wrappers import WRAPPERS
 from tests.wrappers.support import Source
 
 COLUMNS = {"a": pa.int32(), "s": pa.string()}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -127,3 +128,13 @@ def test_several_blocks(tmp_path):
     assert pa.concat_tables(tables)["a"].to_pylist() == list(range(60_000))
     source = jsonl(tmp_path, text + "nonsense\n", {"a": pa.int64()})
     assert "in.jsonl:60001: malformed JSON" in message(source.rows)
+
+
+@pytest.mark.parametrize("text", ['[{"a": 1},\n {"a": 2}]', '\ufeff\n[\n  {"a": 1}\n]'])
+def test_one_array_is_told_before_it_is_read(tmp_path, text):
+    (tmp_path / "in.json").write_text(text)
+    made = partial(Source, "file", tmp_path, {"path": "in.json"}, {"a": pa.int64()})
+    assert message(made) == (
+        f"{tmp_path}/in.json: the file is one JSON array. Write one object a line:"
+        " jq -c '.[]' FILE > FILE.jsonl makes them."
+    )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,23 +74,24 @@ def test_empty_text_is_no_null(tmp_path):
 
 
 def test_types_that_never_fit(tmp_path):
-    source = parquet(tmp_path, {"a": [[1]]}, {"a": pa.int64()})
     assert "in.parquet: a is list<element: int64>, which cannot become BIGINT" in message(
-        source.rows
+        lambda: parquet(tmp_path, {"a": [[1]]}, {"a": pa.int64()})
     )
-    source = parquet(tmp_path, {"a": [1], "ts": [0.5]}, {"a": pa.int64()}, "ts")
-    assert "in.parquet: ts is double, which cannot become event time" in message(source.rows)
+    assert "in.parquet: ts is double, which cannot become event time" in message(
+        lambda: parquet(tmp_path, {"a": [1], "ts": [0.5]}, {"a": pa.int64()}, "ts")
+    )
 
 
 def test_missing_column(tmp_path):
-    source = parquet(tmp_path, {"b": [1]}, {"a": pa.int64()})
-    assert "in.parquet: the column a is missing; there is b" in message(source.rows)
+    assert "in.parquet: the column a is missing; there is b" in message(
+        lambda: parquet(tmp_path, {"b": [1]}, {"a": pa.int64()})
+    )
 
 
 def test_no_parquet(tmp_path):
     (tmp_path / "in.parquet").write_text("a,b\n1,2\n")
-    source = Source("file", tmp_path, {"path": "in.parquet"}, {"a": pa.int64()})
-    assert message(source.rows) == (
+    made = partial(Source, "file", tmp_path, {"path": "in.parquet"}, {"a": pa.int64()})
+    assert message(made) == (
         f"{tmp_path}/in.parquet: not a Parquet file. Check the path and the format option."
     )
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -91,3 +94,14 @@ def test_speed_needs_event_time(folder):
     assert line(folder, path="in", speed=2).startswith(
         "file() has a speed, but the stream has no event time. Add TIMESTAMP"
     )
+
+
+def test_a_file_that_cannot_be_read_is_told_before_it_is_read(tmp_path, monkeypatch):
+    (tmp_path / "in.csv").write_text("a\n1\n")
+
+    def refuse(path, *mode):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    made = partial(Source, "file", tmp_path, {"path": "in.csv"}, {"a": pa.int64()})
+    assert message(made) == f"{tmp_path}/in.csv: Permission denied"

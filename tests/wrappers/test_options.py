@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.connectors import SINKS, TABLES, WRAPPERS, make_sink, make_wrapper
+from anabranch.connectors.options import BOOLEAN, COUNT, DURATION, NUMBER, TEXT, Option, split, take
+from anabranch.connectors.registry import Registry
 from anabranch.errors import ConfigError, SetupError
-from anabranch.site.options import BOOLEAN, COUNT, DURATION, NUMBER, TEXT, Option, split, take
-from anabranch.site.registry import Registry
-from anabranch.site.sinks import SINKS, make_sink
-from anabranch.site.tables import TABLES
-from anabranch.site.wrappers import WRAPPERS, make_wrapper
 from tests.wrappers.support import context, message
 
 DECLARED = (
@@ -93,7 +91,11 @@ def test_everything_registered_can_be_listed(registry):
 
 def test_a_missing_package_breaks_only_who_needs_it():
     registry: Registry = Registry(
-        "sink", {"good": "anabranch.site.sinks.jsonl:JsonlSink", "bad": "no_such_package.x:Sink"}
+        "sink",
+        {
+            "good": "anabranch.connectors.files.jsonl_sink:JsonlSink",
+            "bad": "no_such_package.x:Sink",
+        },
     )
     assert registry.find("good").__name__ == "JsonlSink"
     with pytest.raises(SetupError, match="bad\\(\\) needs the Python package 'no_such_package'"):

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from anabranch.connectors.from_values import from_values
 from anabranch.errors import ConfigError, SourceError
-from anabranch.site.wrappers.from_values import from_values
 from tests.wrappers.support import UTC_MICROS, Source, message
 
 COLUMNS = {"a": pa.int64(), "s": pa.string()}

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.site.wrappers import Replayable, read_csv, read_json, read_parquet
+from anabranch.connectors import Replayable
+from anabranch.connectors.files import read_csv, read_json, read_parquet
 from tests.wrappers.support import Source, message
 
 COLUMNS = {"a": pa.int32(), "s": pa.string()}

@@ -17,7 +17,7 @@ from anabranch.api.calls import Sink, Source, sink, source
 from anabranch.api.cluster import Cluster
 from anabranch.api.draft import Draft, Input, join
 from anabranch.api.relations import Query, Relation, RunningPocket, Stream, Table
-from anabranch.coordinator.answers import Answer
+from anabranch.coordinator.scripts.replies import Answer
 
 __all__ = [
     "Answer", "Cluster", "Draft", "Input", "Query", "Relation", "RunningPocket", "Sink", "Source",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 from anabranch.api.text import Text
-from anabranch.coordinator.answers import Answer
+from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError, ConfigError, ScriptError, SourceError, from_dict
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer, Peers
@@ -42,7 +42,7 @@ class Client:
         self._peers = Peers(credentials)
         self.readers: WeakSet[Closing] = WeakSet()
         self._known: dict[str, str] = {}
-        self._rulers: dict[str, tuple[str, str | None]] = {}
+        self._assignments: dict[str, tuple[str, str | None]] = {}
 
     def execute(
         self, statement: Text, *, readers: Mapping[str, str] | None = None, base: str = ""
@@ -56,8 +56,16 @@ class Client:
         return answer
 
     def script(
-        self, text: str, *, readers: Mapping[str, str] | None = None, base: str = ""
+        self,
+        text: str,
+        *,
+        readers: Mapping[str, str] | None = None,
+        base: str = "",
+        unnamed: str = "",
+        wait: bool = True,
     ) -> list[Answer]:
+        """A query that has no name gets the name `unnamed` and no sink of ours. `wait`: for sites
+        that are being started."""
         answers = self._coordinator.call(
             "execute",
             EXECUTE_S,
@@ -65,6 +73,8 @@ class Client:
             name="sql",
             base=base or str(Path.cwd()),
             readers=dict(readers or {}),
+            unnamed=unnamed,
+            wait=wait,
         )
         return [_answer(one) for one in answers]
 
@@ -78,7 +88,7 @@ class Client:
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = self._coordinator.call("status")
         self._known = {one["site"]: one["address"] for one in status["sites"]}
-        self._rulers = {name: (one["site"], one["standby"])
+        self._assignments = {name: (one["site"], one["standby"])
                         for name, one in status["protection"].items()}  # fmt: skip
         self._peers.update(self._known)
         return status
@@ -103,9 +113,9 @@ class Client:
             self.refresh()
         return self._peers[name]
 
-    def ruler(self, stream: str) -> tuple[str, str | None] | None:
+    def assignment(self, stream: str) -> tuple[str, str | None] | None:
         """The sites that run and stand by for a protected query; None for any other stream."""
-        return self._rulers.get(stream)
+        return self._assignments.get(stream)
 
     def refresh(self) -> None:
         """Learn where the sites are now, if the coordinator can say."""

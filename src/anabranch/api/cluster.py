@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,22 +14,26 @@ from pyspark.sql import SparkSession
 from anabranch.api.aggregates import place_of
 from anabranch.api.calls import Sink, Source, call_text
 from anabranch.api.client import Client
+from anabranch.api.display import Answers, table
 from anabranch.api.relations import Query, RunningPocket, Stream, Table
 from anabranch.api.results import Timeout, reader_name, seconds
 from anabranch.api.text import Duration, Text, duration
 from anabranch.api.text import name as written
 from anabranch.config.cluster import Cluster as ClusterConfig
 from anabranch.config.cluster import load_cluster
-from anabranch.coordinator.answers import Answer
-from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.idle import failures, idle
-from anabranch.coordinator.launch import RunningCluster
-from anabranch.coordinator.pockets import submission
-from anabranch.coordinator.state import credentials_for, endpoint_in
-from anabranch.errors import ConfigError, SiteError
+from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.control.idle import failures, idle
+from anabranch.coordinator.control.launch import RunningCluster
+from anabranch.coordinator.control.state import credentials_for, endpoint_in
+from anabranch.coordinator.protection.description import primaries
+from anabranch.coordinator.scripts.replies import Answer
+from anabranch.coordinator.status.workers import task_and_sink
+from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.pocket import Pocket
-from anabranch.site.code import pickled
-from anabranch.site.spark import guest_session
+from anabranch.scratch import scratch_folder
+from anabranch.site.programs.submission import submission
+from anabranch.site.programs.user_class import pickled
+from anabranch.spark.session import guest_session
 
 __all__ = ["Cluster", "Sink"]
 
@@ -59,7 +63,7 @@ class Cluster:
         if bool(sites) == (file is not None):
             raise ConfigError("local takes the names of sites or a file", place="Cluster.local")
         config = load_cluster(Path(file)) if file else ClusterConfig.of_sites(sites)
-        state = Path(tempfile.mkdtemp(prefix="anabranch-api-"))
+        state = scratch_folder("api-")
         shared = spark or SparkSession.getActiveSession()
         running: RunningCluster | None = None
 
@@ -94,9 +98,10 @@ class Cluster:
         source: Source | None = None,
         timestamp: str | None = None,
         lateness: Duration | None = None,
+        shed: str | None = None,
     ) -> Stream:
         """CREATE STREAM. `columns` are names and Spark SQL types. Without `source` it is one to
-        push into, or for a pocket.
+        push into, or for a pocket. `shed` is a limit and what is kept: "1000/s KEEP BY speed".
 
         >>> cluster.stream("s", {"Temp": "DOUBLE"}, at="room1", timestamp="ts", lateness="500ms",
         ...                source=source("file", path="a.csv"))  # doctest: +SKIP
@@ -107,6 +112,8 @@ class Cluster:
             text.add(" TIMESTAMP ").add(written(timestamp, place), place)
         if lateness is not None:
             text.add(" LATENESS ").add(duration(lateness), "stream(lateness)")
+        if shed is not None:
+            text.add(" SHED ABOVE ").add(shed, "stream(shed)")
         return Stream(self._client, name, self._made(text, name, source, at, "stream"))
 
     def table(
@@ -175,7 +182,31 @@ class Cluster:
 
     def sql(self, text: str) -> list[Answer]:
         """Run a script; the answer of each statement. All of it takes effect or none does."""
-        return self._client.script(text)
+        return Answers(self._client.script(text))
+
+    def __repr__(self) -> str:
+        try:
+            status = self.status()
+        except AnabranchError as error:
+            return f"<cluster that does not answer: {error.message}>"
+        sites = ", ".join(f"{one['site']} ({one['state']})" for one in status["sites"])
+        return f"<cluster of {sites}; queries: {', '.join(status['states']) or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: its sites and queries as they are now."""
+        try:
+            status = self.status()
+        except AnabranchError:
+            return f"<pre>{escape(repr(self))}</pre>"
+        tasks = primaries(status)
+        queries = []
+        for name, one in status["states"].items():
+            task = task_and_sink(name, status, tasks)[0] or {"site": "", "position": ""}
+            queries.append((name, task["site"], one["state"], task["position"], one["reason"]))
+        sites = [(one["site"], one["state"], one["problem"]) for one in status["sites"]]
+        return table(("site", "state", "problem"), sites) + table(
+            ("query", "site", "state", "tuples out", "why"), queries
+        )
 
     def status(self) -> dict[str, Any]:
         """All that `anabranch status --json` shows."""

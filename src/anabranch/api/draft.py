@@ -87,6 +87,22 @@ class Readable:
             parts.append((f" COMPRESS{method}", "standby(compress)"))
         return replace(self._draft(), protection=tuple(parts))
 
+    def deadline(
+        self, within: Duration, *, best_effort: bool = False, cost: str | None = None
+    ) -> Draft:
+        """Every result is due that long after the tuple that completes it entered the system. With
+        `best_effort` it is started though that may not hold; `cost` is what its own task takes, as
+        in "3ms + 20us PER TUPLE". Several do not add up, the last one counts.
+
+        >>> sensor.where("celsius > 50").deadline("300ms")  # doctest: +SKIP
+        """
+        parts = [(f" DEADLINE {duration(within)}", "deadline(within)")]
+        if best_effort:
+            parts.append((" BEST EFFORT", "deadline(best_effort)"))
+        if cost is not None:
+            parts.append((f" COST {cost}", "deadline(cost)"))
+        return replace(self._draft(), due=tuple(parts))
+
     def start(
         self, name: str, *, at: str | None = None, into: Sink | None = None, follow: bool = True
     ) -> Query:
@@ -156,6 +172,8 @@ class Draft(Readable):
     havings: tuple[str, ...] = ()
     protection: tuple[tuple[str, str], ...] = ()
     """The pieces of STANDBY, and the arguments that gave them."""
+    due: tuple[tuple[str, str], ...] = ()
+    """Those of DEADLINE and COST."""
 
     def _draft(self) -> Draft:
         return self
@@ -180,7 +198,7 @@ class Draft(Readable):
             text.add(" GROUP BY ").join(_listed(groups, ", "))
         if self.havings:
             text.add(" HAVING ").join(_all(self.havings, "having"))
-        for piece, argument in self.protection:
+        for piece, argument in (*self.protection, *self.due):
             text.add(piece, argument)
         return text
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from anabranch.api.client import Client
 from anabranch.errors import AnabranchError, Gap, SiteError, TaskError
+from anabranch.link.messages import Follow
 from anabranch.link.peer import Peer, RemoteStream
 from anabranch.link.wire import BORN, EVENT_TIME, POSITION
 from anabranch.stream.batch import END_WATERMARK, Batch
@@ -123,15 +124,15 @@ class Reader:
 
     def _follow(self) -> bool:
         """Until the stream ends (True) or the connection does."""
-        if ruler := self._client.ruler(self._stream):
-            self._site = ruler[0]
+        if assignment := self._client.assignment(self._stream):
+            self._site = assignment[0]
         peer = self._client.site(self._site)
         start = self._attach(peer)
         if self._position is None:
             self._position = start
         self._tell_standby()
         self._heard = time.monotonic()
-        self._remote = peer.follow(self._stream, self._consumer, self._position, 0)
+        self._remote = peer.open(Follow(self._stream, self._consumer, self._position))
         self._learn(self._remote.schema)
         for batch in self._remote:
             self._heard = time.monotonic()
@@ -163,10 +164,10 @@ class Reader:
         """Whoever would take the stream over must keep for us what we have not got."""
         self._told_at = time.monotonic()
         self._client.refresh()
-        ruler = self._client.ruler(self._stream)
-        if ruler and ruler[1]:
+        assignment = self._client.assignment(self._stream)
+        if assignment and assignment[1]:
             with suppress(AnabranchError):
-                peer = self._client.site(ruler[1])
+                peer = self._client.site(assignment[1])
                 self._attach(peer)
                 peer.call("acks", timeout_s=2.0, acks=[self._ack(0)])
 
@@ -202,7 +203,7 @@ class Reader:
         """What has come here is not sent again."""
         peer.call("acks", timeout_s=2.0, acks=[self._ack(epoch)])
         self._acked_at, self._unacked = time.monotonic(), False
-        if self._client.ruler(self._stream) and time.monotonic() - self._told_at > STANDBY_S:
+        if self._client.assignment(self._stream) and time.monotonic() - self._told_at > STANDBY_S:
             self._tell_standby()
 
     def _ack(self, epoch: int) -> dict[str, Any]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from html import escape
 from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 
 from anabranch.api.client import Client
+from anabranch.api.display import table
 from anabranch.api.draft import Draft, Input, Readable, window_text
 from anabranch.api.results import Results, Timeout, reader_name, seconds
 from anabranch.api.text import Duration, Text
 from anabranch.api.text import name as written
-from anabranch.errors import ConfigError, SiteError, TaskError
+from anabranch.errors import AnabranchError, ConfigError, SiteError, TaskError
+from anabranch.language.source import Script
 from anabranch.link.wire import EVENT_TIME
-from anabranch.site.given import as_table
-from anabranch.site.open_stream import decoded, encoded
+from anabranch.site.programs.to_arrow import as_table
+from anabranch.site.sources.open_stream import decoded, encoded
 
 PUSH_ROWS = 20_000
 """Rows that are sent at a time."""
@@ -60,6 +63,14 @@ class Relation(Readable):
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name} at {self.site}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: its columns, too."""
+        try:
+            columns = self.describe()
+        except AnabranchError:  # it was dropped, perhaps
+            columns = {}
+        return f"<pre>{escape(repr(self))}</pre>" + table(("column", "type"), list(columns.items()))
 
 
 class Table(Relation):
@@ -136,6 +147,17 @@ class Query(Relation, Results):
         query = cls(client, name, client.find(name).site)
         if follow:
             query._follow(name, query.site, consumer, spare=spare)
+        return query
+
+    @classmethod
+    def selected(cls, client: Client, select: Script, base: str, *, wait: bool = True) -> Self:
+        """A SELECT without a name, to look at its results; `drop` it then. `wait` for sites
+        that are being started."""
+        consumer = reader_name()
+        name = f"select_{consumer[-8:]}"
+        client.script(select.text, readers={name: consumer}, base=base, unnamed=name, wait=wait)
+        query = cls(client, name, client.find(name).site)
+        query._follow(name, query.site, consumer, spare=False)
         return query
 
     @classmethod

@@ -14,6 +14,7 @@ import pyarrow as pa
 from anabranch.api.client import Client
 from anabranch.api.reader import Reader
 from anabranch.errors import ConfigError, SiteError
+from anabranch.link.wire import EVENT_TIME
 from anabranch.units import duration_us
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def reader_name() -> str:
 
 
 class Results:
-    """Tuples come once, in order: each method goes on where the one before has stopped.
+    """Tuples come once, in order: each method goes on where the one before has stopped. Only the
+    table of all of them, to the end, can be had again.
 
     They have the stream's columns, `_pos` (position) and `_ts` (event time in µs). Without `limit`
     and `timeout`, all of these go on until the stream ends. An error of the query is raised when
@@ -39,6 +41,8 @@ class Results:
 
     _client: Client
     _reader: Reader | None = None
+    _whole: pa.Table | None = None
+    """What was read to the end at once."""
 
     def _follow(self, stream: str, site: str, consumer: str, *, spare: bool) -> None:
         self._reader = Reader(self._client, stream, site, consumer, spare)
@@ -85,15 +89,28 @@ class Results:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.rows()
 
-    def to_arrow(self, *, limit: int | None = None, timeout: Timeout = None) -> pa.Table:
-        batches = list(self.batches(limit=limit, timeout=timeout))
-        schema = self._followed().wait_for_schema(_CONNECT_S)
-        if schema is None:
-            raise SiteError("the site of this stream does not answer")
-        return pa.Table.from_batches(batches, schema)
+    def to_arrow(
+        self, *, limit: int | None = None, timeout: Timeout = None, timestamps: bool = False
+    ) -> pa.Table:
+        """A table. Without `limit` and `timeout` it is kept, so that asking again gives the same.
+        With `timestamps`, `_ts` is a timestamp (UTC) instead of a number."""
+        if self._whole is None or limit is not None or timeout is not None:
+            batches = list(self.batches(limit=limit, timeout=timeout))
+            schema = self._followed().wait_for_schema(_CONNECT_S)
+            if schema is None:
+                raise SiteError("the site of this stream does not answer")
+            table = pa.Table.from_batches(batches, schema)
+            if limit is None and timeout is None:
+                self._whole = table
+        else:
+            table = self._whole
+        return _timed(table) if timestamps else table
 
-    def to_pandas(self, *, limit: int | None = None, timeout: Timeout = None) -> pd.DataFrame:
-        return self.to_arrow(limit=limit, timeout=timeout).to_pandas()
+    def to_pandas(
+        self, *, limit: int | None = None, timeout: Timeout = None, timestamps: bool = False
+    ) -> pd.DataFrame:
+        """The same as a data frame."""
+        return self.to_arrow(limit=limit, timeout=timeout, timestamps=timestamps).to_pandas()
 
     def close(self) -> None:
         """Read no more: what comes from now on is not kept for us. The query goes on."""
@@ -109,6 +126,12 @@ class Results:
                 remedy="Start it without follow=False, or use cluster.query(name).",
             )
         return self._reader
+
+
+def _timed(table: pa.Table) -> pa.Table:
+    at = table.column_names.index(EVENT_TIME)
+    times = table.column(at).cast(pa.timestamp("us", tz="UTC"))
+    return table.set_column(at, EVENT_TIME, times)
 
 
 def seconds(timeout: Timeout) -> float:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from anabranch.cli.measurements import bench, experiment
-from anabranch.cli.show import err, show_error
-from anabranch.cli.signals import stop_cleanly_on_signals
+from anabranch.cli.measure.measurements import bench, experiment
+from anabranch.cli.show.tables import err, show_error
+from anabranch.cli.sites.signals import stop_cleanly_on_signals
+from anabranch.config.address import read_address
 from anabranch.config.presets import DEFAULT_STATE
 from anabranch.errors import AnabranchError, SetupError
 from anabranch.units import duration_us
@@ -29,11 +31,31 @@ app = typer.Typer(
 app.add_typer(bench, name="bench")
 app.add_typer(experiment, name="experiment")
 
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"anabranch {installed('anabranch')} (Spark {installed('pyspark')})")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    pass
+
+
 ClusterFile = Annotated[
     Path | None, typer.Option("--cluster", help="cluster.toml; without it all sites run here.")
 ]
 StateFolder = Annotated[
     Path, typer.Option("--state", envvar="ANABRANCH_STATE", help="Folder of the running system.")
+]
+Wait = Annotated[
+    bool, typer.Option(help="Wait for sites that `up` is starting, or refuse at once.")
 ]
 SiteName = Annotated[str, typer.Argument(help="Name of the site.")]
 INTERRUPTED = 130
@@ -56,7 +78,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:
     """Run a script on sites of its own and show its queries live."""
-    from anabranch.cli.run import run_script
+    from anabranch.cli.queries.run import run_script
 
     seconds = duration_us(for_) / 1e6 if for_ else None
     run_script(script, cluster, seconds, until_idle, json)
@@ -65,19 +87,24 @@ def run(
 @app.command()
 def demo(
     for_: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long the story takes.")
+        str, typer.Option("--for", metavar="DURATION", help="How long the fire takes.")
     ] = "30s",
+    quick: Annotated[bool, typer.Option("--quick", help="The fire alone: a minute.")] = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Keep the dashboard until Ctrl-C.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Keep what is written here.")] = None,
     kill: Annotated[bool, typer.Option(help="Kill the security centre meanwhile.")] = True,
     show: Annotated[bool, typer.Option("--show", help="Print its script instead.")] = False,
 ) -> None:
-    """Watch a fire in an apartment, live, whose security centre is killed meanwhile."""
-    from anabranch.cli.demo import run_demo, show_script
+    """Watch what the system does, on the terminal and a dashboard: three minutes.
+
+    A fire whose security centre is killed, a query that moves as the network changes, deadlines, a
+    count under skew, and estimates of what a dead worker would have computed."""
+    from anabranch.cli.sites.demo import run_demo, show_script
 
     if show:
         show_script()
     else:
-        run_demo(duration_us(for_) / 1e6, out, kill=kill)
+        run_demo(duration_us(for_) / 1e6, out, kill=kill, quick=quick, stay=stay)
 
 
 @app.command()
@@ -85,19 +112,25 @@ def up(
     cluster: ClusterFile = None,
     state: StateFolder = DEFAULT_STATE,
     site: Annotated[
-        list[str] | None, typer.Option("--site", help="Without a cluster file: a site to start.")
+        list[str] | None,
+        typer.Option("--site", help="Without a cluster file: a site to start. Repeat it for more."),
     ] = None,
+    http: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Where the dashboard and the HTTP API are; or off."),
+    ] = "",
 ) -> None:
     """Start a coordinator and its sites, and keep them running."""
-    from anabranch.cli.up import up as start
+    from anabranch.cli.sites.up import up as start
 
-    start(cluster, state, site or [])
+    at = read_address(http) if http not in ("", "off") else None
+    start(cluster, state, site or [], at, face=http != "off")
 
 
 @app.command()
 def down(state: StateFolder = DEFAULT_STATE) -> None:
     """Stop the system that `up` started."""
-    from anabranch.cli.up import down as stop
+    from anabranch.cli.sites.up import down as stop
 
     stop(state)
 
@@ -109,14 +142,29 @@ def sql(
         str | None, typer.Option("--execute", "-e", help="Run these statements and leave.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Run this script.")] = None,
+    wait: Wait = True,
 ) -> None:
     """Type statements at a running system."""
-    from anabranch.cli.sql import interactive, once
+    from anabranch.cli.queries.sql import interactive, once
 
     if execute is not None or file is not None:
-        once(state, execute, file)
+        once(state, execute, file, wait=wait)
     else:
-        interactive(state)
+        interactive(state, wait=wait)
+
+
+@app.command()
+def token(
+    state: StateFolder = DEFAULT_STATE,
+    reader: Annotated[
+        bool, typer.Option("--reader", help="One that may only look, for scrapers and the like.")
+    ] = False,
+) -> None:
+    """Print the token that the HTTP API of a running system asks for."""
+    from anabranch.coordinator.control.state import endpoint_in
+
+    _, credentials = endpoint_in(state)
+    print(credentials.reader_token if reader else credentials.token)
 
 
 @app.command()
@@ -129,11 +177,12 @@ def submit(
         str | None, typer.Option(help="What to call it; default: the name of its class.")
     ] = None,
     state: StateFolder = DEFAULT_STATE,
+    wait: Wait = True,
 ) -> None:
     """Start a pocket, a program of your own, in a running system."""
-    from anabranch.cli.submit import submit as start
+    from anabranch.cli.queries.submit import submit as start
 
-    start(file, class_, name, state)
+    start(file, class_, name, state, wait=wait)
 
 
 @app.command()
@@ -146,9 +195,20 @@ def explain(
     cluster: ClusterFile = None,
 ) -> None:
     """Show how the queries of a script would run, before and after rewriting."""
-    from anabranch.cli.explain import explain_script
+    from anabranch.cli.show.explain import explain_script
 
     explain_script(script, query, svg, cluster)
+
+
+@app.command()
+def check(
+    script: Annotated[Path, typer.Argument(help="File with statements.")],
+    cluster: ClusterFile = None,
+) -> None:
+    """Look for mistakes in a script, in a moment: names, clauses, options and most types."""
+    from anabranch.cli.queries.check import check_script
+
+    check_script(script, cluster)
 
 
 @app.command()
@@ -158,7 +218,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it.")] = False,
 ) -> None:
     """Show the sites and queries of a running system."""
-    from anabranch.cli.up import show_status
+    from anabranch.cli.sites.up import show_status
 
     show_status(state, as_json=json, watch=watch)
 
@@ -170,15 +230,57 @@ def move(
     state: StateFolder = DEFAULT_STATE,
 ) -> None:
     """Have a query go on at another site, without losing or repeating a tuple."""
-    from anabranch.cli.move import move as start
+    from anabranch.cli.queries.move import move as start
 
     start(query, site, state)
 
 
 @app.command()
+def replan(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would move, and what that saves.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    state: StateFolder = DEFAULT_STATE,
+) -> None:
+    """Place again what runs, by the network as it is now, and move what should be elsewhere."""
+    from anabranch.cli.queries.replan import replan as start
+
+    start(state, dry_run=dry_run, as_json=json)
+
+
+@app.command()
+def network(
+    export: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write one matrix a sample there.")
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw what runs, on the sites.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="All that was measured, as JSON.")] = False,
+    state: StateFolder = DEFAULT_STATE,
+) -> None:
+    """Latencies between the sites, as measured."""
+    from anabranch.cli.queries.replan import network as show
+
+    show(state, export, svg, as_json=json)
+
+
+@app.command()
+def report(
+    out: Annotated[Path, typer.Argument(help="The file to write.")] = Path("report.html"),
+    state: StateFolder = DEFAULT_STATE,
+) -> None:
+    """Write what a running system did in the last ten minutes to one HTML file."""
+    from anabranch.cli.show.report import report as write
+
+    write(out, state)
+
+
+@app.command()
 def kill(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
     """Kill a site's process, to see what happens then."""
-    from anabranch.cli.signal_site import signal_site
+    from anabranch.cli.sites.signal_site import signal_site
 
     signal_site(site, signal.SIGKILL, state)
 
@@ -186,7 +288,7 @@ def kill(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
 @app.command()
 def pause(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
     """Stop a site's process until `resume`, as if its machine hung."""
-    from anabranch.cli.signal_site import signal_site
+    from anabranch.cli.sites.signal_site import signal_site
 
     signal_site(site, signal.SIGSTOP, state)
 
@@ -194,7 +296,7 @@ def pause(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
 @app.command()
 def resume(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
     """Let a site that was paused go on."""
-    from anabranch.cli.signal_site import signal_site
+    from anabranch.cli.sites.signal_site import signal_site
 
     signal_site(site, signal.SIGCONT, state)
 
@@ -224,7 +326,7 @@ def site(
     parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run one site here that joins a coordinator elsewhere."""
-    from anabranch.cli.site import credentials_from, run_site
+    from anabranch.cli.sites.site import credentials_from, run_site
 
     credentials = credentials_from(token_file, tls_cert, tls_key, tls_ca)
     run_site(
@@ -241,13 +343,13 @@ def site(
 @app.command()
 def prepare() -> None:
     """Archive Spark's classes, once, so that Spark starts in less time."""
-    from anabranch.cli.prepare import prepare as archive
+    from anabranch.cli.sites.prepare import prepare as archive
 
     archive()
 
 
 def one_allocator() -> None:
-    """Arrow is to allocate with glibc throughout, which gives memory back (`site.memory`): what it
+    """Arrow is to allocate with glibc throughout, which gives memory back (`spark.memory`): what it
     does inside itself as well, which only its environment decides, when it is loaded."""
     if sys.platform == "linux":
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
@@ -257,7 +359,7 @@ def _without_jvm(error: Exception) -> AnabranchError | None:
     """That Spark's JVM has ended, if that is what `error` comes of."""
     if "pyspark" not in sys.modules:
         return None
-    from anabranch.site.jvm import NO_JVM, jvm
+    from anabranch.spark.jvm import NO_JVM, jvm
 
     how = jvm.end(error)
     return SetupError(f"Spark's JVM has ended ({how})", remedy=NO_JVM) if how else None

@@ -5,6 +5,7 @@
     heartbeat_interval = "500ms"
     missed_heartbeats = 4           # a site is gone after so many
     listen = "127.0.0.1:0"          # the coordinator
+    models = "postgresql://…"       # keeps what approximate queries learn; left out: a file
 
     [cluster.queue]
     max_bytes = "40MB"              # most that a queue of one stream holds
@@ -16,6 +17,11 @@
     tls_ca = "ca.crt"
     plaintext = false               # true: no TLS, knowingly
 
+    [placement]                     # of queries without AT
+    method = "best"                 # or "dp", "search", "sbon", "vote"
+    sample = "5s"                   # so often the network and the rates are looked at
+    replan = "30s"                  # place again what runs, so often; left out: never
+
     [defaults]                      # any key of a site
     master = "local[2]"
 
@@ -25,6 +31,9 @@
     isolation = "thread"            # or "process"
     conf = { "spark.driver.memory" = "1g" }
     slots = 1
+    schedule = "edf"                # or "fifo"
+    batch = 1000000
+    plans = "auto"                  # or "kept", "job"
 
     [[link]]                        # emulation; a link not named has none
     from = "room1"
@@ -85,7 +94,8 @@ def parse_cluster(text: str, name: str = "cluster.toml") -> Cluster:
     except ValidationError as error:
         raise config_error(error, name) from None
     for breach in breaches(cluster):
-        place = f"{name}: {breach.place}" if breach.place else name
+        line = _line_of(breach.message, text) if breach.place == "site" else ""
+        place = f"{name}: {line or breach.place}" if breach.place else name
         raise ConfigError(breach.message, place=place, remedy=breach.remedy)
     return cluster
 
@@ -99,6 +109,15 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
             f"not TOML: {_TOML_PLACE.sub('', str(error))}",
             place=f"{name}: line {line}, column {column}",
         ) from None
+
+
+def _line_of(message: str, text: str) -> str:
+    """Where the header of the site stands that `message` begins with, in quotes."""
+    called = re.match("'(.*)' is not", message)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if called and line.lstrip().startswith("[site.") and called[1] in line:
+            return f"line {number}"
+    return ""
 
 
 def _place(complaint: str, text: str) -> tuple[int, int]:

@@ -15,15 +15,17 @@ from anabranch.config.quantities import SparkConf
 from anabranch.errors import ConfigError
 
 ANY_FREE_PORT = HostPort("127.0.0.1", 0)
-_ISOLATIONS = ("thread", "process")
 _SITE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-def _read_isolation(value: Any) -> Any:
-    if value in _ISOLATIONS:
-        return value
-    remedy = did_you_mean(str(value), _ISOLATIONS, title="Use one of")
-    raise problem(f"unknown isolation {value!r}", remedy)
+def _one_of(what: str, *known: str) -> BeforeValidator:
+    def read(value: Any) -> Any:
+        if value in known:
+            return value
+        remedy = did_you_mean(str(value), known, title="Use one of")
+        raise problem(f"unknown {what} {value!r}", remedy)
+
+    return BeforeValidator(read)
 
 
 class Frozen(BaseModel):
@@ -37,12 +39,25 @@ class SiteSettings(Frozen):
     """Where the gate binds."""
     address: Address | None = None
     """What others connect to, if that is not `listen`: behind NAT or a proxy."""
-    isolation: Annotated[Literal["thread", "process"], BeforeValidator(_read_isolation)] = "thread"
+    http: Address | None = None
+    """Where its health and its figures are told over HTTP; nowhere if left out."""
+    isolation: Annotated[
+        Literal["thread", "process"], _one_of("isolation", "thread", "process")
+    ] = "thread"
     """`thread`: shares the coordinator's process and Spark. `process`: has its own."""
     master: str = Field(default="local[2]", min_length=1)
     conf: SparkConf = {}
     slots: int = Field(default=1, ge=1)
     """Task instances run at once."""
+    schedule: Annotated[Literal["edf", "fifo"], _one_of("schedule", "edf", "fifo")] = "edf"
+    """Which runs next: the one due first, or the one with the oldest tuple."""
+    batch: int = Field(default=1_000_000, ge=1)
+    """Tuples that one instance takes at most. What they weigh is limited by the queues."""
+    plans: Annotated[Literal["auto", "kept", "job"], _one_of("plans", "auto", "kept", "job")] = (
+        "auto"
+    )
+    """How Spark evaluates expressions: by plans that are kept, by a job per instance, or by what
+    was measured to be quicker."""
 
 
 class SiteConfig(SiteSettings):
@@ -101,6 +116,16 @@ class Security(Frozen):
         return self.model_copy(update={key: str(folder / path) for key, path in paths.items()})
 
 
+class Placement(Frozen):
+    """How queries without AT get their sites."""
+
+    method: str = "best"
+    sample_us: int = 5_000_000
+    """So often the network and the rates are looked at."""
+    replan_us: int = 0
+    """What runs is placed again so often; 0 for never."""
+
+
 class Cluster(Frozen):
     """All sites and links, and how closely they watch each other."""
 
@@ -112,7 +137,10 @@ class Cluster(Frozen):
     """Where the coordinator binds."""
     queue_bytes: int = 40_000_000
     """Most that a queue of one stream holds."""
+    models: str = ""
+    """The PostgreSQL that keeps what is learnt about approximate queries; empty: a file."""
     security: Security = Security()
+    placement: Placement = Placement()
     sites: dict[str, SiteConfig] = {}
     links: tuple[LinkConfig, ...] = ()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from anabranch.config.address import HostPort
-from anabranch.config.model import Cluster, LinkConfig, SiteConfig, check_site_name
+from anabranch.config.model import Cluster, LinkConfig, Security, SiteConfig, check_site_name
 from anabranch.config.problems import did_you_mean
 from anabranch.errors import ConfigError
 
@@ -62,8 +62,10 @@ def listeners_do_not_clash(cluster: Cluster) -> Iterator[ConfigError]:
     taken: list[tuple[str, HostPort]] = [("the coordinator", cluster.listen)]
     for site in cluster.sites.values():
         if not site.remote:
-            yield from _clash(site, "listen", site.listen, taken)
-            taken.append((f"site {site.name!r}", site.listen))
+            for key, wanted in (("listen", site.listen), ("http", site.http)):
+                if wanted is not None:
+                    yield from _clash(site, key, wanted, taken)
+                    taken.append((f"site {site.name!r}", wanted))
 
 
 def addresses_do_not_clash(cluster: Cluster) -> Iterator[ConfigError]:
@@ -96,32 +98,36 @@ def tls_is_complete(cluster: Cluster) -> Iterator[ConfigError]:
 
 
 def outside_is_guarded(cluster: Cluster) -> Iterator[ConfigError]:
+    for place, address in _addresses(cluster):
+        yield from unguarded(address, cluster.security, place)
+
+
+def unguarded(address: HostPort, security: Security, place: str) -> Iterator[ConfigError]:
     """Nothing beyond this machine without a token, nor without TLS unless that is said."""
-    security = cluster.security
-    for place, address in _outside(cluster):
-        if security.token_file is None:
-            yield ConfigError(
-                f"{address} can be reached from other machines, but there is no token",
-                place=place,
-                remedy="Set token_file in [security].",
-            )
-        elif not (security.tls or security.plaintext):
-            yield ConfigError(
-                f"{address} can be reached from other machines, but there is no TLS",
-                place=place,
-                remedy="Set tls_cert and tls_key in [security], "
-                "or plaintext = true if the network is trusted.",
-            )
+    if address.loopback:
+        return
+    if security.token_file is None:
+        yield ConfigError(
+            f"{address} can be reached from other machines, but there is no token",
+            place=place,
+            remedy="Set token_file in [security].",
+        )
+    elif not (security.tls or security.plaintext):
+        yield ConfigError(
+            f"{address} can be reached from other machines, but there is no TLS",
+            place=place,
+            remedy="Set tls_cert and tls_key in [security], "
+            "or plaintext = true if the network is trusted.",
+        )
 
 
-def _outside(cluster: Cluster) -> Iterator[tuple[str, HostPort]]:
-    if not cluster.listen.loopback:
-        yield "cluster.listen", cluster.listen
+def _addresses(cluster: Cluster) -> Iterator[tuple[str, HostPort]]:
+    yield "cluster.listen", cluster.listen
     for site in cluster.sites.values():
-        if not site.listen.loopback:
-            yield f"site.{site.name}.listen", site.listen
-        if site.address and not site.address.loopback:
-            yield f"site.{site.name}.address", site.address
+        places = {"listen": site.listen, "address": site.address, "http": site.http}
+        for key, address in places.items():
+            if address is not None:
+                yield f"site.{site.name}.{key}", address
 
 
 def one_spark_in_a_process(cluster: Cluster) -> Iterator[ConfigError]:
@@ -138,7 +144,9 @@ def one_spark_in_a_process(cluster: Cluster) -> Iterator[ConfigError]:
 
 def _differing(a: SiteConfig, b: SiteConfig) -> list[str]:
     settings = sorted(dict(a.conf.items() ^ b.conf.items()))
-    return ["master"] * (a.master != b.master) + [f"conf {key!r}" for key in settings]
+    # They share their queue, too.
+    same = [key for key in ("master", "schedule") if getattr(a, key) != getattr(b, key)]
+    return [*same, *(f"conf {key!r}" for key in settings)]
 
 
 def links_join_sites(cluster: Cluster) -> Iterator[ConfigError]:

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from anabranch.config.address import Address
 from anabranch.config.model import (
     Cluster,
     LinkConfig,
+    Placement,
     Security,
     SiteConfig,
     SiteSettings,
 )
 from anabranch.config.problems import did_you_mean, problem
 from anabranch.config.quantities import Bytes, BytesPerSecond, Microseconds
+from anabranch.placement import METHODS
 
 _DEFAULT = Cluster()
 
@@ -55,7 +57,25 @@ class ClusterTable(Table):
     heartbeat_interval: Microseconds = Field(default=_DEFAULT.heartbeat_interval_us, gt=0)
     missed_heartbeats: int = Field(default=_DEFAULT.missed_heartbeats, ge=1)
     listen: Address = _DEFAULT.listen
+    models: str = _DEFAULT.models
     queue: QueueTable = QueueTable()
+
+
+class PlacementTable(Table):
+    method: str = _DEFAULT.placement.method
+    sample: Microseconds = Field(default=_DEFAULT.placement.sample_us, gt=0)
+    replan: Microseconds = _DEFAULT.placement.replan_us
+
+    def placement(self) -> Placement:
+        return Placement(method=self.method, sample_us=self.sample, replan_us=self.replan)
+
+    @field_validator("method")
+    @classmethod
+    def _known_method(cls, method: str) -> str:
+        if method not in METHODS:
+            remedy = did_you_mean(method, METHODS, title="There are")
+            raise problem(f"unknown placement method {method!r}", remedy)
+        return method
 
 
 class LinkTable(Table):
@@ -77,6 +97,7 @@ class LinkTable(Table):
 class ClusterFile(Table):
     cluster: ClusterTable = ClusterTable()
     security: SecurityTable = SecurityTable()
+    placement: PlacementTable = PlacementTable()
     defaults: SiteTable = SiteTable()
     site: dict[str, SiteTable] = {}
     link: list[LinkTable] = []
@@ -88,7 +109,9 @@ class ClusterFile(Table):
             missed_heartbeats=self.cluster.missed_heartbeats,
             listen=self.cluster.listen,
             queue_bytes=self.cluster.queue.max_bytes,
+            models=self.cluster.models,
             security=Security(**dict(self.security)),
+            placement=self.placement.placement(),
             sites={name: self._site(name, table) for name, table in self.site.items()},
             links=tuple(link for table in self.link for link in table.links()),
         )

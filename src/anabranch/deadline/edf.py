@@ -11,19 +11,30 @@ NO_DEADLINE = 2**63 - 1
 
 
 class EdfQueue(Generic[T]):
-    """Ties in deadline go to the earlier arrival, ties in both to the earlier push."""
+    """Ties in deadline go to the earlier arrival, ties in both to the earlier push. An item is in
+    it once: pushed again it moves up, if it has become more urgent, and never down. A push or pop
+    takes O(log n), since what has moved up leaves its old entry behind, to be skipped."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, T]] = []
+        self._current: dict[T, tuple[int, int, int]] = {}
         self._pushes = 0
 
     def push(self, item: T, *, arrival: int, deadline: int = NO_DEADLINE) -> None:
         self._pushes += 1
-        heapq.heappush(self._heap, (deadline, arrival, self._pushes, item))
+        key = (deadline, arrival, self._pushes)
+        if item in self._current and self._current[item][:2] <= key[:2]:
+            return
+        self._current[item] = key
+        heapq.heappush(self._heap, (*key, item))
 
     def pop(self) -> T:
         """The most urgent item. Raises IndexError when empty."""
-        return heapq.heappop(self._heap)[-1]
+        while True:
+            *key, item = heapq.heappop(self._heap)
+            if self._current.get(item) == tuple(key):
+                del self._current[item]
+                return item
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._current)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from importlib import resources
 
 from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.model import Placement
 from anabranch.config.presets import YOUNG_JVM
 from anabranch.language.source import Script
 
 ROOMS = ("room1", "room2", "room3")
 CENTRE, SPARE, DESK = "centre", "centre2", "desk"
+HUBS = ("north", "south")
+"""Sites in between, which only the later scenes need."""
 READINGS = 120
 """Of each sensor; the whole story is told in so many."""
 ALARM_ABOVE = 50.0
@@ -31,12 +34,14 @@ def script_lasting(seconds: float) -> Script:
 
 
 def cluster() -> Cluster:
-    """Rooms and desk share a process. The centres have one each: so one can be killed alone."""
-    here = [SiteConfig(name=name, conf=YOUNG_JVM) for name in (*ROOMS, DESK)]
+    """All but the centres share a process. These have one each: so one can be killed alone."""
+    here = [SiteConfig(name=name, conf=YOUNG_JVM) for name in (*ROOMS, DESK, *HUBS)]
     apart = [SiteConfig(name=name, isolation="process", master="local[1]", conf=YOUNG_JVM)
              for name in (CENTRE, SPARE)]  # fmt: skip
     sites = {one.name: one for one in (*here, *apart)}
-    return Cluster(sites=sites, heartbeat_interval_us=250_000)
+    return Cluster(
+        sites=sites, heartbeat_interval_us=250_000, placement=Placement(sample_us=1_000_000)
+    )
 
 
 def alarm_query(room: str) -> str:

@@ -19,15 +19,15 @@ class Failure:
     took_over: dict[str, float] = field(default_factory=dict)
     """Alarm query → when its standby became its primary."""
     protected_again: float | None = None
-    ruler: str = CENTRE
+    primary: str = CENTRE
     standby: str | None = None
 
     def look(self, status: dict[str, Any], now: float) -> None:
         """Take note of what has happened since."""
         found = [status["protection"].get(name) for name in ALARMS]
-        rulers = [one for one in found if one]
-        protected = len(rulers) == len(ALARMS) and all(one["protected"] for one in rulers)
-        self.standby = rulers[-1]["standby"] if protected else None
+        primaries = [one for one in found if one]
+        protected = len(primaries) == len(ALARMS) and all(one["protected"] for one in primaries)
+        self.standby = primaries[-1]["standby"] if protected else None
         if self.killed is None:
             return
         tasks = [task for site in status["sites"] for task in site["tasks"]]
@@ -35,7 +35,7 @@ class Failure:
             claimed = task.get("timeline", {}).get("claimed", 0.0)
             if task["name"] in ALARMS and task["role"] == "primary" and claimed > self.killed:
                 self.took_over[task["name"]] = claimed
-                self.ruler = task["site"]
+                self.primary = task["site"]
         if self.over and protected and self.protected_again is None:
             self.protected_again = now
 
@@ -67,7 +67,7 @@ class Failure:
             return f"{CENTRE} raises the alarms, {by}"
         parts = [f"{CENTRE} killed"]
         if self.took_ms is not None:
-            parts.append(f"{self.ruler} took over after {self.took_ms:,.0f} ms")
+            parts.append(f"{self.primary} took over after {self.took_ms:,.0f} ms")
         if self.protected_again is not None:
             parts.append(f"protected again by {self.standby}" if self.standby else "unprotected")
         return " → ".join(parts)

@@ -58,7 +58,7 @@ def curve(celsius: Sequence[float], width: int = CURVE) -> Text:
 def screen(record: Record, moment: Moment, failure: Failure) -> RenderableType:
     """All of it, at most 80 columns wide and 24 lines high."""
     story = Text(failure.line(), "dim" if failure.killed is None else "bold")
-    return Group(_title(moment), _rooms(record, moment), _centre(record, failure.ruler), story)
+    return Group(_title(moment), _rooms(record, moment), _centre(record, failure.primary), story)
 
 
 def _title(moment: Moment) -> RenderableType:
@@ -88,14 +88,14 @@ def _room(celsius: list[float], room: str, moment: Moment) -> tuple[str | Text, 
     return newest, curve(celsius), f"{readings:,}", f"{rate:,.0f}"
 
 
-def _centre(record: Record, ruler: str) -> RenderableType:
+def _centre(record: Record, primary: str) -> RenderableType:
     newest = record.alarms[-ALARMS_SHOWN:]
     lines = [alarm_line(alarm) for alarm in reversed(newest)]
     if not lines:
         lines = [Text("no alarm", "dim")]
     blank = [Text("")] * (ALARMS_SHOWN - len(lines))
     return Panel(
-        Group(*lines, *blank), title=ruler, title_align="left", subtitle=_counts(record),
+        Group(*lines, *blank), title=primary, title_align="left", subtitle=_counts(record),
         subtitle_align="right", width=WIDTH, box=box.ROUNDED,
         border_style="red" if newest else "none",
     )  # fmt: skip

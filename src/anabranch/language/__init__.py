@@ -1,12 +1,12 @@
 """Script text → statements → definitions. No Spark, no files, no clock."""
 
-from anabranch.language.bind_from import Lookup
-from anabranch.language.bind_sources import bind_aggregate, bind_stream, bind_table
-from anabranch.language.binder import bind_query
-from anabranch.language.lexer import is_complete
-from anabranch.language.parser import parse
-from anabranch.language.source import Script, Span
-from anabranch.language.statements import (
+from anabranch.language.binding.binder import bind_query
+from anabranch.language.binding.from_clause import Lookup
+from anabranch.language.binding.sources import bind_aggregate, bind_shed, bind_stream, bind_table
+from anabranch.language.expressions.types import TypeAnswer, Typer
+from anabranch.language.grammar.lexer import is_complete
+from anabranch.language.grammar.parser import parse
+from anabranch.language.grammar.statements import (
     CreateAggregate,
     CreateQuery,
     CreateStream,
@@ -18,10 +18,11 @@ from anabranch.language.statements import (
     Show,
     Statement,
 )
-from anabranch.language.types import TypeAnswer, Typer
+from anabranch.language.source import Script, Span
 
 __all__ = [
     "CreateAggregate", "CreateQuery", "CreateStream", "CreateTable", "Describe", "Drop", "Explain",
     "Lookup", "Name", "Script", "Show", "Span", "Statement", "TypeAnswer", "Typer",
-    "bind_aggregate", "bind_query", "bind_stream", "bind_table", "is_complete", "parse",
+    "bind_aggregate", "bind_query", "bind_shed", "bind_stream", "bind_table", "is_complete",
+    "parse",
 ]  # fmt: skip

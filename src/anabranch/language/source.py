@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from anabranch.errors import ScriptError
 
+_LONGEST_EXCERPT = 400
+"""Characters; of longer lines a part is shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -49,7 +52,8 @@ class Script:
         start = self._line_start(span.start)
         newline = self.text.find("\n", span.start)
         line = self.text[start : newline if newline >= 0 else len(self.text)].rstrip()
-        before, marked = line[: span.start - start], line[span.start - start : span.end - start]
+        line, at = _clipped(line, span.start - start)
+        before, marked = line[:at], line[at : at + span.end - span.start]
         return f"{_printable(line)}\n{_blank(before)}{'^' * max(1, _width(marked))}"
 
     def error(self, span: Span, message: str, remedy: str = "") -> ScriptError:
@@ -59,6 +63,17 @@ class Script:
 
     def _line_start(self, offset: int) -> int:
         return self.text.rfind("\n", 0, offset) + 1
+
+
+def _clipped(line: str, at: int) -> tuple[str, int]:
+    """What there is of a very long line around the place `at`, and where that is then."""
+    if len(line) <= _LONGEST_EXCERPT:
+        return line, at
+    first = max(0, at - _LONGEST_EXCERPT // 4)
+    part = line[first : first + _LONGEST_EXCERPT]
+    before = "…" if first else ""
+    after = "…" if first + len(part) < len(line) else ""
+    return f"{before}{part}{after}", at - first + len(before)
 
 
 def _printable(text: str) -> str:

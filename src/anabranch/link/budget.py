@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from anabranch.runtime.base import Runtime
 
 
 class Budget:
@@ -10,11 +10,12 @@ class Budget:
 
     A single busy inlet may use all of it, several share it. It paces and does not allocate: an
     inlet with little waiting goes beyond it, else those that used it up might wait for ever for the
-    ones behind them. `changed` is the one lock of all these inlets; hold it to call anything here.
+    ones behind them. `changed` wakes those who wait for space.
     """
 
-    def __init__(self, total: int) -> None:
-        self.changed = threading.Condition()
+    def __init__(self, runtime: Runtime, total: int) -> None:
+        self.runtime = runtime
+        self.changed = runtime.signal()
         self.total = total
         self._used = 0
 
@@ -32,4 +33,4 @@ class Budget:
 
     def give_back(self, size: int) -> None:
         self._used -= size
-        self.changed.notify_all()
+        self.changed.notify()

@@ -7,30 +7,41 @@ Every call must carry the cluster's token.
 from __future__ import annotations
 
 import hmac
+import inspect
 import json
 import socket
 import threading
+import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
+from pydantic_core import to_jsonable_python
 
-from anabranch.errors import AnabranchError, SetupError
+from anabranch.errors import AnabranchError, SetupError, SiteError
+from anabranch.link import messages
 from anabranch.link.codec import PACKED, pack
+from anabranch.link.messages import Follow, Message, Ship
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.shipment import Traffic
 from anabranch.link.wire import header
+from anabranch.runtime.base import Runtime
+from anabranch.runtime.loop import process_loop
+from anabranch.runtime.pipe import Outgoing, Pipe, Silence
 from anabranch.stream.batch import Batch
 
-Handler = Callable[[dict[str, Any]], Any]
+Handler = Callable[[Any], Any]
+"""Takes a message; returns the answer, or a coroutine that does."""
 FindOutlet = Callable[[str], LiveOutlet]
 Pack = Callable[[Batch[pa.RecordBatch]], pa.RecordBatch]
 
 _PATIENCE_S = 3.0
+_RETRY_S = 0.25
+_LOOK_S = 1.0
 _NOTHING: dict[str, LiveOutlet] = {}
 
 
@@ -42,6 +53,12 @@ class Credentials:
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None
+
+    @property
+    def reader_token(self) -> str:
+        """Lets a program look over HTTP, and change nothing. It follows from the token, which does
+        not follow from it."""
+        return hmac.new(self.token.encode(), b"anabranch reader", "sha256").hexdigest()
 
     @property
     def scheme(self) -> str:
@@ -63,8 +80,22 @@ def read_secret(path: str) -> bytes:
         ) from error
 
 
-def _cannot_listen(listen: str, credentials: Credentials) -> SetupError:
-    """Flight does not say why: the address shows when it is tried without it."""
+def check_address(listen: str, patience_s: float = 0.0) -> None:
+    """Raises SetupError if nobody can listen there, now or within `patience_s`. Flight does not
+    say why, and gRPC says a lot on stderr: so it is tried without them first."""
+    deadline = time.monotonic() + patience_s
+    while why := _obstacle(listen):
+        if time.monotonic() >= deadline:
+            raise SetupError(
+                f"cannot listen on {listen}: {why}",
+                remedy="Choose another address with `listen` in cluster.toml, or port 0 for any"
+                " port.",
+            )
+        time.sleep(_RETRY_S)
+
+
+def _obstacle(listen: str) -> str:
+    """Why nobody can listen there; nothing if one can."""
     host, _, port = listen.rpartition(":")
     try:
         family, kind, *_, address = socket.getaddrinfo(
@@ -75,11 +106,11 @@ def _cannot_listen(listen: str, credentials: Credentials) -> SetupError:
             probe.bind(address)
             probe.listen()
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        return SetupError(
-            f"cannot listen on {listen}: {why}",
-            remedy="Choose another address with `listen` in cluster.toml, or port 0 for any port.",
-        )
+        return (error.strerror or str(error)).lower()
+    return ""
+
+
+def _cannot_listen(listen: str, credentials: Credentials) -> SetupError:
     if credentials.scheme == "grpc":
         return SetupError(f"cannot listen on {listen}", remedy="Try again, or choose another port.")
     return SetupError(
@@ -99,24 +130,62 @@ class _TokenCheck(flight.ServerMiddlewareFactory):
             raise flight.FlightUnauthenticatedError("wrong or missing token")
 
 
-def _messages(
-    batches: Iterable[Batch[pa.RecordBatch]], pack: Pack = lambda batch: batch.data
+class _ServedPipe(Pipe[pa.RecordBatch]):
+    """Read by the thread of a Flight call."""
+
+    def __init__(self, runtime: Runtime, context: flight.ServerCallContext) -> None:
+        super().__init__(runtime, limit=0)
+        self._cancelled = context.is_cancelled
+
+    @property
+    def gone(self) -> bool:
+        return self._closed or self._cancelled()
+
+
+def _drain(
+    runtime: Runtime, pipe: _ServedPipe, packed: Pack
 ) -> Iterator[tuple[pa.RecordBatch, pa.Buffer]]:
     try:
-        for batch in batches:
-            yield pack(batch), header(batch)
+        while not pipe.gone:
+            try:
+                batch = runtime.run(pipe.receive(_LOOK_S))
+            except Silence:
+                continue
+            if batch is None:
+                return
+            yield packed(batch), header(batch)
     except AnabranchError as error:
         details = json.dumps(error.to_dict()).encode()
         raise flight.FlightServerError(error.message, extra_info=details) from error
+    finally:
+        with runtime:
+            pipe.close()
 
 
-def _packer(traffic: Traffic, codec: str | None) -> Pack:
+def packer(traffic: Traffic, codec: str | None) -> Pack:
+    """What goes over the wire of a shipment, once counted."""
+
     def packed(batch: Batch[pa.RecordBatch]) -> pa.RecordBatch:
         data = pack(batch.data, codec) if codec else batch.data
         traffic.shipped_as(batch, data.nbytes)
         return data
 
     return packed
+
+
+def serve(
+    outlet: LiveOutlet, request: Follow | Ship, out: Outgoing[pa.RecordBatch]
+) -> Coroutine[Any, Any, None]:
+    """Send what is asked for until it ends or nobody reads any more."""
+    if isinstance(request, Ship):
+        return outlet.ship(
+            out, request.consumer, request.after, request.epoch, max(1, request.batch)
+        )
+    return outlet.follow(out, request.consumer, request.after, request.epoch)
+
+
+LOCAL: dict[str, Gate] = {}
+"""The gates of this process by address: what is next door is not called over the network."""
 
 
 class Gate(flight.FlightServerBase):
@@ -129,13 +198,19 @@ class Gate(flight.FlightServerBase):
         self,
         listen: str,
         credentials: Credentials,
-        actions: Mapping[str, Handler],
+        actions: Mapping[Any, Handler],
         find_outlet: FindOutlet = _NOTHING.__getitem__,
+        runtime: Runtime | None = None,
     ) -> None:
-        self._actions = actions
-        self._find_outlet = find_outlet
+        self._actions = {kind if isinstance(kind, str) else kind.action: handler
+                         for kind, handler in actions.items()}  # fmt: skip
+        self._kinds = {kind.action: kind for kind in actions if not isinstance(kind, str)}
+        self.find_outlet = find_outlet
+        self.token = credentials.token
+        self._runtime = runtime or process_loop()
         self.host = listen.rpartition(":")[0]
         certificates = credentials.server_certificates()
+        check_address(listen)
         try:
             super().__init__(
                 f"{credentials.scheme}://{listen}",
@@ -144,6 +219,7 @@ class Gate(flight.FlightServerBase):
             )
         except (pa.ArrowException, OSError) as error:
             raise _cannot_listen(listen, credentials) from error
+        LOCAL[self.address] = self
 
     @property
     def address(self) -> str:
@@ -152,6 +228,8 @@ class Gate(flight.FlightServerBase):
     def shutdown(self) -> None:
         """Stop listening, and let the calls under way end; but not wait for ever, since a follower
         that does not read holds its sender until its connection breaks."""
+        for address in [address for address, gate in LOCAL.items() if gate is self]:
+            LOCAL.pop(address, None)
         ending = threading.Thread(target=super().shutdown, name="gate-shutdown", daemon=True)
         ending.start()
         ending.join(_PATIENCE_S)
@@ -159,26 +237,18 @@ class Gate(flight.FlightServerBase):
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
     ) -> flight.FlightDataStream:
-        request = json.loads(ticket.ticket)
+        action, _, body = ticket.ticket.partition(b" ")
+        request: Follow | Ship = messages.read(Ship if action == b"ship" else Follow, body)
         try:
-            outlet = self._find_outlet(request["stream"])
+            outlet = self.find_outlet(request.stream)
         except KeyError:
-            raise flight.FlightUnavailableError(f"no stream {request['stream']} here") from None
-        if "ship" in request:
-            return self._shipments(outlet, request, context)
-        consumer, after, epoch = request["consumer"], request["after"], request["epoch"]
-        followed = outlet.follow(consumer, after, context.is_cancelled, epoch)
-        return flight.GeneratorStream(outlet.schema, _messages(followed))
-
-    def _shipments(
-        self, outlet: LiveOutlet, request: dict[str, Any], context: flight.ServerCallContext
-    ) -> flight.FlightDataStream:
-        """The stream as a standby gets it: in batches, perhaps compressed."""
-        consumer, after, epoch = request["consumer"], request["after"], request["epoch"]
-        size, codec = request["ship"]["batch"], request["ship"]["codec"]
-        shipped = outlet.ship(consumer, after, epoch, size, context.is_cancelled)
+            raise flight.FlightUnavailableError(f"no stream {request.stream} here") from None
+        pipe = _ServedPipe(self._runtime, context)
+        self._runtime.spawn(serve(outlet, request, pipe), f"serve-{request.stream}")
+        codec = request.codec if isinstance(request, Ship) else None
+        packed = packer(outlet.traffic, codec) if isinstance(request, Ship) else _plain
         schema = PACKED if codec else outlet.schema
-        return flight.GeneratorStream(schema, _messages(shipped, _packer(outlet.traffic, codec)))
+        return flight.GeneratorStream(schema, _drain(self._runtime, pipe, packed))
 
     def do_action(
         self, context: flight.ServerCallContext, action: flight.Action
@@ -189,10 +259,63 @@ class Gate(flight.FlightServerBase):
     def _answer(self, name: str, body: bytes) -> dict[str, Any]:
         """{"ok": result} or {"error": …}: errors are answers, so that they arrive whole."""
         try:
-            return {"ok": self._actions[name](json.loads(body or b"{}"))}
+            kind = self._kinds.get(name)
+            asked = messages.read(kind, body) if kind else json.loads(body or b"{}")
+            answer = self._actions[name](asked)
+            if inspect.iscoroutine(answer):
+                answer = self._runtime.run(answer)
+            return {"ok": to_jsonable_python(answer)}
         except AnabranchError as error:
             return {"error": error.to_dict()}
         except Exception as error:
-            traceback.print_exc()
-            message = f"action {name} failed: {type(error).__name__}: {error}"
-            return {"error": AnabranchError(message).to_dict()}
+            return {"error": _unexpected(name, error).to_dict()}
+
+    async def answer(self, asked: Message, seconds: float) -> Any:
+        """The same for a caller in this process. Raises what the other side raised, and SiteError
+        after so many seconds: what was asked for may yet be done."""
+        handler = self._actions.get(asked.action)
+        if handler is None:
+            raise SiteError(f"nobody answers {asked.action} at {self.address}")
+        try:
+            answer = handler(asked)
+            if inspect.iscoroutine(answer):
+                return await within(self._runtime, answer, seconds, self.address)
+            return answer
+        except AnabranchError:
+            raise
+        except Exception as error:
+            raise _unexpected(asked.action, error) from error
+
+
+def _unexpected(action: str, error: Exception) -> AnabranchError:
+    """A fault of ours: it is told whole here, and in a line to whoever asked, who can still undo
+    what was begun."""
+    traceback.print_exception(error)
+    return AnabranchError(f"action {action} failed: {type(error).__name__}: {error}")
+
+
+async def within(
+    runtime: Runtime, coroutine: Coroutine[Any, Any, Any], seconds: float, who: str
+) -> Any:
+    """What it returns or raises; SiteError if that takes longer."""
+    done = runtime.signal()
+    found: list[tuple[Any, Exception | None]] = []
+
+    async def whole() -> None:
+        try:
+            found.append((await coroutine, None))
+        except Exception as error:
+            found.append((None, error))
+        done.notify()
+
+    runtime.spawn(whole())
+    if not await done.wait(seconds) and not found:
+        raise SiteError(f"{who} does not answer")
+    value, error = found[0]
+    if error:
+        raise error
+    return value
+
+
+def _plain(batch: Batch[pa.RecordBatch]) -> pa.RecordBatch:
+    return batch.data

@@ -1,54 +1,51 @@
-"""An inlet with threads around it: a subscription offers, a task takes."""
+"""An inlet as a site has it: a subscription offers, a task takes, and memory is bounded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-
-import pyarrow as pa
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic
 
 from anabranch.link.budget import Budget
-from anabranch.stream.batch import Batch
+from anabranch.stream.batch import Batch, P
 from anabranch.stream.inlet import Inlet
+from anabranch.stream.names import BORN
 
 
-class LiveInlet:
-    """Bounded: `offer` blocks while `limit` bytes wait, which stops the link and so the producer.
-    With an eighth of that waiting it blocks already while the `budget` shared with other inlets is
-    used up. What an instance took counts there until the task is `done` with it.
-
-    `on_data` is called after each offer that changed something, and when one begins to block;
-    without the lock held.
+class LiveInlet(Generic[P]):
+    """Bounded: whoever offers waits for `space` first, which there is not while `limit` bytes wait;
+    that stops the link and so the producer. With an eighth of that waiting there is none already
+    while the `budget` shared with other inlets is used up. What an instance took counts there until
+    the task is `done` with it.
     """
 
-    def __init__(self, stream: str, *, limit: int, budget: Budget | None = None) -> None:
+    def __init__(self, stream: str, *, limit: int, budget: Budget) -> None:
         self.stream = stream
-        self.on_data: Callable[[], None] = lambda: None
-        self._inlet: Inlet[pa.RecordBatch] = Inlet(stream)
+        self._inlet: Inlet[P] = Inlet(stream)
         self._limit = limit
         self._least = max(1, limit // 8)
-        self._budget = budget or Budget(2 * limit)
-        self._changed = self._budget.changed
+        self._budget = budget
+        self._runtime = budget.runtime
         self._closed = False
         self._full = False
         self._running_bytes = 0
         self._unacked_bytes = 0
+        self._arrivals: deque[tuple[int, int]] = deque()
+        """Last position and time of arrival, of what waits."""
 
     def start_at(self, position: int) -> None:
         """Expect the tuple behind `position` first. Before anything is offered."""
         self._inlet = Inlet(self.stream, position)
 
-    def preload(self, batches: Iterable[Batch[pa.RecordBatch]]) -> None:
-        """Add batches whether or not there is space: they are there already. Nobody is told."""
-        with self._changed:
-            before = self._inlet.waiting_bytes
-            for batch in batches:
-                self._inlet.offer(batch)
-            self._budget.use(self._inlet.waiting_bytes - before)
+    def preload(self, batches: Iterable[Batch[P]]) -> None:
+        """Add batches that are there already, whether or not there is space. Nobody is told."""
+        for batch in batches:
+            self._add(batch)
 
     def expect(self, epoch: int) -> None:
         """Refuse what producers of earlier epochs still send."""
-        with self._changed:
-            self._inlet.epoch = max(self._inlet.epoch, epoch)
+        self._inlet.epoch = max(self._inlet.epoch, epoch)
 
     @property
     def received(self) -> int:
@@ -76,70 +73,71 @@ class LiveInlet:
 
     @property
     def drained(self) -> bool:
-        with self._changed:
-            return self._inlet.drained
+        return self._inlet.drained
 
     @property
     def ready(self) -> bool:
-        """There is something to take, and no more is on its way that would fit in with it."""
-        with self._changed:
-            return self._inlet.progress and (self.full or not self._inlet.more)
+        """There is something to take."""
+        return self._inlet.progress
 
     @property
     def full(self) -> bool:
         """Nothing more comes in."""
         return self._full or self._inlet.waiting_bytes >= self._limit
 
-    def offer(self, batch: Batch[pa.RecordBatch]) -> None:
-        """Add what is new in `batch`, waiting for space first. Raises Gap and StaleEpoch."""
-        while not self._offered(batch):
-            self.on_data()  # though more would follow, what waits is all there is space for
-            with self._changed:
-                while self._full and not (self._closed or self._space()):
-                    self._changed.wait()
-        with self._changed:
-            progress = self._inlet.progress and not self._closed
-        if progress:
-            self.on_data()
+    async def space(self) -> None:
+        """Wait until something may be offered, or nobody wants anything any more."""
+        while not (self._closed or self._space()):
+            self._full = True
+            await self._budget.changed.wait()
+        self._full = False
 
-    def _offered(self, batch: Batch[pa.RecordBatch]) -> bool:
-        """Add what is new in `batch`, if there is space; True also if nobody wants it any more."""
-        with self._changed:
-            self._full = not (self._closed or self._space())
-            if self._closed or self._full:
-                return self._closed
+    async def offer(self, batch: Batch[P]) -> None:
+        """Add what is new in `batch`. Raises Gap and StaleEpoch."""
+        if self._closed:
+            return
+        if self._add(batch):
+            self._unacked_bytes += batch.nbytes
+
+    def _add(self, batch: Batch[P]) -> int:
+        with self._runtime:
             before = self._inlet.waiting_bytes
-            if self._inlet.offer(batch):
-                self._unacked_bytes += batch.data.nbytes
+            rows = self._inlet.offer(batch)
+            if rows:
+                self._arrivals.append((self._inlet.received, time.time_ns() // 1000))
             self._budget.use(self._inlet.waiting_bytes - before)
-            return True
+            return rows
 
     def _space(self) -> bool:
         waiting = self._inlet.waiting_bytes
         return waiting < self._least or (waiting < self._limit and self._budget.left)
 
-    def expect_no_more(self) -> None:
-        """The link broke: what waits need not wait for the rest."""
-        with self._changed:
-            self._inlet.more = False
-            progress = self._inlet.progress
-        if progress:
-            self.on_data()
+    def oldest(self) -> tuple[int, int] | None:
+        """When the first tuple that waits arrived here, and when it entered the system; in µs. None
+        if none waits."""
+        batch = self._inlet.oldest
+        while self._arrivals and self._arrivals[0][0] <= self._inlet.taken:
+            self._arrivals.popleft()
+        if batch is None:
+            return None
+        data: Any = batch.data
+        born: int = data.column(BORN)[0].as_py()
+        return self._arrivals[0][1] if self._arrivals else born, born
 
-    def take(self, max_rows: int) -> Sequence[Batch[pa.RecordBatch]]:
+    def take(self, max_rows: int) -> Sequence[Batch[P]]:
         """The oldest waiting tuples, for an instance; after it comes `done`."""
-        with self._changed:
+        with self._runtime:
             before = self._inlet.waiting_bytes
             batches = self._inlet.take(max_rows)
             if not self._closed:  # else it was given back with all that waited
                 self._running_bytes += before - self._inlet.waiting_bytes
             self._full = False
-            self._changed.notify_all()
+            self._budget.changed.notify()
             return batches
 
     def done(self) -> None:
         """The instance that took has ended, whether or not its task still needs the tuples."""
-        with self._changed:
+        with self._runtime:
             self._full = False  # there may be space now; if not, the link says so again
             self._budget.give_back(self._running_bytes)
             self._running_bytes = 0
@@ -151,13 +149,11 @@ class LiveInlet:
 
     def acked(self) -> int:
         """The position to acknowledge now."""
-        with self._changed:
-            self._unacked_bytes = 0
-            return self._inlet.received
+        self._unacked_bytes = 0
+        return self._inlet.received
 
     def close(self) -> None:
-        with self._changed:
+        with self._runtime:
             if not self._closed:
+                self._closed = True
                 self._budget.give_back(self._inlet.waiting_bytes)
-            self._closed = True
-            self._changed.notify_all()

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from anabranch.errors import ProtocolError, SiteError, from_dict
+from anabranch.errors import ProtocolError, Refused, SiteError, from_dict
 from anabranch.link.gate import Credentials, read_secret
+from anabranch.link.messages import Follow, Message, Ship, read_answer, written
 from anabranch.link.wire import read_batch
 from anabranch.stream.batch import Batch
 
@@ -27,6 +28,9 @@ _CONNECTION = [
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 4 << 20),
 ]
+
+
+_CUT_OFF = ("connection refused", "connection reset by peer", "socket closed", "broken pipe")
 
 
 class Peer:
@@ -46,8 +50,11 @@ class Peer:
 
     def call(self, action: str, timeout_s: float = 10.0, **body: Any) -> Any:
         """The action's answer. Raises the error it answered, or SiteError if it did not."""
+        return self._ask(action, json.dumps(body).encode(), timeout_s)
+
+    def _ask(self, action: str, body: bytes, timeout_s: float) -> Any:
         options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
-        request = flight.Action(action, json.dumps(body).encode())
+        request = flight.Action(action, body)
         client = self._client
         if client is None:
             raise SiteError(f"the connection to {self.name} is closed")
@@ -62,23 +69,16 @@ class Peer:
             raise from_dict(answer["error"])
         return answer["ok"]
 
-    def follow(self, stream: str, consumer: str, after: int, epoch: int) -> RemoteStream:
-        """Start to follow `stream` behind `after`, as the consumer's task of `epoch`. Raises
-        SiteError if the gate is not there."""
-        return self._open(stream=stream, consumer=consumer, after=after, epoch=epoch)
+    def send(self, message: Message, timeout_s: float) -> Any:
+        """As `call`, of a message; its answer is checked."""
+        answer = self._ask(message.action, written(message), timeout_s)
+        return read_answer(type(message), answer)
 
-    def ship(
-        self, stream: str, consumer: str, after: int, epoch: int, batch: int, codec: str | None
-    ) -> RemoteStream:
-        """What the consumer's standby of `epoch` gets of `stream`, in batches of so many tuples; as
-        `link.codec` packs them if there is a codec."""
-        ship = {"batch": batch, "codec": codec}
-        return self._open(stream=stream, consumer=consumer, after=after, epoch=epoch, ship=ship)
-
-    def _open(self, **request: Any) -> RemoteStream:
-        """On a connection of its own: when one goes silent, the next is not the same one again."""
-        stream = request["stream"]
-        ticket = flight.Ticket(json.dumps(request).encode())
+    def open(self, request: Follow | Ship) -> RemoteStream:
+        """Begin to read a stream. On a connection of its own: when one goes silent, the next is not
+        the same one again. Raises SiteError if the gate is not there."""
+        stream = request.stream
+        ticket = flight.Ticket(request.action.encode() + b" " + written(request))
         options = flight.FlightCallOptions(headers=self._headers)
         client = self._connect()
         try:
@@ -101,16 +101,20 @@ class Peer:
                 f"{self.name} at {self.address} refused our token",
                 remedy="Use the token of that cluster (--token-file).",
             )
-        return SiteError(
+        kind = Refused if _cut_off(error) else SiteError
+        return kind(
             f"{self.name} at {self.address} is unreachable ({_reason(error)})",
             remedy="Check that it runs and that the address is right.",
         )
 
 
-def refused(error: SiteError) -> bool:
-    """Nobody listens at that address, or the connection was cut off: its process has ended."""
-    text = error.message.lower()
-    return any(sign in text for sign in ("refused", "reset by peer", "socket closed"))
+def _cut_off(error: Exception) -> bool:
+    """gRPC tells a dead process from a silent one only in its own words about the socket, which
+    stand behind everything that names or messages of ours could bring into the text."""
+    if not isinstance(error, flight.FlightUnavailableError):
+        return False
+    reason = _reason(error).lower()
+    return any(reason.endswith(sign) for sign in _CUT_OFF)
 
 
 def _reason(error: Exception) -> str:
@@ -165,6 +169,13 @@ class Peers:
         self._addresses: dict[str, str] = {}
         self._peers: dict[str, Peer] = {}
         self._lock = threading.Lock()
+
+    @property
+    def token(self) -> str:
+        return self._credentials.token
+
+    def address(self, site: str) -> str | None:
+        return self._addresses.get(site)
 
     def update(self, addresses: dict[str, str]) -> None:
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 import pyarrow as pa
@@ -14,11 +14,11 @@ from anabranch.stream.names import BORN, EVENT_TIME, POSITION
 from anabranch.stream.restart import RestartPoint, point_of
 
 __all__ = [
-    "BORN", "EVENT_TIME", "POSITION", "empty_batch", "header", "read_batch", "record_batches",
-    "wire_schema",
+    "BORN", "EVENT_TIME", "POSITION", "ArrowBatches", "empty_batch", "header", "read_batch",
+    "record_batches", "wire_schema",
 ]  # fmt: skip
 
-_HEADER = struct.Struct("<qqq?")
+_HEADER = struct.Struct("<qqq")
 
 
 def wire_schema(columns: pa.Schema) -> pa.Schema:
@@ -29,19 +29,30 @@ def wire_schema(columns: pa.Schema) -> pa.Schema:
 
 def header(batch: Batch[pa.RecordBatch]) -> pa.Buffer:
     """The numbers of a batch; for a standby the restart point behind them."""
-    fixed = _HEADER.pack(batch.first, batch.watermark, batch.epoch, batch.more)
+    fixed = _HEADER.pack(batch.first, batch.watermark, batch.epoch)
     point = json.dumps(asdict(batch.point)).encode() if batch.point else b""
     return pa.py_buffer(fixed + point)
 
 
 def read_batch(stream: str, data: pa.RecordBatch, metadata: pa.Buffer) -> Batch[pa.RecordBatch]:
-    first, watermark, epoch, more = _HEADER.unpack_from(metadata)
-    return Batch(stream, first, watermark, epoch, data, more, _point(metadata))
+    first, watermark, epoch = _HEADER.unpack_from(metadata)
+    return Batch(stream, first, watermark, epoch, data, _point(metadata))
 
 
 def _point(metadata: pa.Buffer) -> RestartPoint | None:
     point = metadata.to_pybytes()[_HEADER.size :]
     return point_of(json.loads(point)) if point else None
+
+
+class ArrowBatches:
+    """What the batches of a stream of this schema carry."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.nothing = empty_batch(schema)
+
+    def joined(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        return pa.concat_batches(parts)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

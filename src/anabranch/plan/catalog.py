@@ -8,14 +8,19 @@ from pydantic import Field
 
 from anabranch.plan.graph import Node
 from anabranch.plan.operators import Join
+from anabranch.plan.places import Place
 from anabranch.plan.program import Program
 from anabranch.plan.protection import Standby
 from anabranch.plan.spec import Call, Column, Spec
+from anabranch.plan.stage import Stage
+from anabranch.plan.timeliness import CostHint, Deadline, Shed, Urgency
+from anabranch.plan.where import Where
 from anabranch.plan.windows import GONE
 
 
 class StreamDef(Spec):
-    """A stream that a wrapper at `site` brings in, or without `source` a pocket or a program.
+    """A stream that a wrapper at `site` brings in, or a `stage`; without either a pocket or a
+    program does.
 
     `timestamp` names the source field that holds event time; without it a tuple's event time is
     the moment it enters the system. Tuples later than `lateness_us` behind the newest one are
@@ -29,9 +34,13 @@ class StreamDef(Spec):
     source: Call | None = None
     timestamp: str | None = None
     lateness_us: int = 0
+    shed: Shed | None = None
+    places: tuple[Place, ...] = ()
+    """The files that it reads."""
     text: str = ""
     base: str = ""
     """Folder that relative paths in `source` start from."""
+    stage: Stage | None = None
 
     @property
     def wire_columns(self) -> tuple[Column, ...]:
@@ -46,6 +55,8 @@ class TableDef(Spec):
     columns: tuple[Column, ...]
     site: str
     source: Call
+    places: tuple[Place, ...] = ()
+    """The files that it reads."""
     text: str = ""
     base: str = ""
 
@@ -85,10 +96,29 @@ class QueryDef(Spec):
     sink_site: str | None = None
     """Where the sink writes, if not at `site`."""
     standby: Standby | None = None
+    where: Where | None = None
+    """Where it may be; None: where it is."""
+    stages: tuple[str, ...] = ()
+    """The streams of its stage, if it has one: that of its windows' results first."""
+    stage_why: str = ""
+    """Why there is a stage or none, if that was a question."""
+    deadline: Deadline | None = None
+    cost: CostHint | None = None
+    urgencies: dict[str, Urgency] = Field(default_factory=dict)
+    """Task → its sub-deadlines, once they are decided; empty without a deadline."""
+    part_of: str = ""
+    """The approximate query whose worker it is."""
     run: str = ""
     """Names this creation of the query, should another of the same name follow."""
+    places: tuple[Place, ...] = ()
+    """The files that its sink writes."""
     text: str = ""
     base: str = ""
+
+    @property
+    def pinned(self) -> bool:
+        """It stays at its site, unless somebody moves it."""
+        return self.where is None or self.where.pinned
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -98,6 +128,8 @@ class QueryDef(Spec):
     @property
     def ends_with(self) -> tuple[str, ...]:
         """The streams that end it once they have all ended: without instants there is nothing."""
+        if self.stages:
+            return tuple(port.stream for port in self.nodes[-1].inputs)
         first, ports = self.written.operators[0], self.written.inputs
         masters = first.masters if isinstance(first, Join) else range(len(ports))
         return tuple(dict.fromkeys(ports[index].stream for index in masters))
@@ -128,7 +160,84 @@ class PocketDef(Spec):
         return (self.input,)
 
 
+class Approximate(Spec):
+    """What APPROXIMATE asks for."""
+
+    epsilon: float
+    confidence: float
+    sites: tuple[str, ...]
+    """Of the workers, in order."""
+    failures: int = 1
+    """So many workers may be lost at the same time."""
+
+
+class Generation(Spec):
+    """A query that runs a worker's keys, and delivers windows that end at `since` (µs) or later.
+    If it was `handed` them, the one before it lived, and delivered all windows before."""
+
+    query: str
+    since: int = 0
+    handed: bool = False
+
+
+class Worker(Spec):
+    """The last of `generations` runs its keys, at `site`; those before it have died, or handed
+    them over."""
+
+    site: str
+    generations: tuple[Generation, ...]
+
+    @property
+    def query(self) -> str:
+        return self.generations[-1].query
+
+    @property
+    def since(self) -> int:
+        return self.generations[-1].since
+
+
+class ApproximateDef(Spec):
+    """An approximate query; its workers are queries of their own. `template` is the query as
+    written, over all keys, with the columns that tell estimates from results."""
+
+    kind: Literal["approximate"] = "approximate"
+    name: str
+    columns: tuple[Column, ...]
+    site: str
+    asked: Approximate
+    template: QueryDef
+    keys: tuple[str, ...]
+    """The columns that hold the key."""
+    value: str
+    """The column that is estimated."""
+    width_us: int
+    slide_us: int
+    assignment: tuple[tuple[str, ...], ...] = ()
+    """The keys of each worker, as text; others are dealt out by their hash."""
+    dealt: int = 0
+    """From how many windows was known what made somebody deal them out anew; 0: nobody has."""
+    leaving: tuple[str, ...] = ()
+    """Queries that hand their keys over: they run until the windows before that are out."""
+    workers: tuple[Worker, ...] = ()
+    text: str = ""
+    base: str = ""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.template.reads
+
+    @property
+    def sink(self) -> Call:
+        assert self.template.sink is not None
+        return self.template.sink
+
+    @property
+    def lags(self) -> int:
+        """So many windows overlap at any time: what a death costs."""
+        return -(-self.width_us // self.slide_us)
+
+
 Relation = StreamDef | TableDef | QueryDef
 """What may stand in FROM."""
-AnyDef = StreamDef | TableDef | AggregateDef | QueryDef | PocketDef
+AnyDef = StreamDef | TableDef | AggregateDef | QueryDef | PocketDef | ApproximateDef
 Definition = Annotated[AnyDef, Field(discriminator="kind")]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.tree import Branch, Lookup, tree
 
 
-def explain(query: QueryDef, lookup: Lookup) -> str:
-    """One operator a line with the site that runs it; a link is shown where the site changes."""
-    run = draw(tree(query, query.nodes, lookup))
+def explain(query: QueryDef, lookup: Lookup, notes: Mapping[str, str] | None = None) -> str:
+    """One operator a line with the site that runs it; a link is shown where the site changes.
+    `notes` say more of nodes."""
+    run = draw(tree(query, query.nodes, lookup, notes))
     if query.nodes == (query.written,):
         return run
     written = draw(tree(query, (query.written,), lookup))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.plan.operators import Aggregate, Join, Operator
+from anabranch.plan.operators import Aggregate, Join, Operator, Union
 from anabranch.plan.spec import Column, Spec
 
 
@@ -16,8 +16,8 @@ class Port(Spec):
 class Node(Spec):
     """A chain of operators at one site that turns its inputs into the stream `name`.
 
-    A Join can only be the first of `operators`; Selections may precede an Aggregate. A node
-    without a Join has one input.
+    A Join or a Union can only be the first of `operators`; Selections may precede an Aggregate. A
+    node without either has one input.
     """
 
     name: str
@@ -28,4 +28,4 @@ class Node(Spec):
 
     @property
     def stateful(self) -> bool:
-        return any(isinstance(operator, Join | Aggregate) for operator in self.operators)
+        return any(isinstance(operator, Join | Aggregate | Union) for operator in self.operators)

@@ -6,6 +6,7 @@ alone, so that its output is a function of its input sequences, however they are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -15,22 +16,57 @@ from anabranch.plan.spec import Call, Column, Spec
 from anabranch.plan.windows import Panes, Window
 
 __all__ = [
-    "Aggregate", "AggregateCall", "Call", "Column", "Condition", "Item", "Join", "Operator",
-    "Projection", "Selection", "Spec",
+    "Aggregate", "AggregateCall", "Call", "Column", "Condition", "Equality", "Item", "Join",
+    "Operator", "Projection", "Selection", "Spec", "indexable",
 ]  # fmt: skip
+
+
+_INDEXED = frozenset({
+    "binary", "bigint", "boolean", "date", "double", "float", "int", "smallint", "string",
+    "timestamp", "timestamp_ntz", "tinyint",
+})  # fmt: skip
+
+
+def indexable(type_: str) -> bool:
+    """Whether a join can look values of this Spark SQL type up. Text with a collation is not: what
+    it takes for equal differs in its bytes."""
+    return type_ in _INDEXED or type_.startswith("decimal(")
+
+
+class Equality(Spec):
+    """Expressions of two inputs, each of one, that have one `type`: a join computes them as its
+    tuples come and has an index of them."""
+
+    sides: tuple[Expr, Expr]
+    type: str
+
+    def renamed(self, change: Callable[[Use], Use]) -> Equality:
+        left, right = self.sides
+        return Equality(sides=(left.renamed(change), right.renamed(change)), type=self.type)
 
 
 class Condition(Spec):
     """One conjunct of a WHERE.
 
     `equal` are the two columns, of two inputs and of one type, of which it says only that they are
-    equal. `safe`: evaluating it can never fail, so it may be asked of tuples that would otherwise
-    not have come so far.
+    equal; `computed` the two expressions, if they are not both columns. `safe`: evaluating it can
+    never fail, so it may be asked of tuples that would otherwise not have come so far.
     """
 
     expr: Expr
     equal: tuple[Use, Use] | None = None
+    computed: Equality | None = None
     safe: bool = False
+
+    @property
+    def indexed(self) -> tuple[str, str] | None:
+        """The inputs between which it is an equality that is looked up and not tried out."""
+        if self.computed:
+            (left,), (right,) = (side.inputs for side in self.computed.sides)
+            return (left, right) if left != right else None
+        if self.equal and self.equal[0].input != self.equal[1].input:
+            return self.equal[0].input, self.equal[1].input
+        return None
 
 
 class Item(Spec):
@@ -99,4 +135,11 @@ class Aggregate(Spec):
     calls: tuple[AggregateCall, ...] = ()
 
 
-Operator = Annotated[Selection | Projection | Join | Aggregate, Field(discriminator="kind")]
+class Union(Spec):
+    """All inputs of a node, which have the same columns, as one stream, ordered by event time,
+    input and position; always its first operator. Those behind it see it as the first input."""
+
+    kind: Literal["union"] = "union"
+
+
+Operator = Annotated[Selection | Projection | Join | Aggregate | Union, Field(discriminator="kind")]

@@ -9,6 +9,7 @@ from anabranch.plan.graph import Node, Port
 from anabranch.plan.operators import Operator
 from anabranch.plan.program import Program
 from anabranch.plan.spec import Call, Column, Spec
+from anabranch.plan.timeliness import Urgency
 
 Lookup = Callable[[str], Relation]
 
@@ -39,6 +40,9 @@ class TaskSpec(Spec):
     output: str | None = None
     sink: Call | None = None
     pocket: Program | None = None
+    urgency: Urgency | None = None
+    deadline_us: int | None = None
+    """The query's deadline, of the task that its results leave last."""
     run: str = ""
     """Which creation of the query this is; sinks tell by it what is theirs."""
     base: str = ""
@@ -59,7 +63,18 @@ def tasks_of(query: QueryDef, lookup: Lookup) -> tuple[TaskSpec, ...]:
     """The tasks that run `query`, each behind those it reads. `lookup` knows its FROM."""
     nodes = {node.name: node for node in query.nodes}
     tasks = tuple(_node_task(query, node, nodes, lookup) for node in query.nodes)
-    return tasks if query.sink is None else (*tasks, _sink_task(query))
+    whole = tasks if query.sink is None else (*tasks, _sink_task(query))
+    return _urgent(query, whole) if query.deadline or query.urgencies else whole
+
+
+def _urgent(query: QueryDef, tasks: tuple[TaskSpec, ...]) -> tuple[TaskSpec, ...]:
+    """With their sub-deadlines, and the last with the deadline that its results are held to."""
+    deadline_us = query.deadline.us if query.deadline else None
+    last = tasks[-1].model_copy(update={"deadline_us": deadline_us})
+    return tuple(
+        one.model_copy(update={"urgency": query.urgencies.get(one.name)})
+        for one in (*tasks[:-1], last)
+    )
 
 
 def pocket_task(pocket: PocketDef, lookup: Lookup) -> TaskSpec:

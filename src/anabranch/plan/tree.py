@@ -8,9 +8,17 @@ from dataclasses import dataclass, replace
 from anabranch.plan.catalog import QueryDef, Relation, StreamDef
 from anabranch.plan.expressions import Expr, Use, shown
 from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Aggregate, AggregateCall, Item, Join, Operator, Selection
-from anabranch.plan.protection import Standby
+from anabranch.plan.operators import (
+    Aggregate,
+    AggregateCall,
+    Item,
+    Join,
+    Operator,
+    Selection,
+    Union,
+)
 from anabranch.plan.spec import Call
+from anabranch.plan.stage import Stage
 from anabranch.plan.windows import Range, RowPanes, Rows, TimePanes, Until, Window
 from anabranch.units import show_duration
 
@@ -26,13 +34,30 @@ class Branch:
     inputs: tuple[Branch, ...] = ()
     notes: tuple[str, ...] = ()
     """What else there is to say of it."""
+    node: str | None = None
+    """The node whose last operator it is."""
+
+    def noted(self, notes: Mapping[str, str]) -> Branch:
+        """With a note at the last operator of each node that has one."""
+        inputs = tuple(one.noted(notes) for one in self.inputs)
+        note = notes.get(self.node or "")
+        return replace(self, inputs=inputs, notes=(*self.notes, *([note] if note else [])))
 
 
-def tree(query: QueryDef, nodes: Sequence[Node], lookup: Lookup) -> Branch:
+def tree(
+    query: QueryDef,
+    nodes: Sequence[Node],
+    lookup: Lookup,
+    notes: Mapping[str, str] | None = None,
+) -> Branch:
     """The tree of `query` when it is run as `nodes`, the last of which gives its output."""
+    return _tree(query, nodes, lookup).noted(notes or {})
+
+
+def _tree(query: QueryDef, nodes: Sequence[Node], lookup: Lookup) -> Branch:
     named = {node.name: node for node in nodes}
     title = query.name or "(query)"
-    root = _noted(_node(nodes[-1], named, lookup, title), query.standby)
+    root = _noted(_node(nodes[-1], named, lookup, title), query)
     if query.sink is None:
         return root
     site = query.sink_site or query.site
@@ -41,9 +66,23 @@ def tree(query: QueryDef, nodes: Sequence[Node], lookup: Lookup) -> Branch:
     return Branch(f"sink {show_call(query.sink)}", site, (root,))
 
 
-def _noted(branch: Branch, standby: Standby | None) -> Branch:
-    notes = (f"standby: {standby.explained()}",) if standby else ()
-    return replace(branch, notes=notes)
+def _noted(branch: Branch, query: QueryDef) -> Branch:
+    notes = list(branch.notes)
+    if query.standby:
+        notes.append(f"standby: {query.standby.explained()}")
+    notes += _times(query)
+    if query.stage_why and not query.stages:
+        notes.append(f"no stage: {query.stage_why}")
+    return replace(branch, notes=tuple(notes))
+
+
+def _times(query: QueryDef) -> list[str]:
+    """What is due when, of a query that has a deadline or is read by one that has."""
+    notes = [str(query.deadline)] if query.deadline else []
+    for name, urgency in query.urgencies.items():
+        task, whole = show_duration(urgency.deadline_us), show_duration(urgency.summed_us)
+        notes.append(f"{name}: sub-deadline {task}, {whole} from the source on")
+    return notes
 
 
 def _node(node: Node, named: Mapping[str, Node], lookup: Lookup, title: str) -> Branch:
@@ -52,8 +91,9 @@ def _node(node: Node, named: Mapping[str, Node], lookup: Lookup, title: str) -> 
     branch: Branch | None = None
     for operator in node.operators:
         text = f"{words.operator(operator)}  [{title}]"
-        branch = Branch(text, node.site, (branch,) if branch else inputs)
-    return branch or Branch(title, node.site, inputs)
+        notes = words.notes(operator) if isinstance(operator, Join) else ()
+        branch = Branch(text, node.site, (branch,) if branch else inputs, notes)
+    return replace(branch or Branch(title, node.site, inputs), node=node.name)
 
 
 def _input(port: Port, node: Node, named: Mapping[str, Node], lookup: Lookup) -> Branch:
@@ -70,11 +110,29 @@ def _input(port: Port, node: Node, named: Mapping[str, Node], lookup: Lookup) ->
 def _relation(found: Relation, lookup: Lookup) -> Branch:
     if isinstance(found, QueryDef):
         named = {node.name: node for node in found.nodes}
-        return _noted(_node(found.nodes[-1], named, lookup, found.name), found.standby)
+        return _noted(_node(found.nodes[-1], named, lookup, found.name), found)
+    if isinstance(found, StreamDef) and found.stage and found.stage.role == "late":
+        return Branch(f"late tuples of {found.stage.input.stream}  [stage]", found.site)
+    if isinstance(found, StreamDef) and found.stage:
+        return _stage(found, found.stage, lookup)
     if isinstance(found, StreamDef) and found.source is None:
         return Branch(f"stream {found.name}", found.site)
     assert found.source is not None
     return Branch(f"{found.kind} {found.name} from {show_call(found.source)}", found.site)
+
+
+def _stage(found: StreamDef, stage: Stage, lookup: Lookup) -> Branch:
+    """The aggregate of a stage, which reads its source itself."""
+    selections = [Selection(condition=one) for one in stage.conditions]
+    node = Node(
+        name=found.name,
+        site=found.site,
+        inputs=(Port(stream=stage.input.stream, alias=stage.input.stream),),
+        operators=(*selections, stage.aggregate),
+        columns=found.columns,
+    )
+    branch = _node(node, {}, lookup, "stage")
+    return replace(branch, notes=stage.notes)
 
 
 class _Words:
@@ -95,6 +153,8 @@ class _Words:
             return self._join(operator)
         if isinstance(operator, Aggregate):
             return self._aggregate(operator)
+        if isinstance(operator, Union):
+            return f"union {', '.join(self._aliases)}"
         items = ", ".join(self._item(item) for item in operator.items)
         return f"projection {items}" if items else "instants"
 
@@ -122,6 +182,21 @@ class _Words:
             text += " on " + " AND ".join(self._text(one.expr) for one in join.conditions)
         return f"{text} at each {', '.join(self._aliases[index] for index in join.masters)}"
 
+    def notes(self, join: Join) -> tuple[str, ...]:
+        """How combinations are found."""
+        aliases = self._aliases[: len(join.windows)]
+        if len(aliases) < 2:
+            return ()
+        looked_up = [one for one in join.conditions if one.indexed]
+        notes = [f"index: {self._text(one.expr)}" for one in looked_up]
+        groups = _connected(aliases, [one.indexed for one in looked_up if one.indexed])
+        if len(groups) > 1:
+            product = " × ".join(" and ".join(group) for group in groups)
+            notes.append(
+                f"product: {product}: all combinations are tried; an equality would be looked up"
+            )
+        return tuple(notes)
+
     def _aggregate(self, aggregate: Aggregate) -> str:
         calls = ", ".join(self._calls.values()) or "groups"
         text = f"aggregate {calls} over {_panes(aggregate.panes)}"
@@ -131,6 +206,16 @@ class _Words:
     def _call(self, call: AggregateCall) -> str:
         arguments = ", ".join(self._text(one) for one in call.arguments) or "*"
         return f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments})"
+
+
+def _connected(aliases: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """The inputs that equalities join, directly or through others."""
+    groups = [{alias} for alias in aliases]
+    for pair in pairs:
+        joined = [group for group in groups if group & set(pair)]
+        groups = [group for group in groups if group not in joined] + [set().union(*joined)]
+    named = [[alias for alias in aliases if alias in group] for group in groups]
+    return sorted(named, key=lambda group: aliases.index(group[0]))
 
 
 def _window(window: Window) -> str:

@@ -1,21 +1,23 @@
-"""Virtual time, and processes whose threads are generators.
-
-A thread yields a number of milliseconds to sleep, or (signal, milliseconds or None) to wait for a
-signal; the latter gives True if the signal came. Nothing happens between two yields.
-"""
+"""Virtual time, and the processes that live in it: a runtime each."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
 
-Wish = int | tuple["Signal", int | None]
-Steps = Generator[Wish, Any, Any]
+from anabranch.runtime.base import Runtime, Spawned
+
+T = TypeVar("T")
+
+
+class Violation(Exception):
+    """Something happened that never may."""
 
 
 class Clock:
-    """Runs what is due, in order of time and then of asking."""
+    """Runs what is due, in order of time and then of asking. Milliseconds."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -37,78 +39,51 @@ class Clock:
         return done()
 
 
-class Signal:
-    """Wakes those who wait at that moment."""
+class Process(Runtime):
+    """What dies and is paused as one. Its own clock is `ahead` of the others' by so much."""
 
-    __slots__ = ("_waiting",)
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[Thread, int]] = []
-
-    def wait(self, thread: Thread, turn: int) -> None:
-        self._waiting.append((thread, turn))
-
-    def notify(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for thread, turn in waiting:
-            if thread.turn == turn:
-                thread.process.clock.after(0, thread.resume, turn, True)
-
-
-class Thread:
-    """Of one process, whose death it does not outlive."""
-
-    __slots__ = ("_steps", "process", "turn")
-
-    def __init__(self, process: Process, steps: Steps) -> None:
-        self.process = process
-        self.turn = 0
-        self._steps: Steps | None = steps
-
-    @property
-    def alive(self) -> bool:
-        return self._steps is not None
-
-    def resume(self, turn: int, value: object) -> None:
-        """Whoever wakes it first in this turn does; the others come too late."""
-        if turn != self.turn or self._steps is None or not self.process.alive:
-            return
-        if self.process.paused:
-            self.process.deferred.append((self.resume, (turn, value)))
-            return
-        self.turn += 1
-        try:
-            wish = self._steps.send(value)
-        except StopIteration:
-            self._steps = None
-            return
-        clock = self.process.clock
-        if isinstance(wish, int):
-            clock.after(wish, self.resume, self.turn, False)
-            return
-        signal, limit = wish
-        signal.wait(self, self.turn)
-        if limit is not None:
-            clock.after(limit, self.resume, self.turn, False)
-
-
-class Process:
-    """What dies and is paused as one."""
-
-    def __init__(self, name: str, clock: Clock) -> None:
+    def __init__(self, name: str, clock: Clock, rng: Random, ahead: int = 0) -> None:
         self.name = name
         self.clock = clock
         self.alive = True
         self.paused = False
+        self._begun: list[Spawned[Any]] = []
+        self._rng = rng
+        self._ahead = ahead
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What would have happened to it while it was paused."""
 
-    def spawn(self, steps: Steps) -> Thread:
-        thread = Thread(self, steps)
-        self.clock.after(0, thread.resume, 0, None)
-        return thread
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> Spawned[T]:
+        begun = super().spawn(coroutine, name)
+        self._begun.append(begun)
+        return begun
 
-    def run(self, do: Callable[..., None], *args: Any) -> None:
+    def bury(self) -> None:
+        """Nothing of it goes on, not even by being forgotten."""
+        self.alive = False
+        for one in self._begun:
+            one.cancel()
+
+    def now(self) -> float:
+        return (self.clock.now + self._ahead) / 1000
+
+    def later(self, seconds: float, do: Callable[..., None], *args: Any) -> None:
+        delay = max(1, round(seconds * 1000)) if seconds > 0 else 0
+        self.clock.after(delay, self.do, do, *args)
+
+    async def blocking(self, do: Callable[..., T], *args: Any) -> T:
+        """A crash may come first."""
+        if self._rng.random() < 0.5:
+            await self.sleep(self._rng.randint(1, 3) / 1000)
+        return do(*args)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        raise NotImplementedError("there are no threads here")
+
+    def crashed(self, name: str, error: Exception) -> None:
+        raise Violation(f"{self.name}, {name}: {type(error).__name__}: {error}") from error
+
+    def do(self, do: Callable[..., None], *args: Any) -> None:
         """Now; when it goes on, if it is paused; never, if it is dead."""
         if self.paused:
             self.deferred.append((do, args))
@@ -120,4 +95,4 @@ class Process:
         self.paused = False
         late, self.deferred = self.deferred, []
         for do, args in late:
-            self.clock.after(0, self.run, do, *args)
+            self.clock.after(0, self.do, do, *args)

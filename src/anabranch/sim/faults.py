@@ -1,4 +1,5 @@
-"""What goes wrong, drawn from the seed: crashes, pauses, cuts and moves, often several at once."""
+"""What goes wrong, drawn from the seed: crashes, pauses, cuts, moves, standbys that come and go;
+often several at once."""
 
 from __future__ import annotations
 
@@ -38,10 +39,11 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The standby of a task, wherever it is then, is asked to take over."""
+    """A task is to run at another site, or, without one, its standby is asked to take over."""
 
     at: int
     task: str
+    site: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,44 @@ class Strike:
     pauses: bool
 
 
-Fault = Crash | Pause | Cut | Move | Strike
+@dataclass(frozen=True, slots=True)
+class MoveAll:
+    """Tasks are to be elsewhere, all at once, as when everything is placed anew."""
+
+    at: int
+    sites: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From now on the sites are far from each other, by `far` milliseconds, but for `near`."""
+
+    at: int
+    near: str
+    far: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unprotected:
+    """A task does without a standby for so long."""
+
+    at: int
+    task: str
+    lasts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Whoever runs a task then and whoever stands by for it lose sight of each other, and perhaps
+    the first of the coordinator: nothing has died, and the second takes over."""
+
+    at: int
+    task: str
+    lasts: int
+    alone: bool
+
+
+Fault = Crash | Pause | Cut | Move | MoveAll | Change | Strike | Unprotected | Part
 
 
 def draw(rng: Random, plan: Plan) -> tuple[Fault, ...]:
@@ -70,9 +109,47 @@ def draw(rng: Random, plan: Plan) -> tuple[Fault, ...]:
     return tuple(sorted(faults, key=lambda one: one.at))
 
 
+def draw_moves(rng: Random, plan: Plan, count: int) -> tuple[Fault, ...]:
+    """Nothing goes wrong: so many tasks move, one by one or several at once, while tuples pass."""
+    names = [task.name for task in plan.tasks]
+    moves: list[Fault] = []
+    left = count
+    while left:
+        at = rng.randint(100, plan.stream_ms)
+        several = rng.sample(names, rng.randint(1, min(len(names), left)))
+        left -= len(several)
+        if rng.random() < 0.7:
+            moves.append(MoveAll(at, tuple((one, rng.choice(plan.sites)) for one in several)))
+        else:
+            moves += [Move(at + rng.choice((0, 0, rng.randint(0, 50))), one) for one in several]
+    return tuple(sorted(moves, key=lambda one: one.at))
+
+
+def draw_changes(rng: Random, plan: Plan, count: int) -> tuple[Fault, ...]:
+    """Nothing goes wrong, but which site is near changes now and then."""
+    every = plan.stream_ms // count
+    return tuple(Change(1 + n * every, rng.choice(plan.sites), rng.choice((40, 120)))
+                 for n in range(count))  # fmt: skip
+
+
+def draw_standbys(rng: Random, plan: Plan, count: int) -> tuple[Fault, ...]:
+    """Standbys come and go, and those who run tasks die, for a while."""
+    names = [task.name for task in plan.tasks]
+    faults: list[Fault] = []
+    while len(faults) < count:
+        at, name = rng.randint(100, plan.stream_ms), rng.choice(names)
+        faults.append(Unprotected(at, name, rng.choice((rng.randint(0, 60), rng.randint(60, 900)))))
+        if rng.random() < 0.5:
+            role = rng.choice(("primary", "primary", "standby"))
+            faults.append(Strike(at + rng.randint(0, 400), name, role, rng.randint(50, 900), False))
+    return tuple(sorted(faults, key=lambda one: one.at))
+
+
 def _one(rng: Random, plan: Plan, at: int, forever: set[str]) -> Fault:
-    names = [task.name for task in plan.tasks if task.kind]
+    names = [task.name for task in plan.tasks]
     draw = rng.random()
+    if draw < 0.1:
+        return Part(at, rng.choice(names), rng.randint(400, 2500), rng.random() < 0.5)
     if draw < 0.45:
         role = rng.choice(("primary", "primary", "standby", "both"))
         lasts = rng.choice((rng.randint(20, 300), rng.randint(300, 1500)))
@@ -88,4 +165,5 @@ def _one(rng: Random, plan: Plan, at: int, forever: set[str]) -> Fault:
     if draw < 0.9:
         one, other = rng.sample((*plan.sites, COORDINATOR), 2)
         return Cut(at, one, other, rng.randint(100, 1500))
-    return Move(at, rng.choice(names))
+    where = rng.choice(plan.sites) if rng.random() < 0.5 else None
+    return Move(at, rng.choice(names), where)

@@ -6,43 +6,68 @@ connection carries comes in order; a cut breaks it, or holds it up until the cut
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from anabranch.errors import AnabranchError, SiteError
-from anabranch.sim.clock import Clock, Process, Signal, Steps
+from anabranch.errors import AnabranchError, Refused, SiteError
+from anabranch.link.gate import serve
+from anabranch.link.messages import Follow, Message, Ship
+from anabranch.link.network import Connection
+from anabranch.link.outlet import LiveOutlet
+from anabranch.runtime.pipe import Pipe, Silence
+from anabranch.sim.clock import Clock, Process
 from anabranch.sim.rows import RowBatch
 
-Handler = Callable[..., Any]
-
-
-class Refused(SiteError):
-    """Nobody listens there any more."""
+Handler = Callable[[Any], Any]
+WINDOWS = (1, 4, 1000)
+"""Batches on their way in one connection at most."""
 
 
 class Host:
     """A process as others see it."""
 
-    def __init__(self, process: Process, handlers: Mapping[str, Handler]) -> None:
+    def __init__(
+        self,
+        process: Process,
+        handlers: Mapping[Any, Handler],
+        outlets: Mapping[str, LiveOutlet[Any]] | None = None,
+    ) -> None:
         self.process = process
         self.handlers = handlers
+        self.outlets = {} if outlets is None else outlets
+
+    async def answer(self, message: Message) -> Any:
+        answer = self.handlers[type(message)](message)
+        return await answer if inspect.iscoroutine(answer) else answer
+
+    def serve(self, request: Follow | Ship, out: Any) -> None:
+        outlet = self.outlets.get(request.stream)
+        if outlet is None:
+            out.end(SiteError(f"no stream {request.stream} at {self.process.name}"))
+        else:
+            self.process.spawn(serve(outlet, request, out), f"serve-{request.stream}")
 
 
-class Network:
+class Wires:
+    """Between all processes."""
+
     def __init__(self, clock: Clock, rng: Random, delay: tuple[int, int]) -> None:
         self.clock = clock
         self.hosts: dict[str, Host] = {}
-        self._rng = rng
+        self.rng = rng
         self._delay = delay
+        self.far: dict[tuple[str, str], int] = {}
+        """Two processes, in order → milliseconds that it takes longer between them."""
         self._cuts: dict[tuple[str, str], int] = {}
-        self._connections: list[Connection] = []
+        self._connections: list[FarPipe] = []
+        self._calls: dict[Process, list[Callable[[Any, Exception], None]]] = {}
 
-    def delay(self) -> int:
-        return self._rng.randint(*self._delay)
-
-    # -- faults ----------------------------------------------------------------------------------
+    def delay(self, one: str, other: str) -> int:
+        far = self.far.get((min(one, other), max(one, other)), 0)
+        return self.rng.randint(*self._delay) + far
 
     def cut(self, one: str, other: str, until: int) -> None:
         """Nothing passes between the two."""
@@ -59,125 +84,148 @@ class Network:
             if process in (connection.client, connection.server):
                 connection.reset(process)
         self._connections = [one for one in self._connections if one.open]
+        for reply in self._calls.pop(process, ()):
+            reply(None, Refused(f"{process.name} is gone"))
 
-    # -- calls -----------------------------------------------------------------------------------
+    def called(self, process: Process, reply: Callable[[Any, Exception], None]) -> None:
+        """Whoever waits for its answer finds out when it dies."""
+        self._calls.setdefault(process, []).append(reply)
 
-    def call(self, caller: Process, site: str, action: str, limit: int, **body: Any) -> Steps:
-        """The answer. Raises what the other side raised, Refused, or SiteError if none came."""
-        signal = Signal()
-        answers: list[tuple[bool, Any]] = []
-
-        def answer(ok: bool, value: Any) -> None:
-            if not self.heals(caller.name, site):
-                answers.append((ok, value))
-                signal.notify()
-
-        def reply(ok: bool, value: Any) -> None:
-            if not self.heals(caller.name, site):
-                self.clock.after(self.delay(), answer, ok, value)
-
-        if not self.heals(caller.name, site):
-            host = self.hosts[site]
-            self.clock.after(self.delay(), self._arrive, caller, site, host, action, body, reply)
-        yield signal, limit
-        if not answers:
-            raise SiteError(f"{site} does not answer")
-        ok, value = answers[0]
-        if not ok:
-            raise value
-        return value
-
-    def _arrive(
-        self,
-        caller: Process,
-        site: str,
-        host: Host,
-        action: str,
-        body: dict[str, Any],
-        reply: Callable[[bool, Any], None],
-    ) -> None:
-        if self.heals(caller.name, site):
-            return
-        if not host.process.alive:
-            reply(False, Refused(f"{site} refused"))
-            return
-
-        def handle() -> None:
-            try:
-                answer = host.handlers[action](**body)
-            except AnabranchError as error:
-                reply(False, error)
-            else:
-                reply(True, answer)
-
-        host.process.run(handle)
-
-    # -- connections -----------------------------------------------------------------------------
-
-    def connect(
-        self, client: Process, site: str, serve: Callable[[Host, Connection], None]
-    ) -> Connection:
-        """`serve` is called at the site once the connection is there."""
-        host = self.hosts[site]
-        connection = Connection(self, client, host.process, self._rng.random() < 0.5)
+    def opened(self, connection: FarPipe) -> None:
         self._connections.append(connection)
 
-        def arrive() -> None:
-            if self.heals(client.name, site):
-                connection.lost = True
-            elif not host.process.alive:
-                connection.send(Refused(f"{site} refused"))
+
+class SimNetwork:
+    """As one process sees it."""
+
+    def __init__(self, wires: Wires, process: Process, sites: tuple[str, ...]) -> None:
+        self._wires = wires
+        self._process = process
+        self._sites = sites
+
+    def sites(self) -> list[str]:
+        return list(self._sites)
+
+    async def call(self, site: str, message: Message, seconds: float) -> Any:
+        wires, me = self._wires, self._process
+        host = wires.hosts[site]
+        if host.process is me:
+            return await host.answer(message)
+        answered = me.signal()
+        answers: list[tuple[Any, Exception | None]] = []
+
+        def arrive(value: Any, error: Exception | None) -> None:
+            if not answers and not wires.heals(me.name, site):
+                answers.append((value, error))
+                answered.notify()
+
+        def reply(value: Any, error: Exception | None) -> None:
+            if not answers and not wires.heals(me.name, site):
+                wires.clock.after(wires.delay(me.name, site), arrive, value, error)
+
+        async def handle() -> None:
+            try:
+                reply(await host.answer(message), None)
+            except AnabranchError as error:
+                reply(None, error)
+
+        def begin() -> None:
+            host.process.spawn(handle(), message.action)
+
+        def ask() -> None:
+            if wires.heals(me.name, site):
+                return
+            if host.process.alive:
+                wires.called(host.process, reply)
+                host.process.do(begin)
             else:
-                host.process.run(serve, host, connection)
+                reply(None, Refused(f"{site} refused"))
 
-        if client is host.process:
-            serve(host, connection)
-        elif self.heals(client.name, site):
-            connection.lost = True
+        if not wires.heals(me.name, site):
+            wires.clock.after(wires.delay(me.name, site), ask)
+        await answered.wait(seconds)
+        if not answers:
+            raise SiteError(f"{site} does not answer")
+        value, error = answers[0]
+        if error:
+            raise error
+        return value
+
+    def connect(self, site: str, request: Follow | Ship) -> Connection:
+        wires, me = self._wires, self._process
+        host = wires.hosts[site]
+        if host.process is me:
+            near: Pipe[Any] = Pipe(me, 1 << 20)
+            host.serve(request, near)
+            return near
+        far = FarPipe(wires, me, host.process)
+        wires.opened(far)
+
+        def arrive() -> None:
+            if wires.heals(me.name, site):
+                far.lost = True
+            elif not host.process.alive:
+                far.end(Refused(f"{site} refused"))
+            else:
+                host.process.do(host.serve, request, far)
+
+        if wires.heals(me.name, site):
+            far.lost = True
         else:
-            self.clock.after(self.delay(), arrive)
-        return connection
+            wires.clock.after(wires.delay(me.name, site), arrive)
+        return far
 
 
-class Connection:
-    """`None` among what it brings is its end."""
+class FarPipe:
+    """A connection between two processes; `None` among what it brings is its end."""
 
-    def __init__(self, network: Network, client: Process, server: Process, patient: bool) -> None:
+    def __init__(self, wires: Wires, client: Process, server: Process) -> None:
         self.client = client
         self.server = server
         self.open = True
         self.lost = False
         self.gone = False
         """The server knows that nobody reads any more."""
-        self._network = network
-        self._patient = patient
+        self._wires = wires
+        self._patient = wires.rng.random() < 0.5
+        self._window = wires.rng.choice(WINDOWS)
         self._arrival = 0
         self._flying: deque[RowBatch | AnabranchError | None] = deque()
         self._inbox: deque[RowBatch | AnabranchError | None] = deque()
-        self._signal = Signal()
+        self._arrived = client.signal()
+        self._read = server.signal()
 
     @property
     def _heals(self) -> int:
-        return self._network.heals(self.client.name, self.server.name)
+        return self._wires.heals(self.client.name, self.server.name)
 
-    def send(self, item: RowBatch | AnabranchError | None) -> None:
-        if self.lost or not self.open:
-            return
-        if self.client is self.server:
-            self._inbox.append(item)
-            self._signal.notify()
-            return
-        self._flying.append(item)
-        self._schedule()
+    def _delay(self) -> int:
+        return self._wires.delay(self.client.name, self.server.name)
+
+    # -- the server's end ------------------------------------------------------------------------
+
+    async def send(self, batch: RowBatch) -> bool:
+        while len(self._flying) + len(self._inbox) >= self._window and not self.gone:
+            await self._read.wait()
+        self._put(batch)
+        return not self.gone
+
+    def end(self, error: AnabranchError | None = None) -> None:
+        self._put(error)
+
+    def _put(self, item: RowBatch | AnabranchError | None) -> None:
+        if not self.lost and self.open:
+            self._flying.append(item)
+            self._schedule()
 
     def _schedule(self) -> None:
-        clock = self._network.clock
+        clock = self._wires.clock
         heals = self._heals
         if heals and not self._patient:
             self.lost = True
             return
         start = max(clock.now, heals)
-        self._arrival = max(self._arrival, start + self._network.delay())
+        self._arrival = max(self._arrival, start + self._delay())
         clock.after(self._arrival - clock.now, self._land)
 
     def _land(self) -> None:
@@ -187,41 +235,41 @@ class Connection:
             self._schedule()
             return
         self._inbox.append(self._flying.popleft())
-        self._signal.notify()
-
-    def receive(self, limit: int) -> Steps:
-        """The next batch, or None at the end. Raises what the other side raised, and SiteError
-        after a silence of `limit`."""
-        if not self._inbox:
-            yield self._signal, limit
-        if not self._inbox:
-            raise SiteError(f"{self.server.name} is silent")
-        item = self._inbox.popleft()
-        if isinstance(item, AnabranchError):
-            raise item
-        return item
-
-    def wake(self) -> None:
-        self._signal.notify()
-
-    def close(self) -> None:
-        """By the client; the server hears of it if it can."""
-        if self.open:
-            self.open = False
-            if self.client is self.server:
-                self.gone = True
-            elif not self._heals:
-                self._network.clock.after(self._network.delay(), self._hang_up)
+        self._arrived.notify()
 
     def _hang_up(self) -> None:
         self.gone = True
+        self._read.notify()
 
     def reset(self, process: Process) -> None:
         if process is self.client:
             self.open = False
             if not self._heals:
-                self.gone = True
+                self._hang_up()
             return
-        if self._network.delay() % 2:
+        if self._delay() % 2:
             self._flying.clear()
-        self.send(Refused(f"{process.name} is gone"))
+        self._put(Refused(f"{process.name} is gone"))
+
+    # -- the client's end ------------------------------------------------------------------------
+
+    async def receive(self, seconds: float | None = None) -> RowBatch | None:
+        if not self._inbox and self.open:
+            await self._arrived.wait(seconds)
+        if not self.open:
+            return None
+        if not self._inbox:
+            raise Silence(f"{self.server.name} is silent")
+        item = self._inbox.popleft()
+        self._read.notify()
+        if isinstance(item, AnabranchError):
+            raise item
+        return item
+
+    def close(self) -> None:
+        """The server hears of it if it can."""
+        if self.open:
+            self.open = False
+            self._arrived.notify()
+            if not self._heals:
+                self._wires.clock.after(self._delay(), self._hang_up)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.sim.rows import Row
-from anabranch.stream.watermark import START_WATERMARK
+from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
 
 MODULUS = 1_000_003
 Numbered = tuple[int, int, int]
@@ -28,7 +28,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """As `site.body.Produced`."""
+    """As `site.tasks.body.Produced`."""
 
     rows: list[Row]
     watermark: int
@@ -95,7 +95,17 @@ class Join:
         return instant, a[0], b[0], (a[2] * 31 + b[2]) % MODULUS
 
 
-Kind = Select | CountTime | CountRows | Join
+@dataclass(frozen=True)
+class Until:
+    """Tuples before an instant of event time; it ends there, though its input goes on."""
+
+    end: int
+
+    def make(self) -> Operator:
+        return _Until(self.end)
+
+
+Kind = Select | Until | CountTime | CountRows | Join
 
 
 class _Select:
@@ -109,6 +119,20 @@ class _Select:
         (taken,) = inputs
         rows = [(ts, value) for _, ts, value in taken.rows if value % self._drop]
         return Produced(rows, taken.watermark, (taken.last,))
+
+
+class _Until:
+    def __init__(self, end: int) -> None:
+        self._end = end
+
+    def open(self, instant: int) -> None:
+        """Nothing is remembered."""
+
+    def step(self, inputs: Sequence[Taken]) -> Produced:
+        (taken,) = inputs
+        rows = [(ts, value) for _, ts, value in taken.rows if ts < self._end]
+        watermark = END_WATERMARK if taken.watermark >= self._end else taken.watermark
+        return Produced(rows, watermark, (taken.last,))
 
 
 class _CountTime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.sim.operators import MODULUS, CountRows, CountTime, Join, Kind, Select
+from anabranch.sim.operators import MODULUS, CountRows, CountTime, Join, Kind, Select, Until
 from anabranch.sim.plan import Plan
 from anabranch.sim.rows import Row
 
@@ -15,8 +15,7 @@ def reference(plan: Plan) -> dict[str, Stream]:
     """Every stream's tuples in order of position."""
     known: dict[str, Stream] = {source.name: list(source.rows) for source in plan.sources}
     for task in plan.tasks:
-        if task.kind is not None:
-            known[task.name] = meaning(task.kind, [known[name] for name in task.inputs])
+        known[task.name] = meaning(task.kind, [known[name] for name in task.inputs])
     return known
 
 
@@ -24,6 +23,8 @@ def meaning(kind: Kind, inputs: Sequence[Stream]) -> Stream:
     match kind:
         case Select():
             return [row for row in inputs[0] if row[1] % kind.drop]
+        case Until():
+            return [row for row in inputs[0] if row[0] < kind.end]
         case CountTime():
             return _count_time(kind, inputs[0])
         case CountRows():

@@ -1,13 +1,16 @@
-"""Tuples of the simulation: event time and value; what batches of them carry."""
+"""What batches carry in a simulation: tuples of two numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.stream.batch import Batch
 
 Row = tuple[int, int]
 """Event time, value."""
+ROW_BYTES = 30_000
+"""As large as tuples that a standby puts its work off for, and that fill queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        return len(self.rows)
+        return len(self.rows) * ROW_BYTES
 
     def slice(self, offset: int, length: int) -> Rows:
         return Rows(self.rows[offset : offset + length])
@@ -28,3 +31,11 @@ class Rows:
 
 NONE = Rows(())
 RowBatch = Batch[Rows]
+
+
+class RowPayloads:
+    nothing = NONE
+    schema = None
+
+    def joined(self, parts: Sequence[Rows]) -> Rows:
+        return Rows(tuple(row for part in parts for row in part.rows))

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
-from anabranch.errors import AnabranchError
-from anabranch.sim.clock import Clock, Process
-from anabranch.sim.coordinator import Catalog, SimCoordinator
-from anabranch.sim.faults import COORDINATOR, Crash, Cut, Fault, Move, Pause, Strike
-from anabranch.sim.network import Host, Network
-from anabranch.sim.plan import Plan
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.sim.bodies import Disk, Written
+from anabranch.sim.clock import Clock, Process, Violation
+from anabranch.sim.coordinator import SimCoordinator
+from anabranch.sim.faults import (
+    COORDINATOR,
+    Change,
+    Crash,
+    Cut,
+    Fault,
+    Move,
+    MoveAll,
+    Part,
+    Pause,
+    Strike,
+    Unprotected,
+)
+from anabranch.sim.network import Wires
+from anabranch.sim.plan import Plan, SinkPlan
 from anabranch.sim.reference import Stream, first_difference, reference
 from anabranch.sim.rows import Row
-from anabranch.sim.site import Disk, SimSite
-from anabranch.sim.task import SimTask
-from anabranch.stream.restart import RestartPoint
+from anabranch.sim.site import SimSite
 
-
-class Violation(Exception):
-    """Something happened that never may."""
+if TYPE_CHECKING:
+    from anabranch.site.tasks.task import Task
 
 
 class World:
@@ -30,65 +41,77 @@ class World:
         self.rng = rng
         self.lines = lines
         self.clock = Clock()
-        self.network = Network(self.clock, rng, plan.pace.delay)
+        self._processes: list[Process] = []
+        """All there ever were: what died stays as it is."""
+        self.wires = Wires(self.clock, rng, plan.pace.delay)
         self.wanted: dict[str, Stream] = reference(plan)
+        self._shared: dict[str, Written] = {}
         self.disks = {name: Disk() for name in plan.sites}
-        self.catalog = Catalog(dict(plan.placed))
+        for sink in plan.sinks:
+            if sink.site is None:  # one place that all sites write to
+                shared = self._shared[sink.name] = Written()
+                for disk in self.disks.values():
+                    disk.sinks[sink.name] = shared
+        self.catalog = Catalog(":memory:")
+        self.deployed = False
+        self.moved = 0
+        self._skew = {name: rng.choice((0, 0, 300, 7_000)) for name in (*plan.sites, COORDINATOR)}
         self.sites: dict[str, SimSite] = {}
         self.coordinator = self._new_coordinator()
         self._pids = 0
-        self._undone = {sink.name for sink in plan.sinks if self.wanted[sink.inputs[0]]}
+        self._faults: tuple[Fault, ...] = ()
+        self._undone = {sink.name: sink for sink in plan.sinks if self.wanted[sink.query]}
         for name in plan.sites:
             self._boot(name)
-        self._deploy()
 
     @property
     def done(self) -> bool:
         """Every sink has as many tuples as it should."""
         return not self._undone
 
-    def written(self, sink: str) -> dict[int, Row]:
-        return self.disks[self.plan.placed[sink]].sinks.get(sink, {})
+    def written(self, sink: SinkPlan) -> dict[int, Row]:
+        if sink.site is None:
+            return self._shared[sink.name].rows
+        return self.disks[sink.site].sinks.get(sink.name, Written()).rows
 
     def log(self, site: str, text: str) -> None:
         if self.lines is not None:
             self.lines.append(f"{self.clock.now:6} {site:12} {text}")
 
+    def close(self) -> None:
+        for process in self._processes:
+            process.bury()
+
     # -- life ------------------------------------------------------------------------------------
 
     def _boot(self, name: str) -> None:
         self._pids += 1
-        site = self.sites[name] = SimSite(self, name, self._pids)
-        self.network.hosts[name] = Host(site.process, site.handlers())
+        site = self.sites[name] = SimSite(self, name, self._pids, self.disks[name])
+        self._processes.append(site.process)
+        self.wires.hosts[name] = site.host()
 
     def _new_coordinator(self) -> SimCoordinator:
         coordinator = SimCoordinator(self)
-        self.network.hosts[COORDINATOR] = Host(coordinator.process, coordinator.handlers())
+        self._processes.append(coordinator.process)
+        self.wires.hosts[COORDINATOR] = coordinator.host()
         return coordinator
 
-    def _deploy(self) -> None:
-        """As `coordinator.deploy` leaves it: everybody is there before the first tuple."""
-        sources = {one.name: one.site for one in self.plan.sources}
-        at = sources | self.plan.placed
-        for name, site in self.sites.items():
-            read = [one for one in self.plan.sources if one.site == name]
-            here = {task: tuple(at[one] for one in task.inputs) for task in self.plan.tasks
-                    if at[task.name] == name}  # fmt: skip
-            site.prepare(read, here)
-            self.catalog.pids[name] = site.pid
-        for task in self.plan.tasks:
-            for index, stream in enumerate(task.inputs):
-                self.sites[at[stream]].attach(stream, task.consumer(index), 0, None, 0)
-        for site in self.sites.values():
-            site.start({name: (RestartPoint(tuple(0 for _ in task.inlets), 0), 0)
-                        for name, task in site.tasks.items()})  # fmt: skip
-            site.start_sources()
+    def skew(self, process: str) -> int:
+        """How far its clock is ahead."""
+        return self._skew[process]
+
+    def was_deployed(self) -> None:
+        """From now on things go wrong."""
+        self.deployed = True
+        self.log(COORDINATOR, "has deployed everything")
+        for fault in self._faults:
+            self.clock.after(fault.at, self._befall, fault)
 
     # -- faults ----------------------------------------------------------------------------------
 
     def suffer(self, faults: Sequence[Fault]) -> None:
-        for fault in faults:
-            self.clock.after(fault.at, self._befall, fault)
+        """Once everything is deployed."""
+        self._faults = tuple(faults)
 
     def _befall(self, fault: Fault) -> None:
         match fault:
@@ -97,12 +120,32 @@ class World:
             case Pause():
                 self.pause(fault.site, fault.lasts)
             case Cut():
-                self.log(fault.one, f"is cut off from {fault.other} for {fault.lasts}")
-                self.network.cut(fault.one, fault.other, self.clock.now + fault.lasts)
+                self._cut(fault.one, fault.other, fault.lasts)
+            case Part():
+                for one in self._who(fault.task, "primary"):
+                    for other in self._who(fault.task, "standby"):
+                        self._cut(one.name, other.name, fault.lasts)
+                    if fault.alone:
+                        self._cut(one.name, COORDINATOR, fault.lasts)
+            case Move() if fault.site:
+                self.log(COORDINATOR, f"is asked to move {fault.task} to {fault.site}")
+                self.coordinator.process.do(self.coordinator.move, fault.task, fault.site)
+            case MoveAll():
+                self.log(COORDINATOR, f"is asked to move {dict(fault.sites)}")
+                self.coordinator.process.do(self.coordinator.move_all, fault.sites)
+            case Change():
+                self.log(COORDINATOR, f"all are near to {fault.near}")
+                self.wires.far = {
+                    (a, b): fault.far for a in self.plan.sites for b in self.plan.sites
+                    if a < b and fault.near not in (a, b)
+                }  # fmt: skip
             case Move():
                 for site in self._who(fault.task, "standby"):
                     self.log(site.name, f"is asked to take over {fault.task}")
-                    site.process.run(site.take_over, fault.task)
+                    site.process.do(self._take_over, site, fault.task)
+            case Unprotected():
+                self.log(COORDINATOR, f"has {fault.task} do without a standby for {fault.lasts}")
+                self.coordinator.process.do(self.coordinator.unprotect, fault.task, fault.lasts)
             case Strike():
                 roles = ("primary", "standby") if fault.role == "both" else (fault.role,)
                 for site in [one for role in roles for one in self._who(fault.task, role)]:
@@ -110,6 +153,14 @@ class World:
                         self.pause(site.name, fault.lasts)
                     else:
                         self.crash(site.name, fault.lasts)
+
+    def _cut(self, one: str, other: str, lasts: int) -> None:
+        self.log(one, f"is cut off from {other} for {lasts}")
+        self.wires.cut(one, other, self.clock.now + lasts)
+
+    def _take_over(self, site: SimSite, task: str) -> None:
+        if guard := site.service.protection.guards.get(task):
+            guard.take_over()
 
     def _who(self, task: str, role: str) -> list[SimSite]:
         return [site for site in self.sites.values()
@@ -126,7 +177,7 @@ class World:
         self.log(name, f"dies, for {lasts}")
         process.alive = process.paused = False
         process.deferred.clear()
-        self.network.died(process)
+        self.wires.died(process)
         if lasts is not None:
             self.clock.after(lasts, self._come_back, name)
 
@@ -154,17 +205,14 @@ class World:
     def check(self, stream: str, first: int, rows: tuple[Row, ...]) -> None:
         """Whoever puts out a stream, in whichever role and epoch, gives a position the same
         tuple."""
+        if stream not in self.wanted:
+            return
         wanted = self.wanted[stream][first - 1 : first - 1 + len(rows)]
         if wanted != list(rows):
             got = dict(enumerate(rows, 1))
             raise Violation(f"stream {stream} from {first} on: {first_difference(got, wanted)}")
 
-    def failed(self, site: SimSite, task: SimTask, error: AnabranchError) -> None:
-        kind = type(error).__name__
-        raise Violation(f"{task.spec.name} ({task.role}) at {site.name}: {kind}: {error}")
-
-    def progress(self, site: SimSite, task: SimTask) -> None:
-        if task.spec.kind is None:
-            name = task.spec.name
-            if len(self.written(name)) >= len(self.wanted[task.spec.inputs[0]]):
-                self._undone.discard(name)
+    def progress(self, task: Task) -> None:
+        sink = self._undone.get(task.spec.name)
+        if sink and len(self.written(sink)) >= len(self.wanted[sink.query]):
+            del self._undone[sink.name]

@@ -2,59 +2,93 @@
 
 from __future__ import annotations
 
-import functools
+import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from anabranch.errors import SinkError, SourceError
+from anabranch.config.model import SiteSettings
+from anabranch.connectors import Sink, make_sink, make_table, make_wrapper
+from anabranch.connectors.files.own import Careful
+from anabranch.connectors.places import Placed
+from anabranch.connectors.sink import Resumable, SinkContext
+from anabranch.connectors.table import TableContext, TableReader
+from anabranch.connectors.wrapper import SourceContext, Wrapper
+from anabranch.errors import ConfigError, SinkError, SiteError, SourceError
 from anabranch.link.budget import Budget
+from anabranch.link.codec import PACKED, Unpack, unpacker
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.wire import EVENT_TIME, POSITION, wire_schema
+from anabranch.link.wire import EVENT_TIME, POSITION, ArrowBatches, wire_schema
 from anabranch.plan.catalog import StreamDef, TableDef
-from anabranch.plan.operators import Aggregate, Call, Column, Join
-from anabranch.plan.tasks import TaskSpec
-from anabranch.site.aggregate import AggregateBody
-from anabranch.site.body import Body, SelectionBody, SinkBody
-from anabranch.site.footprint import footprint
-from anabranch.site.ingest import Ingest
-from anabranch.site.join import JoinBody
-from anabranch.site.journal import Journal
-from anabranch.site.open_stream import OpenStream
-from anabranch.site.pace import Pace
-from anabranch.site.pocket import PocketBody
-from anabranch.site.sinks import make_sink
-from anabranch.site.sinks.base import Resumable, SinkContext
-from anabranch.site.source import Source
-from anabranch.site.spark import arrow_schema
-from anabranch.site.table import TableIngest
-from anabranch.site.tables import make_table
-from anabranch.site.tables.base import TableContext, TableReader
-from anabranch.site.task import Task
-from anabranch.site.wrappers import make_wrapper
-from anabranch.site.wrappers.base import SourceContext, Wrapper
+from anabranch.plan.operators import Aggregate, Call, Column, Join, Union
+from anabranch.plan.places import Looked, Place
+from anabranch.plan.stage import Stage
+from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.runtime.loop import Loop
+from anabranch.site.programs.pocket import PocketBody
+from anabranch.site.sources.ingest import Ingest
+from anabranch.site.sources.journal import Journal
+from anabranch.site.sources.open_stream import OpenStream
+from anabranch.site.sources.pace import Pace
+from anabranch.site.sources.shedder import Shedder
+from anabranch.site.sources.source import Source
+from anabranch.site.sources.table import TableIngest
+from anabranch.site.stage.wrappers import stage_wrapper
+from anabranch.site.tasks.aggregate import AggregateBody
+from anabranch.site.tasks.body import Body, SelectionBody, SinkBody
+from anabranch.site.tasks.calibration import InSlot, calibrated
+from anabranch.site.tasks.executor import Executor
+from anabranch.site.tasks.join import JoinBody
+from anabranch.site.tasks.measures import Cost
+from anabranch.site.tasks.task import Owner, Task
+from anabranch.site.tasks.union import UnionBody
+from anabranch.spark.footprint import footprint
+from anabranch.spark.jobs import SparkJobs
+from anabranch.spark.kept.expressions import Expressions, Mode
+from anabranch.spark.session import arrow_schema
+from anabranch.stream.batch import Batch
 
 
-@functools.cache
-def queue_budget(total: int) -> Budget:
+@cache
+def queue_budget(runtime: Loop, total: int) -> Budget:
     """The one of this process: sites that share it share their queues' memory."""
-    return Budget(total)
+    return Budget(runtime, total)
+
+
+AHEAD_US = 500_000
+"""Sources that make tuples make them about a second ahead."""
 
 
 class Builder:
     """Builds what a site runs. Everything is checked here and nothing is started."""
 
-    def __init__(self, cluster: Cluster, spark: SparkSession, state: Path | None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        spark: SparkSession,
+        state: Path | None,
+        runtime: Loop,
+        site: SiteSettings,
+        executor: Executor,
+    ) -> None:
+        """What uses Spark and is no task instance runs in a slot of `executor`."""
+        self._runtime = runtime
+        self._plans: Mode = site.plans
+        self._batch = site.batch
+        self._executor = executor
         self._spark = spark
         self._state = state
         self._limit = cluster.queue_bytes
-        self._budget = queue_budget(cluster.queue_bytes)
+        self._budget = queue_budget(runtime, cluster.queue_bytes)
         self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
 
     def source(self, definition: StreamDef | TableDef, *, resume: bool) -> Source:
@@ -64,21 +98,50 @@ class Builder:
         if isinstance(definition, TableDef):
             log = self._kept(definition.name, ".table", resume=resume)
             return TableIngest(definition, outlet, self._reader(definition), log)
+        if definition.stage:
+            return self._staged(definition, definition.stage, outlet, resume=resume)
         if definition.source is None:
             return OpenStream(definition, outlet, self._heartbeat_s)
         return self._ingest(definition, definition.source, outlet, resume=resume)
 
-    def check_source(self, definition: StreamDef | TableDef) -> None:
+    def check_source(self, definition: StreamDef | TableDef) -> Looked:
         """Raises what `source` would, and touches nothing: one of that name may be running."""
         if isinstance(definition, TableDef):
-            self._reader(definition).close()
-        elif definition.source:
-            self._wrapper(definition, definition.source, threading.Event(), lambda rows: None)
+            reader = self._reader(definition)
+            reader.close()
+            return Looked(reader.places() if isinstance(reader, Placed) else [])
+        if not definition.source:
+            return Looked([])
+        source = self._wrapper(definition, definition.source, threading.Event(), lambda rows: None)
+        return Looked(source.places() if isinstance(source, Placed) else [])
 
-    def check_sink(self, spec: TaskSpec) -> None:
+    def check_sink(self, spec: TaskSpec) -> Looked:
         """Raises what `task` would because of its sink, and touches nothing."""
-        if spec.sink:
-            self._sink_body(spec, spec.sink, resume=False)
+        sink = self._sink(spec, spec.sink, resume=False) if spec.sink else None
+        places: list[Place] = sink.places() if isinstance(sink, Placed) else []
+        try:
+            if isinstance(sink, Careful):
+                sink.check_own()
+        except ConfigError as error:
+            return Looked(places, error)
+        return Looked(places)
+
+    def plans(self, spec: TaskSpec) -> list[dict[str, Any]]:
+        """How its expressions would be evaluated. Nothing is kept."""
+        jobs = SparkJobs(self._spark, spec.name, per_instance=False)
+        expressions = self._expressions(spec, jobs)
+        self._body(spec, expressions, resume=False)
+        try:
+            return expressions.planned()
+        finally:
+            expressions.close()
+
+    def calibrated(self, spec: TaskSpec, in_slot: InSlot) -> Cost | None:
+        """What an instance of it would cost, tried out. Nothing is kept."""
+        jobs = SparkJobs(self._spark, spec.name, per_instance=False)
+        body = self._body(spec, self._expressions(spec, jobs), resume=False)
+        schemas = [wire_schema(arrow_schema(one.columns)) for one in spec.inputs]
+        return calibrated(body, schemas, in_slot)
 
     def _reader(self, table: TableDef) -> TableReader:
         context = TableContext(
@@ -93,11 +156,36 @@ class Builder:
         self, stream: StreamDef, source: Call, outlet: LiveOutlet, *, resume: bool
     ) -> Ingest:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
-        make = functools.partial(self._wrapper, stream, source)
+        make = partial(self._wrapper, stream, source)
         kept = self._kept(stream.name, ".journal", resume=resume)
         journal = Journal(kept) if kept else None
         pace = Pace(outlet, self._budget, footprint.excess)
-        return Ingest(stream, outlet, make, self._heartbeat_s, journal, pace)
+        shedder = (
+            Shedder(
+                self._spark,
+                stream.shed,
+                arrow_schema(stream.columns),
+                self._plans,
+                partial(self._in_slot, 0),  # tuples wait for it that have come already
+            )
+            if stream.shed
+            else None
+        )
+        return Ingest(stream, outlet, make, self._heartbeat_s, journal, pace, shedder)
+
+    def _staged(
+        self, stream: StreamDef, stage: Stage, outlet: LiveOutlet, *, resume: bool
+    ) -> Ingest:
+        name = f"{stream.name}.{stage.moves}" if stage.moves else stream.name
+        journal = self._kept(name, ".journal", resume=resume)
+        folder = self._kept_folder(name, resume=resume)
+
+        def make(stopped: threading.Event, skipped: Callable[[int], None]) -> Wrapper:
+            return stage_wrapper(self._spark, stage, arrow_schema(stream.columns), folder, stopped)
+
+        return Ingest(
+            stream, outlet, make, self._heartbeat_s, Journal(journal) if journal else None
+        )
 
     def _wrapper(
         self,
@@ -115,8 +203,17 @@ class Builder:
             spark=lambda: self._spark,
             stopped=stopped,
             skipped=skipped,
+            plans=self._plans,
+            in_slot=partial(self._in_slot, AHEAD_US),
         )
         return make_wrapper(source.name, context)
+
+    def _in_slot(self, within_us: int, do: Callable[[], pa.Table]) -> pa.Table:
+        """Of a source: between task instances, as if it were due so soon."""
+        made = self._executor.run(do, time.time_ns() // 1000 + within_us)
+        if made is None:
+            raise SiteError("this site is about to end")
+        return made
 
     def _kept(self, stream: str, suffix: str, *, resume: bool) -> Path | None:
         """The file that survives us; empty unless we are to go on where we were."""
@@ -127,7 +224,18 @@ class Builder:
             path.unlink(missing_ok=True)
         return path
 
-    def task(self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet], *, resume: bool) -> Task:
+    def _kept_folder(self, stream: str, *, resume: bool) -> Path | None:
+        """As `_kept`, for a folder."""
+        if self._state is None:
+            return None
+        path = self._state / f"{quote(stream, safe='')}.state"
+        if not resume:
+            shutil.rmtree(path, ignore_errors=True)
+        return path
+
+    def task(
+        self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet], owner: Owner, *, resume: bool
+    ) -> Task:
         """Raises ConfigError or SinkError if its sink cannot be written to. A pocket's output goes
         to one of the `outlets` that are there already."""
         inlets = self.inlets(spec)
@@ -138,13 +246,20 @@ class Builder:
             )
         if outlet is None and spec.output:
             outlet = self._outlet(spec.output, spec.columns)
-        return Task(spec, self._body(spec, resume=resume), inlets, outlet, self._name_job)
+        # Expressions name their jobs, if they run any.
+        own = bool(spec.pocket or (spec.sink and spec.sink.name == "spark"))
+        jobs = SparkJobs(self._spark, spec.name, per_instance=own)
+        expressions = self._expressions(spec, jobs)
+        body = self._body(spec, expressions, resume=resume)
+        return Task(
+            self._runtime, owner, spec, body, inlets, outlet, jobs, expressions.report, self._batch
+        )
 
     def inlets(self, spec: TaskSpec) -> list[LiveInlet]:
         limit, budget = self._limit, self._budget
         return [LiveInlet(one.stream, limit=limit, budget=budget) for one in spec.inputs]
 
-    def _body(self, spec: TaskSpec, *, resume: bool) -> Body:
+    def _body(self, spec: TaskSpec, expressions: Expressions, *, resume: bool) -> Body:
         if spec.sink:
             return self._sink_body(spec, spec.sink, resume=resume)
         if spec.pocket:
@@ -153,13 +268,31 @@ class Builder:
         inputs = [(one.alias, arrow_schema(one.columns)) for one in spec.inputs]
         output = arrow_schema(spec.columns)
         if isinstance(spec.operators[0], Join):
-            return JoinBody(self._spark, inputs, spec.operators, output)
+            return JoinBody(expressions, inputs, spec.operators, output)
+        if isinstance(spec.operators[0], Union):
+            columns = inputs[0][1]
+            behind = SelectionBody(expressions, spec.operators[1:], columns, output)
+            return UnionBody(behind, columns, len(inputs))
         ((alias, columns),) = inputs
         if any(isinstance(one, Aggregate) for one in spec.operators):
-            return AggregateBody(self._spark, alias, columns, spec.operators, output)
-        return SelectionBody(self._spark, spec.operators, columns, output)
+            return AggregateBody(expressions, alias, columns, spec.operators, output)
+        return SelectionBody(expressions, spec.operators, columns, output)
+
+    def _expressions(self, spec: TaskSpec, jobs: SparkJobs) -> Expressions:
+        def name_job(rows: int) -> None:
+            jobs.name(f"{spec.name}: {rows} tuples")
+
+        # Where something is due, none is tried as a job: the trial itself would be late.
+        mode = "kept" if spec.urgency and self._plans == "auto" else self._plans
+        return Expressions(self._spark, mode, name_job)
 
     def _sink_body(self, spec: TaskSpec, sink: Call, *, resume: bool) -> SinkBody:
+        made = self._sink(spec, sink, resume=resume)
+        if isinstance(made, Careful):
+            made.check_own()
+        return SinkBody(made, arrow_schema(spec.inputs[0].columns))
+
+    def _sink(self, spec: TaskSpec, sink: Call, *, resume: bool) -> Sink:
         columns_in = arrow_schema(spec.inputs[0].columns)
         extra = [pa.field(POSITION, pa.int64()), pa.field(EVENT_TIME, pa.int64())]
         context = SinkContext(
@@ -177,7 +310,7 @@ class Builder:
                 f"a {sink.name} sink cannot go on where it was",
                 remedy="Drop the query and create it again.",
             )
-        return SinkBody(made, columns_in)
+        return made
 
     def _outlet(
         self, stream: str, columns: tuple[Column, ...], *, whole: bool = False
@@ -185,7 +318,25 @@ class Builder:
         schema = wire_schema(arrow_schema(columns))
         # What waits is better off at the consumer: an outlet needs enough to keep its link busy.
         limit = max(1, self._limit // 4)
-        return LiveOutlet(stream, schema, limit=limit, heartbeat_s=self._heartbeat_s, whole=whole)
+        return LiveOutlet(
+            self._runtime,
+            stream,
+            ArrowBatches(schema),
+            limit=limit,
+            heartbeat_s=self._heartbeat_s,
+            whole=whole,
+        )
 
-    def _name_job(self, group: str, description: str) -> None:
-        self._spark.sparkContext.setJobGroup(group, description)
+    def unpacker(self, source: Input, codec: str | None) -> Unpack:
+        """What was shipped without a wire between was not packed."""
+        if codec is None:
+            return _same
+        unpack = unpacker(wire_schema(arrow_schema(source.columns)), codec)
+        return lambda batch: unpack(batch) if batch.data.schema.equals(PACKED) else batch
+
+    def pocket_executor(self, name: str) -> Executor:
+        return Executor(self._runtime, f"pocket-{name}", 1)
+
+
+def _same(batch: Batch[Any]) -> Batch[Any]:
+    return batch

@@ -2,150 +2,197 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from pydantic import TypeAdapter
-
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, SiteError
+from anabranch.link.codec import Unpack
 from anabranch.link.inlet import LiveInlet
+from anabranch.link.messages import Check, Drop, Place, Prepare, Start, StartSources, Urgencies
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.places import Looked
 from anabranch.plan.protection import SHARED_SINKS
-from anabranch.plan.tasks import TaskSpec
-from anabranch.site.build import Builder
-from anabranch.site.executor import Executor
-from anabranch.site.links import Links
-from anabranch.site.open_stream import OpenStream
-from anabranch.site.points import PointsFile
-from anabranch.site.readers import ReadersFile
-from anabranch.site.source import Source
-from anabranch.site.task import Task
-from anabranch.stream.restart import gather, point_of
+from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.runtime.base import Bell, Mutex, Runtime
+from anabranch.runtime.log import note
+from anabranch.site.links.links import Links
+from anabranch.site.links.readers import ReadersFile
+from anabranch.site.sources.open_stream import OpenStream
+from anabranch.site.sources.source import Source
+from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.site.tasks.task import Owner, Task
+from anabranch.stream.restart import FOREVER, RestartPoint, gather
 
-_SOURCE: TypeAdapter[StreamDef | TableDef] = TypeAdapter(StreamDef | TableDef)
 S = TypeVar("S")
 T = TypeVar("T")
 
 
+PATIENCE_S = 1.0
+"""How long something that is not urgent waits for a slot."""
+
+
+class Runs(Protocol):
+    """Who runs task instances, and what else must not run beside them."""
+
+    def consider(self, task: Task) -> None: ...
+    def run(self, do: Callable[[], float], *, patience_s: float) -> float | None: ...
+    def close(self) -> None: ...
+
+
+class Builds(Protocol):
+    """Who makes sources and tasks of their descriptions."""
+
+    def source(self, definition: StreamDef | TableDef, *, resume: bool) -> Source: ...
+    def check_source(self, definition: StreamDef | TableDef) -> Looked: ...
+    def check_sink(self, spec: TaskSpec) -> Looked: ...
+    def task(
+        self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet], owner: Owner, *, resume: bool
+    ) -> Task: ...
+    def inlets(self, spec: TaskSpec) -> Sequence[LiveInlet]: ...
+    def unpacker(self, source: Input, codec: str | None) -> Unpack: ...
+    def pocket_executor(self, name: str) -> Runs: ...
+
+
 class Deployment:
     """`tasks` and `outlets` are by name; `links` looks at them, too. `forget` is told of a task
-    that is dropped and says which others go with it; `on_news` is called when the coordinator
-    should look at us."""
+    that is dropped and says which others go with it."""
 
     def __init__(
         self,
+        runtime: Runtime,
         tasks: dict[str, Task],
         outlets: dict[str, LiveOutlet],
-        builder: Builder,
+        builder: Builds,
         links: Links,
-        executor: Executor,
+        executor: Runs,
         points: PointsFile,
         readers: ReadersFile,
+        forget: Callable[[str], list[str]],
     ) -> None:
         self.tasks = tasks
         self.outlets = outlets
         self.sources: dict[str, Source] = {}
-        self.forget: Callable[[str], list[str]] = lambda task: []
-        self.on_news: Callable[[], None] = lambda: None
+        self.news = Bell(runtime)
+        """The coordinator should look at us."""
+        self._runtime = runtime
+        self._forget = forget
         self._builder = builder
         self._links = links
         self._executor = executor
-        self._pockets: dict[str, Executor] = {}
+        self._pockets: dict[str, Runs] = {}
         self._points = points
         self._readers = readers
-        self._changing = threading.RLock()
+        self._changing = Mutex(runtime)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for source in self.sources.values():
-            source.close()
-        self._drop_tasks(list(self.tasks), tell=False)
+            await self._runtime.blocking(source.close)
+        async with self._changing:
+            await self._drop_tasks(list(self.tasks), tell=False)
         for outlet in self.outlets.values():
             outlet.close()
 
     # -- deploying, in the order of the steps ----------------------------------------------------
 
-    def check(self, body: dict[str, Any]) -> None:
-        """What is wrong with the sources and sinks that `prepare` would build. Nothing changes."""
-        for one in body["sources"]:
-            source = _SOURCE.validate_python(one)
-            _named(source.kind, source.name, self._builder.check_source, source)
-        for one in body["tasks"]:
-            spec = TaskSpec.model_validate(one)
-            _named("query", spec.query, self._builder.check_sink, spec)
+    async def check(self, asked: Check) -> dict[str, Any]:
+        """What is wrong with the sources and sinks that `prepare` would build; else the `places`
+        that they read and write, and `problems` with these. Nothing changes."""
 
-    def prepare(self, body: dict[str, Any]) -> None:
-        """Build all or nothing; raises what is wrong with the first thing that cannot be built.
-        `resume`: they ran here before, and what they left behind is used again."""
-        resume = body.get("resume", False)
-        defined = [_SOURCE.validate_python(one) for one in body["sources"]]
-        specs = [TaskSpec.model_validate(one) for one in body["tasks"]]
-        if not resume:
-            self._points.forget(spec.name for spec in specs)
-        with self._changing:
-            make = partial(self._builder.source, resume=resume)
-            sources = {one.name: _named(one.kind, one.name, make, one) for one in defined}
+        def look() -> list[Looked]:
+            sources = [_named(one.kind, one.name, self._builder.check_source, one)
+                       for one in asked.sources]  # fmt: skip
+            sinks = [_named("query", one.query, self._builder.check_sink, one)
+                     for one in asked.tasks]  # fmt: skip
+            return [*sources, *sinks]
+
+        looked = await self._runtime.blocking(look)
+        return {
+            "places": [place.model_dump() for one in looked for place in one.places],
+            "problems": [one.problem.to_dict() for one in looked if one.problem],
+        }
+
+    async def prepare(self, asked: Prepare) -> None:
+        """Build all or nothing; raises what is wrong with the first thing that cannot be built."""
+        if not asked.resume:
+            await self._runtime.blocking(self._points.forget, [one.name for one in asked.tasks])
+
+        def build() -> tuple[dict[str, Source], list[Task]]:
+            make = partial(self._builder.source, resume=asked.resume)
+            sources = {one.name: _named(one.kind, one.name, make, one) for one in asked.sources}
             outlets = self.outlets | {name: source.outlet for name, source in sources.items()}
-            build = partial(self._builder.task, outlets=outlets, resume=resume)
-            tasks = [_named("pocket" if spec.pocket else "query", spec.query, build, spec)
-                     for spec in specs]  # fmt: skip
+            make_task = partial(
+                self._builder.task, outlets=outlets, owner=self, resume=asked.resume
+            )
+            return sources, [
+                _named("pocket" if spec.pocket else "query", spec.query, make_task, spec)
+                for spec in asked.tasks
+            ]
+
+        async with self._changing:
+            sources, tasks = await self._runtime.blocking(build)
             for name, source in sources.items():
+                await self._drop_source(name)
                 self.sources[name] = source
                 self.outlets[name] = source.outlet
+            await self._drop_tasks([task.spec.name for task in tasks], tell=False)
             for task in tasks:
                 self.install(task)
 
     def install(self, task: Task) -> None:
         self.tasks[task.spec.name] = task
         if task.spec.pocket:  # a thread of its own: others need not wait while it calls the world
-            self._pockets[task.spec.name] = Executor(f"pocket-{task.spec.name}", 1)
+            self._pockets[task.spec.name] = self._builder.pocket_executor(task.spec.name)
         if task.outlet and task.spec.output:
             self.outlets[task.spec.output] = task.outlet
             if isinstance(stream := self.sources.get(task.spec.output), OpenStream):
                 stream.pocket = task.spec.name
-            task.outlet.on_room = partial(self.consider, task)
-        task.on_failure = self._let_go
-        task.on_early_end = self._ended_early
-        task.on_release = partial(self._links.released, task)
-        self._listen(task, task.inlets)
 
-    def place(self, body: dict[str, Any]) -> None:
+    async def place(self, asked: Place) -> None:
         """Before the start: the positions behind which outputs and sources go on."""
-        with self._changing:
-            for stream, position in body["outputs"].items():
-                self._links.outlet(stream).start_at(position)
-            for name, position in body["sources"].items():
-                self.sources[name].resume(position)
-            for stream, position in (body["outputs"] | body["sources"]).items():
-                self._readers.await_back(stream, self._links.outlet(stream), position)
+        for stream, position in asked.outputs.items():
+            self._links.outlet(stream).start_at(position)
+        for name, position in asked.sources.items():
+            self.sources[name].resume(position)
+        for stream, position in (asked.outputs | asked.sources).items():
+            outlet = self._links.outlet(stream)
+            self._readers.await_back(
+                stream, outlet, outlet.last if position == FOREVER else position
+            )
 
-    def start(self, body: dict[str, Any]) -> None:
-        """`tasks`: name → the restart point at which the task begins."""
-        with self._changing:
-            for name, point in body["tasks"].items():
-                task = self.tasks[name]
-                task.start(point_of({"output": 0, **point}), point.get("epoch", 0))
+    async def start(self, asked: Start) -> None:
+        async with self._changing:
+            for name, begin in asked.tasks.items():
+                task = self.tasks.get(name)
+                if task is None:
+                    raise SiteError(f"{name} was dropped before it began")
+                await task.start(begin.point, begin.epoch)
+                _note("started", task)
                 self._links.follow_inputs(task)
-            self._points.save(list(self.tasks.items()))
+            await self._links.keep_points([self.tasks[name] for name in asked.tasks])
 
-    def start_sources(self, body: dict[str, Any]) -> None:
-        with self._changing:
-            for name in body["sources"]:
-                self.sources[name].start()
+    async def hurry(self, asked: Urgencies) -> None:
+        """Sub-deadlines of tasks that run already have changed."""
+        for name, urgency in asked.tasks.items():
+            if task := self.tasks.get(name):
+                task.timeliness.urgency = urgency
 
-    def restart_points(self) -> dict[str, dict[str, Any]]:
+    async def start_sources(self, asked: StartSources) -> None:
+        for name in asked.sources:
+            self.sources[name].start()
+            note("source started", f"stream {name} is read", query=name)
+
+    async def restart_points(self) -> dict[str, RestartPoint]:
         """Task → where it would restart: of those that run, of those before we were killed, and of
         all that read what is produced here. They are kept before they are told: who hears of one
         lets go of what lies before it."""
-        running = [(name, task) for name, task in list(self.tasks.items())
-                   if task.state != "waiting"]  # fmt: skip
-        self._points.save(running)
-        read = [outlet.readers() for outlet in list(self.outlets.values())]
-        found = gather([self._points.all(), *read])
-        return {name: asdict(point) for name, point in found.items()}
+        await self._links.keep_points(
+            [task for task in self.tasks.values() if task.state != "waiting"]
+        )
+        read = [outlet.readers() for outlet in self.outlets.values()]
+        return gather([self._points.all(), *read])
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -153,104 +200,115 @@ class Deployment:
         """There may be something for it to do."""
         self._pockets.get(task.spec.name, self._executor).consider(task)
 
-    def _listen(self, task: Task, inlets: Sequence[LiveInlet]) -> None:
-        for index, inlet in enumerate(inlets):
-            inlet.on_data = partial(self._arrived, task, index)
+    def in_slot(self, do: Callable[[], float]) -> float | None:
+        """Between instances, if there is time for it soon. In a thread that may wait."""
+        return self._executor.run(do, patience_s=PATIENCE_S)
 
-    def _arrived(self, task: Task, index: int) -> None:
-        self.consider(task)
-        self._links.arrived(task, index)
+    def released(self, task: Task) -> None:
+        self._links.released(task)
 
-    def _ended_early(self, task: Task) -> None:
-        if task.role == "primary":  # a standby has let go of nothing that its primary needs
-            self._let_go(task)
-
-    def _let_go(self, task: Task) -> None:
-        """Let go of the inputs, so that other consumers of them are not held up."""
-        if task.role == "standby":
-            self.forget(task.spec.name)
-            return
-
-        def leave() -> None:
+    def ended_early(self, task: Task) -> None:
+        if task.role == "primary":  # of a standby nobody is told
             self._links.unfollow(task)
-            self._links.leave(task)
+            self._links.released(task)
 
-        threading.Thread(target=leave, name=f"{task.spec.name}-leave", daemon=True).start()
+    def failed(self, task: Task) -> None:
+        """Let go of the inputs, so that other consumers of them are not held up; but not of what
+        another needs who is going to take over."""
+        if task.error:
+            _note("failed", task, task.error.line(), wrong=True)
+        if task.role == "standby":
+            self._forget(task.spec.name)
+            return
+        self._links.unfollow(task)
+        if not (task.cut_off and self._links.replaceable(task)):
+            self._runtime.spawn(self._links.leave(task), f"{task.spec.name}-leave")
 
     # -- for protection --------------------------------------------------------------------------
 
-    def install_standby(self, spec: TaskSpec, *, resume: bool = False) -> Task:
-        with self._changing:
-            self._drop_tasks([spec.name], tell=False)
-            task = self._builder.task(spec, outlets=self.outlets, resume=resume)
+    async def install_standby(self, spec: TaskSpec, *, resume: bool = False) -> Task:
+        build = partial(self._builder.task, spec, self.outlets, self, resume=resume)
+        async with self._changing:
+            await self._drop_tasks([spec.name], tell=False)
+            task = await self._runtime.blocking(build)
             task.role = "standby"
             self.install(task)
+            _note("standing by", task)
             return task
 
     def new_inlets(self, task: Task) -> Sequence[LiveInlet]:
-        inlets = self._builder.inlets(task.spec)
-        self._listen(task, inlets)
-        return inlets
+        return self._builder.inlets(task.spec)
 
-    def ruling(self, task: Task) -> None:
-        """A task here has taken over: a restart would begin at its point."""
-        self._points.save([(task.spec.name, task)])
-        self.on_news()
+    def unpacker(self, task: Task, index: int, codec: str | None) -> Unpack:
+        return self._builder.unpacker(task.spec.inputs[index], codec)
 
     def tell(self) -> None:
-        self.on_news()
+        self.news.ring()
 
-    def discard(self, task: Task) -> None:
+    def wall_clock(self) -> float:
+        return time.time()
+
+    async def discard(self, task: Task) -> None:
         """Another site runs it: we do no more, nor does the sink that went there with it."""
-        with self._changing:
+        async with self._changing:
             if self.tasks.get(task.spec.name) is task:
                 along = [name for name, one in self.tasks.items()
                          if one.spec.sink and one.spec.sink.name in SHARED_SINKS
                          and one.spec.inputs[0].stream == task.spec.output]  # fmt: skip
-                self._drop_tasks([*along, task.spec.name], tell=False)
-        self.on_news()
+                await self._drop_tasks([*along, task.spec.name], tell=False)
+        self.tell()
 
     # -- dropping --------------------------------------------------------------------------------
 
-    def drop(self, body: dict[str, Any]) -> None:
-        """`standbys`: drop these tasks only if they still stand by."""
-        with self._changing:
-            waiting = [name for name in body.get("standbys", ())
+    async def drop(self, asked: Drop) -> None:
+        async with self._changing:
+            waiting = [name for name in asked.standbys
                        if name in self.tasks and self.tasks[name].role == "standby"]  # fmt: skip
-            self._drop_tasks(waiting, tell=False)
-            self._drop_tasks(body.get("tasks", ()), tell=True)
-            self._points.forget(body.get("tasks", ()))
-            for name in body.get("sources", ()):
-                source = self.sources.pop(name, None)
-                if source:
-                    source.close()
-                    self.outlets.pop(name).close()
+            await self._drop_tasks(waiting, tell=False)
+            await self._drop_tasks(asked.tasks, tell=not asked.resume)
+            if asked.tasks and not asked.resume:
+                await self._runtime.blocking(self._points.forget, asked.tasks)
+            for name in asked.sources:
+                await self._drop_source(name)
 
-    def _drop_tasks(self, names: Iterable[str], *, tell: bool) -> None:
+    async def _drop_source(self, name: str) -> None:
+        source = self.sources.pop(name, None)
+        if source:
+            await self._runtime.blocking(source.close)
+            self.outlets.pop(name).close()
+
+    async def _drop_tasks(self, names: Iterable[str], *, tell: bool) -> None:
         for name in names:
             task = self.tasks.pop(name, None)
             if task is None:
                 continue
-            self._drop_tasks(self.forget(name), tell=False)
+            await self._drop_tasks(self._forget(name), tell=False)
             task.stop()
-            if own := self._pockets.pop(name, None):
-                own.close()  # which does not wait for ever for one that hangs
-            else:
-                self._executor.forget(task)
             self._links.unfollow(task)
-            task.close()
+            if own := self._pockets.pop(name, None):
+                await self._runtime.blocking(own.close)  # not for ever, if it hangs
+            else:
+                await task.settled()
+            await task.close()
+            _note("dropped", task)
             self._drop_output(task)
             if tell and task.role == "primary":  # a standby reads under its primary's name
-                self._links.leave(task)
+                await self._links.leave(task)
 
     def _drop_output(self, task: Task) -> None:
         """A pocket's output stream was there before it and stays."""
         output = task.spec.output
         if output and isinstance(stream := self.sources.get(output), OpenStream):
             stream.pocket = None
-            stream.outlet.forget_producer()
-        elif output:
+            stream.outlet.produced_by(None)
+        elif output and self.outlets.get(output) is task.outlet:
             self.outlets.pop(output).close()
+
+
+def _note(event: str, task: Task, text: str = "", *, wrong: bool = False) -> None:
+    spec = task.spec
+    note(event, text or f"{spec.name} {event} as {task.role}", wrong=wrong,
+         site=spec.site, query=spec.query, task=spec.name, epoch=task.epoch)  # fmt: skip
 
 
 def _named(kind: str, name: str, build: Callable[[S], T], spec: S) -> T:

@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from anabranch.errors import AnabranchError
-from anabranch.link.peer import Peer
-from anabranch.site.site import Site
+from anabranch.runtime.base import Bell, Runtime
+
+BEAT_S = 3.0
 
 
 class Heartbeat:
-    """A coordinator that is away changes nothing here: it is told again when it is back."""
+    """`beat` tells the coordinator once. One that is away changes nothing here: it is told again
+    when it is back, every `interval_s` and whenever there is `news`."""
 
-    def __init__(self, site: Site, coordinator: Peer, interval_s: float) -> None:
-        self._site = site
-        self._coordinator = coordinator
+    def __init__(
+        self,
+        runtime: Runtime,
+        beat: Callable[[], Coroutine[Any, Any, None]],
+        news: Bell,
+        interval_s: float,
+    ) -> None:
+        self._beat = beat
+        self._news = news
         self._interval_s = interval_s
-        self._stopped = threading.Event()
-        self._news = threading.Event()
-        site.deployment.on_news = self._news.set
-        self._thread = threading.Thread(target=self._run, name=f"{site.name}-beat", daemon=True)
-
-    def start(self) -> None:
-        """The first beat is the registration, and raises if the coordinator does not take it."""
-        self.beat()
-        self._thread.start()
-
-    def beat(self) -> None:
-        report = self._site.report()
-        self._site.learn(self._coordinator.call("heartbeat", timeout_s=3.0, report=report))
+        self._coroutine = runtime.spawn(self._run(), "heartbeat")
 
     def close(self) -> None:
-        self._stopped.set()
-        self._news.set()
-        self._thread.join(timeout=5)
+        self._coroutine.cancel()
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            self._news.wait(self._interval_s)
-            self._news.clear()
-            if self._stopped.is_set():
-                return
+    async def _run(self) -> None:
+        while True:
+            await self._news.heard(self._interval_s)
             try:
-                self.beat()
+                await self._beat()
             except AnabranchError:
                 continue

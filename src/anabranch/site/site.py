@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +12,53 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.errors import SiteError
-from anabranch.link.gate import Credentials, Gate
-from anabranch.link.outlet import LiveOutlet
-from anabranch.link.peer import Peers
-from anabranch.plan.operators import Column
-from anabranch.site.analyse import analyse, check_types
+from anabranch.link.gate import LOCAL, Credentials, Gate, Handler
+from anabranch.link.messages import (
+    Analyse,
+    Calibrate,
+    CheckTypes,
+    DescribePocket,
+    Emulate,
+    End,
+    LearnModel,
+    Message,
+    News,
+    Ping,
+    Plans,
+    Push,
+    Schema,
+    StageSize,
+    StateQuery,
+    Status,
+)
+from anabranch.link.messages import Heartbeat as HeartbeatMessage
+from anabranch.link.messages import Peers as Addresses
+from anabranch.link.network import FlightNetwork
+from anabranch.link.peer import Peer, Peers
+from anabranch.runtime.loop import process_loop
 from anabranch.site.build import Builder
-from anabranch.site.deployment import Deployment
-from anabranch.site.executor import Executor
-from anabranch.site.links import Links
-from anabranch.site.open_stream import OpenStream, decoded, encoded
-from anabranch.site.points import PointsFile
-from anabranch.site.protection import Protection
-from anabranch.site.readers import ReadersFile
-from anabranch.site.task import Task
-from anabranch.stream.restart import point_of
+from anabranch.site.heartbeat import BEAT_S, Heartbeat
+from anabranch.site.http.server import SiteHttp
+from anabranch.site.learning import learn_model
+from anabranch.site.links.readers import ReadersFile
+from anabranch.site.programs.submission import described
+from anabranch.site.round_trips import RoundTrips
+from anabranch.site.service import SiteService
+from anabranch.site.sources.open_stream import OpenStream, decoded, encoded
+from anabranch.site.stage.look import look
+from anabranch.site.stage.results import StageResults
+from anabranch.site.stage.run import size_of
+from anabranch.site.tasks.executor import Executor
+from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.spark.analyse import analyse, check_types
+from anabranch.spark.jvm import jvm
+
+TRIAL_S = 1.0
+"""How long a trial waits for a slot."""
 
 
 class Site:
-    """Everything a site does is asked for through its gate's actions.
-
-    Deploying takes four steps, so that a script is deployed whole or not at all and no tuple passes
-    before everyone is there: `prepare` (build and check), `attach` (producers keep tuples for their
-    consumers), `start` (tasks follow their inputs), `start_sources`.
-    """
+    """Everything a site does is asked for through its gate's actions."""
 
     def __init__(
         self,
@@ -48,36 +70,72 @@ class Site:
     ) -> None:
         """With a `state` folder the site can be killed and started again where it was."""
         self.name = name
-        self._cluster = cluster
         self._config = cluster.sites.get(name) or SiteConfig(name=name)
         self._spark = spark
         if state:
             state.mkdir(parents=True, exist_ok=True)
-        points = PointsFile(state / "points.json" if state else None)
-        readers = ReadersFile(state / "readers.json" if state else None)
-        tasks: dict[str, Task] = {}
-        outlets: dict[str, LiveOutlet] = {}
+        self._runtime = process_loop()
         self.peers = Peers(credentials)
-        self._executor = Executor(name, self._config.slots)
-        self._links = Links(name, cluster, self.peers, outlets, tasks, points, readers)
-        self.deployment = Deployment(
-            tasks, outlets, Builder(cluster, spark, state), self._links, self._executor, points,
-            readers,
-        )  # fmt: skip
-        self._protection = Protection(name, cluster, self.deployment, self._links, self.peers)
-        self.deployment.forget = self._protection.forget
+        self._executor = Executor(
+            self._runtime, name, self._config.slots, self._config.schedule, spark
+        )
+        self._builder = Builder(cluster, spark, state, self._runtime, self._config, self._executor)
+        self.service = SiteService(
+            name,
+            cluster,
+            self._runtime,
+            FlightNetwork(self._runtime, name, self.peers),
+            self._builder,
+            self._executor,
+            PointsFile(state / "points.json" if state else None),
+            ReadersFile(state / "readers.json" if state else None),
+        )
+        network = FlightNetwork(self._runtime, name, self.peers)
+        self._trips = RoundTrips(name, self._runtime, network, self.service.links.emulated)
+        self._beats: Heartbeat | None = None
         self._closed = threading.Event()
         self._gate = Gate(
-            str(self._config.listen), credentials, self._actions(), outlets.__getitem__
+            str(self._config.listen),
+            credentials,
+            self._actions(),
+            self.service.outlets.__getitem__,
+            self._runtime,
         )
+        LOCAL[self.address] = self._gate
+        self._http: SiteHttp | None = None
+        if self._config.http:
+            self._http = SiteHttp(self._config.http, credentials, self.report, self._ready)
+        self.peers.update({name: self.address})
 
     @property
     def address(self) -> str:
         return str(self._config.address or self._gate.address)
 
+    def report_to(self, coordinator: Peer, interval_s: float) -> None:
+        """Go on telling it what runs here. The first time is the registration, and raises if the
+        coordinator does not take it."""
+
+        async def beat() -> None:
+            news = await self._runtime.blocking(tell)
+            self._learn(news)
+
+        def tell() -> News:
+            news: News = coordinator.send(HeartbeatMessage(self.report()), BEAT_S)
+            return news
+
+        self._runtime.run(beat())
+        self._beats = Heartbeat(self._runtime, beat, self.service.deployment.news, interval_s)
+
+    def _ready(self) -> bool:
+        """The coordinator knows us, and there is a Spark to work with."""
+        return self._beats is not None and not self._closed.is_set() and not jvm.ended
+
     def close(self) -> None:
-        """Stop everything here and free the port. Idempotent."""
+        """Stop everything here and free the ports. Idempotent."""
         self.stop()
+        if self._http:
+            self._http.close()
+            self._http = None
         self.peers.close()
         self._gate.shutdown()
 
@@ -86,85 +144,97 @@ class Site:
         if self._closed.is_set():
             return
         self._closed.set()
-        self._protection.close()
-        self.deployment.close()
-        self._links.close()
+        self._trips.close()
+        if self._beats:
+            self._beats.close()
+        self._runtime.run(self.service.close())
         self._executor.close()
 
     # -- actions ---------------------------------------------------------------------------------
 
-    def _actions(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+    def _actions(self) -> dict[type[Message], Handler]:
         return {
-            "ping": lambda body: {"site": self.name, "pid": os.getpid()},
-            "status": lambda body: self.report(),
-            "analyse": self._analyse,
-            "check_types": lambda body: check_types(_columns(body["columns"])),
-            "peers": lambda body: self.peers.update(body["peers"]),
-            "check": self.deployment.check,
-            "prepare": self.deployment.prepare,
-            "attach": self._attach,
-            "detach": lambda body: self._links.detach(
-                body["stream"], body["consumer"], body.get("epoch")
-            ),
-            "place": self.deployment.place,
-            "points": lambda body: self.deployment.restart_points(),
-            "start": self.deployment.start,
-            "start_sources": self.deployment.start_sources,
-            "drop": self.deployment.drop,
-            **self._protection.actions(),
-            "acks": lambda body: self._links.take_acks(body["acks"]),
-            "schema": lambda body: encoded(self._open_stream(body).schema().empty_table()),
-            "push": lambda body: self._open_stream(body).push(decoded(body["rows"])),
-            "end": lambda body: self._open_stream(body).end(),
+            **self.service.handlers(),
+            Ping: lambda asked: {"site": self.name, "pid": os.getpid()},
+            Status: lambda asked: self.report(),
+            Emulate: lambda asked: self.service.links.emulated.change(asked.delays_s),
+            Addresses: lambda asked: self.peers.update(asked.peers),
+            Analyse: self._analyse,
+            StageSize: self._stage_size,
+            StateQuery: self._state_query,
+            Plans: self._plans,
+            Calibrate: self._calibrate,
+            LearnModel: self._learn_model,
+            CheckTypes: lambda asked: check_types(list(asked.columns)),
+            DescribePocket: self._describe_pocket,
+            Schema: self._schema,
+            Push: self._push,
+            End: self._end,
         }
 
     def report(self) -> dict[str, Any]:
-        outlets = list(self.deployment.outlets.items())
-        return {
-            "site": self.name,
-            "address": self.address,
-            "pid": os.getpid(),
-            "tasks": [self._task_report(task) for task in list(self.deployment.tasks.values())],
-            "sources": [source.report() for source in list(self.deployment.sources.values())],
-            "rulers": self._links.routes.rulers(),
-            "kept": {name: outlet.kept() for name, outlet in outlets},
-            "traffic": {name: asdict(one.traffic) for name, one in outlets if one.traffic.tuples},
-        }
+        with self._runtime:
+            report = self.service.report()
+        trips = self._trips.report()
+        where = {"address": self.address, "http": self._http.url if self._http else None}
+        return report | where | {"pid": os.getpid(), "round_trips": trips}
 
-    def _task_report(self, task: Task) -> dict[str, Any]:
-        return task.report() | self._links.report(task) | self._protection.report(task)
+    async def _describe_pocket(self, asked: DescribePocket) -> Any:
+        return await self._runtime.blocking(lambda: described(asked.name, asked.class_, asked.base))
 
-    def _analyse(self, body: dict[str, Any]) -> Any:
-        columns, aggregate = _columns(body["columns"]), body.get("aggregate", False)
-        return analyse(self._spark, columns, body["expressions"], aggregate=aggregate)
+    async def _plans(self, asked: Plans) -> Any:
+        return await self._runtime.blocking(lambda: self._builder.plans(asked.task))
 
-    def learn(self, news: dict[str, Any]) -> None:
-        """From the coordinator: where all sites are, and who produces what."""
-        self.peers.update(news["addresses"])
-        self._protection.learn(news["routes"])
+    async def _calibrate(self, asked: Calibrate) -> Any:
+        """Between what runs already, so that nobody is late for it."""
 
-    def _attach(self, body: dict[str, Any]) -> int:
-        """Keep tuples for a consumer from now on, or from behind `after`."""
-        outlet = self._links.outlet(body["stream"])
-        known = body.get("point")
-        return outlet.attach(
-            body["consumer"],
-            after=body.get("after"),
-            point=point_of(known) if known else None,
-            epoch=body.get("epoch", 0),
-            lease=body.get("lease", False),
-        )
+        def try_it() -> Any:
+            in_slot = partial(self._executor.run, patience_s=TRIAL_S)
+            cost = self._builder.calibrated(asked.task, in_slot)
+            return cost and {"fixed_us": cost.fixed * 1e6, "per_tuple_us": cost.per_tuple * 1e6}
 
-    def _open_stream(self, body: dict[str, Any]) -> OpenStream:
-        name = body["stream"]
-        found = self.deployment.sources.get(name)
+        return await self._runtime.blocking(try_it)
+
+    async def _analyse(self, asked: Analyse) -> Any:
+        def look() -> Any:
+            columns = list(asked.columns)
+            return analyse(self._spark, columns, asked.expressions, aggregate=asked.aggregate)
+
+        return await self._runtime.blocking(look)
+
+    async def _learn_model(self, asked: LearnModel) -> Any:
+        return await self._runtime.blocking(learn_model, self._spark, asked)
+
+    async def _stage_size(self, asked: StageSize) -> int:
+        return await self._runtime.blocking(size_of, asked.stage)
+
+    async def _state_query(self, asked: StateQuery) -> dict[str, Any]:
+        source = self.service.deployment.sources.get(asked.stream)
+        results = getattr(source, "wrapper", None)
+        if not isinstance(results, StageResults):
+            raise SiteError(f"site {self.name} runs no stage {asked.stream}")
+        return await self._runtime.blocking(look, self._spark, results, asked)
+
+    def _learn(self, news: News) -> None:
+        """From the coordinator."""
+        self.peers.update(news.addresses)
+        self.service.protection.learn(news.routes)
+
+    async def _schema(self, asked: Schema) -> str:
+        return encoded(self._open_stream(asked.stream).schema().empty_table())
+
+    async def _push(self, asked: Push) -> bool:
+        stream = self._open_stream(asked.stream)
+        return await self._runtime.blocking(stream.push, decoded(asked.rows))
+
+    async def _end(self, asked: End) -> None:
+        self._open_stream(asked.stream).end()
+
+    def _open_stream(self, name: str) -> OpenStream:
+        found = self.service.deployment.sources.get(name)
         if not isinstance(found, OpenStream):
             raise SiteError(
                 f"site {self.name} has no stream {name} to push into",
                 remedy="Only a stream without a source takes rows from programs.",
             )
         return found
-
-
-def _columns(data: Iterable[dict[str, Any]]) -> list[Column]:
-    return [Column.model_validate(one) for one in data]

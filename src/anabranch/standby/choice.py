@@ -155,7 +155,8 @@ def choose(load: Load, limits: Limits) -> Choice:
 def describe(options: Options, option: Option) -> Choice:
     """`option` as a choice, whether or not it is the best."""
     cost = options.model.cost(option.batch)
-    has = f"b = {option.batch} recovers within {_time(option.worst_s)} at {_share(option)}"
+    has = f"b = {option.batch} recovers within {_time(option.worst_s)}, {_share(option)}"
+    has += " of its input to the standby"
     why = [has, *_reasons(options, option)]
     return Choice(option.batch, cost, option.broken(), "; ".join(why))
 
@@ -164,12 +165,12 @@ def _reasons(options: Options, option: Option) -> Iterator[str]:
     broken = option.broken()
     if options.limits == Limits():
         active = options[1]
-        yield f"an active standby within {_time(active.worst_s)} at {_share(active)}"
+        yield f"an active standby (b = 1) would within {_time(active.worst_s)}, {_share(active)}"
     if "recovery" in broken:
         asked = f"RECOVERY {_time(options.limits.recovery_s or 0)}"
         least = options.least_worst()
         if least.recovery_margin < 0:
-            at = f"at b = {least.batch} and {_share(least)}"
+            at = f"at b = {least.batch}, {_share(least)}"
             yield f"{asked} cannot hold: {_time(least.worst_s)} is the least, {at}"
         else:
             yield f"{asked} does not hold: it would at b = {options.best.batch}"
@@ -187,7 +188,7 @@ def _reasons(options: Options, option: Option) -> Iterator[str]:
 
 
 def _share(option: Option) -> str:
-    return f"overhead {option.overhead:.0%}"
+    return f"sending {option.overhead:.0%}"
 
 
 def _time(seconds: float) -> str:

@@ -37,7 +37,7 @@ Action = Feed[P] | Restart[P]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a producer answers to the claim of a task's rule: what it has let go of on the word of
+    """What a producer answers to a task's claim: what it has let go of on the word of
     the one before, and that one's restart point."""
 
     released: int

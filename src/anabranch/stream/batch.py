@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, Self, TypeVar
 
 from anabranch.stream.restart import RestartPoint
@@ -34,11 +34,23 @@ class Batch(Generic[P]):
     watermark: int
     epoch: int
     data: P
-    more: bool = False
-    """The producer has the next batch ready: whoever waits a moment gets a larger one."""
     point: RestartPoint | None = None
     """For a standby: where the task it stands by for would restart, as far as the producer knows.
     What lies before may have been let go of, and never comes."""
+    _nbytes: int = field(default=-1, init=False, repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Of `data`; asked for many times on the way, and slow to find out."""
+        if self._nbytes < 0:
+            object.__setattr__(self, "_nbytes", self.data.nbytes)
+        return self._nbytes
+
+    def at(self, watermark: int) -> Batch[P]:
+        """The same tuples; by now `watermark` holds behind them."""
+        same = replace(self, watermark=watermark)
+        object.__setattr__(same, "_nbytes", self._nbytes)
+        return same
 
     @property
     def rows(self) -> int:

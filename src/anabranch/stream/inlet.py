@@ -12,8 +12,7 @@ from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch, P
 
 class Inlet(Generic[P]):
     """`received` is the last position that arrived, `taken` the last one handed to the task;
-    `watermark` holds behind `taken` (not behind what still waits). `more` is what the newest batch
-    said of the next one."""
+    `watermark` holds behind `taken` (not behind what still waits)."""
 
     def __init__(self, stream: str, position: int = 0, epoch: int = 0) -> None:
         self.stream = stream
@@ -22,13 +21,17 @@ class Inlet(Generic[P]):
         self.epoch = epoch
         self.watermark = START_WATERMARK
         self.waiting_bytes = 0
-        self.more = False
         self._newest_watermark = START_WATERMARK
         self._waiting: deque[Batch[P]] = deque()
 
     @property
     def waiting(self) -> int:
         return self.received - self.taken
+
+    @property
+    def oldest(self) -> Batch[P] | None:
+        """What `take` would give first."""
+        return self._waiting[0] if self._waiting else None
 
     @property
     def drained(self) -> bool:
@@ -55,11 +58,10 @@ class Inlet(Generic[P]):
                 f"stream {self.stream}: batch starts at {batch.first}, expected {self.received + 1}"
             )
         self.epoch = batch.epoch
-        self.more = batch.more
         fresh = batch.after(self.received)
         if fresh.rows:
             self._waiting.append(fresh)
-            self.waiting_bytes += fresh.data.nbytes
+            self.waiting_bytes += fresh.nbytes
             self.received = fresh.last
         self._newest_watermark = max(self._newest_watermark, batch.watermark)
         return fresh.rows
@@ -76,7 +78,7 @@ class Inlet(Generic[P]):
             taken.append(batch)
             room -= batch.rows
             self.taken = batch.last
-            self.waiting_bytes -= batch.data.nbytes
+            self.waiting_bytes -= batch.nbytes
             self.watermark = max(self.watermark, batch.watermark)
         if not self._waiting:
             self.waiting_bytes = 0

@@ -8,7 +8,7 @@ from typing import Generic
 
 from anabranch.errors import Gap, SiteError, StaleEpoch, Superseded
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch, P
-from anabranch.stream.restart import Points, RestartPoint
+from anabranch.stream.restart import FOREVER, Points, RestartPoint, told_to
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Consumer:
     """What the outlet knows of one consumer: how far it was sent, has received (Level-0), and no
     longer needs (Level-1), with the restart point that came with the latter.
 
-    `epoch` is that of the task that consumes: whoever ruled before it is refused."""
+    `epoch` is that of the task that consumes: whoever ran it before is refused."""
 
     sent: int
     received: int
@@ -33,6 +33,11 @@ class Consumer:
     restart: RestartPoint | None = None
     epoch: int = 0
     backup: Backup | None = None
+
+    @property
+    def finished(self) -> bool:
+        """It has ended before the stream does, and is remembered for whoever asks."""
+        return self.released == FOREVER
 
 
 class Outlet(Generic[P]):
@@ -58,6 +63,11 @@ class Outlet(Generic[P]):
         return self.watermark == END_WATERMARK
 
     @property
+    def wanted(self) -> bool:
+        """Somebody reads it, or will."""
+        return any(not one.finished for one in self.consumers.values())
+
+    @property
     def kept_bytes(self) -> int:
         return self._bytes - self._released_bytes
 
@@ -69,14 +79,14 @@ class Outlet(Generic[P]):
         batch = Batch(self.stream, self.last + 1, self.watermark, self.epoch, data)
         if batch.rows:
             self.last = batch.last
-            if (self.consumers and batch.last > self.released) or self.whole:
+            if (self.wanted and batch.last > self.released) or self.whole:
                 self._keep(batch)
             else:  # nobody wants it, or a primary ahead of us gave it to all
                 self.released = max(self.released, self.last)
         return batch
 
     def _keep(self, batch: Batch[P]) -> None:
-        self._bytes += batch.data.nbytes
+        self._bytes += batch.nbytes
         self._kept.append(batch)
         self._lasts.append(batch.last)
         self._ends.append(self._bytes)
@@ -126,17 +136,19 @@ class Outlet(Generic[P]):
 
     def unsent_bytes(self) -> int:
         """Bytes the slowest consumer was not sent yet: what back-pressure goes by."""
-        if not self.consumers:
+        # Who needs it no more, perhaps from another producer of the stream, need not be sent it.
+        sent = [max(one.sent, one.released) for one in self.consumers.values()]
+        if not sent:
             return 0
-        slowest = min(consumer.sent for consumer in self.consumers.values())
+        slowest = min(sent)
         index = bisect_right(self._lasts, slowest)
         return self._bytes - (self._ends[index - 1] if index else self._released_bytes)
 
     # -- acks ------------------------------------------------------------------------------------
 
-    def level0(self, consumer: str, position: int, epoch: int, reign: int = 0) -> None:
-        """`consumer`, in its task's epoch `reign`, has received everything up to `position` of what
-        the producer in `epoch` sent.
+    def level0(self, consumer: str, position: int, epoch: int, own: int = 0) -> None:
+        """`consumer`, whose task is in its epoch `own`, has received everything up to `position` of
+        what the producer in `epoch` sent.
 
         Raises StaleEpoch if the consumer already follows a later producer than this one,
         Superseded if it has itself been replaced.
@@ -145,17 +157,18 @@ class Outlet(Generic[P]):
             raise StaleEpoch(
                 f"stream {self.stream}: consumer {consumer} is at epoch {epoch}, we at {self.epoch}"
             )
-        known = self._ruling(consumer, reign)
+        known = self._current(consumer, own)
         if known is not None:
             known.received = max(known.received, position)
+            # Perhaps by another producer of the stream: who had its end from that one does not
+            # follow us, and must not hold us up.
+            known.sent = max(known.sent, position)
 
-    def level1(
-        self, consumer: str, input_position: int, point: RestartPoint, reign: int = 0
-    ) -> int:
+    def level1(self, consumer: str, input_position: int, point: RestartPoint, own: int = 0) -> int:
         """`consumer` needs nothing up to `input_position` any more and would restart at `point`;
         returns up to where this outlet has now released. An ack overtaken by a newer one changes
         nothing. Raises Superseded as `level0`."""
-        known = self._ruling(consumer, reign)
+        known = self._current(consumer, own)
         if known is not None and _newer(known, input_position, point):
             known.received = max(known.received, input_position)
             known.released = input_position
@@ -168,9 +181,9 @@ class Outlet(Generic[P]):
         return {name: one.restart for name, one in self.consumers.items() if one.restart}
 
     def learn(self, readers: Points) -> None:
-        """Another outlet of the stream was told so by these consumers."""
-        for name, point in readers.items():
-            if known := self.consumers.get(name):
+        """Another outlet of the stream was told so by these tasks."""
+        for name, known in self.consumers.items():
+            if point := told_to(name, readers):
                 known.restart = point.join(known.restart) if known.restart else point
 
     def acknowledged(self) -> int:
@@ -178,7 +191,8 @@ class Outlet(Generic[P]):
 
         What a consumer has merely received is not enough: should it die together with the producer,
         nobody had it any more."""
-        return min((c.released for c in self.consumers.values()), default=self.last)
+        needed = (one.released for one in self.consumers.values() if not one.finished)
+        return min(needed, default=self.last)
 
     def _release(self) -> None:
         if self.whole:
@@ -192,16 +206,16 @@ class Outlet(Generic[P]):
 
     # -- standby ---------------------------------------------------------------------------------
 
-    def rule(self, consumer: str, epoch: int) -> Consumer | None:
+    def fence(self, consumer: str, epoch: int) -> Consumer | None:
         """From now on the consumer is the task of `epoch`: those of earlier ones are refused, and
         nothing more is released for them. Raises Superseded if this one is itself too late."""
-        known = self._ruling(consumer, epoch)
+        known = self._current(consumer, epoch)
         if known is not None and epoch > known.epoch:
             known.epoch = epoch
             known.backup = None
         return known
 
-    def _ruling(self, consumer: str, epoch: int) -> Consumer | None:
+    def _current(self, consumer: str, epoch: int) -> Consumer | None:
         known = self.consumers.get(consumer)
         if known is not None and epoch < known.epoch:
             raise Superseded(
@@ -211,8 +225,8 @@ class Outlet(Generic[P]):
         return known
 
     def back_up(self, consumer: str, epoch: int, batch: int, after: int) -> None:
-        """Ship to the standby of `consumer` that would rule in `epoch` and has all up to `after`.
-        Raises Superseded if there is one of a later epoch."""
+        """Ship to the standby of `consumer` that would be primary in `epoch` and has all up to
+        `after`. Raises Superseded if there is one of a later epoch."""
         known = self.consumers.get(consumer)
         if known is None:
             raise SiteError(f"stream {self.stream} keeps nothing for {consumer}")

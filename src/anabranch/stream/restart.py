@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.stream.watermark import START_WATERMARK
+
+FOREVER = 2**63 - 1
+"""A position behind all others: whoever needs nothing up to it needs nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,30 +23,38 @@ class RestartPoint:
     A replay may contain inputs that open windows still need and that have had results before:
     results with an event time up to `instant` are among the first `output` ones.
 
-    `readers` are the points of those who read the output, by the name they do so under: the first
-    `output` results are needed no more because of them. So whoever remembers where a task restarts
-    also remembers it of all that is behind it, though these may have died together.
+    `readers` are the points of all tasks behind this one, those that read its readers included: the
+    first `output` results are needed no more because of them. So whoever remembers where a task
+    restarts also remembers it of all that is behind it, though these may have died together. It is
+    one map by task, without readers of their own: per path it would repeat where streams meet.
     """
 
     inputs: tuple[int, ...]
     output: int
     instant: int = START_WATERMARK
-    birth: int = field(default=0, repr=False)
+    incarnation: int = field(default=0, repr=False)
     """The number of the task's creation: of another of the same name nothing holds here."""
     readers: Mapping[str, RestartPoint] = field(default_factory=dict, repr=False)
 
     def join(self, other: RestartPoint) -> RestartPoint:
         """A point that is as far as both, for those who know both: what one run of the task did not
         need for its results behind `output`, none needs for those behind a later one."""
-        if self.birth != other.birth:
-            return max(self, other, key=lambda point: point.birth)
+        if other is self or other == self:
+            return self
+        if self.incarnation != other.incarnation:
+            return max(self, other, key=lambda point: point.incarnation)
         return RestartPoint(
             tuple(map(max, self.inputs, other.inputs)),
             max(self.output, other.output),
             max(self.instant, other.instant),
-            self.birth,
+            self.incarnation,
             join_all(self.readers, other.readers),
         )
+
+    @property
+    def finished(self) -> bool:
+        """All its results are out and safe, though an input may go on."""
+        return FOREVER in self.inputs
 
     @property
     def alone(self) -> RestartPoint:
@@ -56,39 +67,51 @@ Points = Mapping[str, RestartPoint]
 
 def join_all(one: Points, other: Points) -> dict[str, RestartPoint]:
     """All that either knows, joined where both do."""
+    if not one:
+        return dict(other)
     return {**one, **{name: point.join(one.get(name, point)) for name, point in other.items()}}
 
 
-def beyond(task: str, readers: Points) -> dict[str, RestartPoint]:
-    """What a task's point says of its readers: nothing of itself, should its results come back to
-    it in a circle."""
-    return {
-        name: replace(point, readers=beyond(task, point.readers))
-        for name, point in readers.items()
-        if _task(name, readers) != task
-    }
-
-
-def gather(known: Iterable[Points]) -> dict[str, RestartPoint]:
-    """Task → the newest point that is known, of these and of all who read their outputs."""
+def beyond(task: str, consumers: Points) -> dict[str, RestartPoint]:
+    """What a task's point says of its readers, from what these said as consumers: nothing of
+    itself, should its results come back to it in a circle."""
     found: dict[str, RestartPoint] = {}
-    for points in known:
-        for name, point in _everybody(points):
-            found[name] = point.join(found.get(name, point))
+    for name, point in consumers.items():
+        told = {_task(name, consumers): point.alone}
+        found = join_all(found, join_all(told, point.readers))
+    found.pop(task, None)
     return found
 
 
-def _everybody(points: Points) -> Iterator[tuple[str, RestartPoint]]:
-    for name, point in points.items():
-        yield _task(name, points), point
-        yield from _everybody(point.readers)
+def gather(known: Iterable[Points]) -> dict[str, RestartPoint]:
+    """Task → the newest point that is known, of these and of all behind them. Of a task that only
+    others told of, its readers are among theirs."""
+    found: dict[str, RestartPoint] = {}
+    for points in known:
+        for name, point in points.items():
+            told = {_task(name, points): point}
+            for reader, one in point.readers.items():
+                others = {who: its for who, its in point.readers.items() if who != reader}
+                told[reader] = replace(one, readers=others)
+            found = join_all(found, told)
+    return found
+
+
+def told_to(consumer: str, readers: Points) -> RestartPoint | None:
+    """What a point's `readers` say of one who reads under this name, with all behind it."""
+    base = consumer.rpartition("#")[0]
+    task = consumer if consumer in readers or not base else base
+    if task not in readers:
+        return None
+    others = {name: point for name, point in readers.items() if name != task}
+    return replace(readers[task], readers=others)
 
 
 def _task(name: str, points: Points) -> str:
-    """Who reads under this name: `q#2` is the second input of `q`, if both are of one birth, else a
-    task that is called so."""
+    """Who reads under this name: `q#2` is the second input of `q`, if both are of one incarnation,
+    else a task that is called so."""
     first = points.get(base := name.rpartition("#")[0])
-    return base if first and first.birth == points[name].birth else name
+    return base if first and first.incarnation == points[name].incarnation else name
 
 
 def point_of(data: Mapping[str, Any]) -> RestartPoint:
@@ -97,7 +120,7 @@ def point_of(data: Mapping[str, Any]) -> RestartPoint:
         tuple(data["inputs"]),
         data["output"],
         data.get("instant", START_WATERMARK),
-        data.get("birth", 0),
+        data.get("incarnation", 0),
         {name: point_of(one) for name, one in data.get("readers", {}).items()},
     )
 
@@ -117,7 +140,7 @@ class RestartLog:
     def add(self, point: RestartPoint) -> None:
         """Record where the task now stands. Points never go back."""
         newest = self._newest
-        point = replace(point, birth=newest.birth)
+        point = replace(point, incarnation=newest.incarnation)
         if (point.output, point.instant) < (newest.output, newest.instant) or any(
             new < old for new, old in zip(point.inputs, newest.inputs, strict=True)
         ):
@@ -131,7 +154,7 @@ class RestartLog:
             self._ahead.append(point)
 
     def acknowledge(self, output: int) -> RestartPoint | None:
-        """Everything up to `output` has arrived downstream: the newest point this frees, if any."""
+        """Nobody needs the results up to `output` any more: the newest point this frees, if any."""
         before = self._current
         while self._ahead and self._ahead[0].output <= output:
             self._current = self._current.join(self._ahead.popleft())

@@ -25,7 +25,7 @@ class Route:
         return self.epoch, self.claim
 
     def dismisses(self, site: str, claim: int) -> bool:
-        """The standby at `site` that would rule in `claim` has been replaced."""
+        """The standby at `site` that would take over in `claim` has been replaced."""
         return self.claim > claim and self.standby != site
 
     def replaces(self, other: Route) -> bool:
@@ -41,7 +41,7 @@ class Routes:
     def __getitem__(self, stream: str) -> Route | None:
         return self._known.get(stream)
 
-    def rulers(self) -> dict[str, tuple[str, int]]:
+    def producers(self) -> dict[str, tuple[str, int]]:
         """Stream → who produces it, in which epoch."""
         return {stream: (route.site, route.epoch) for stream, route in list(self._known.items())}
 
@@ -54,6 +54,3 @@ class Routes:
         }
         self._known.update(fresh)
         return fresh
-
-    def forget(self, stream: str) -> None:
-        self._known.pop(stream, None)

@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from anabranch.link.wire import wire_schema
 from anabranch.plan.graph import Node
 from anabranch.plan.operators import Aggregate, Join, Selection
-from anabranch.site.aggregate import AggregateBody
-from anabranch.site.body import Body, SelectionBody, Taken
-from anabranch.site.join import JoinBody
-from anabranch.site.spark import arrow_schema
+from anabranch.site.tasks.aggregate import AggregateBody
+from anabranch.site.tasks.body import Body, SelectionBody, Taken
+from anabranch.site.tasks.join import JoinBody
+from anabranch.spark.kept.expressions import Expressions
+from anabranch.spark.session import arrow_schema
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch
 
 
@@ -58,7 +59,11 @@ def run(
         while len(node.operators) > 1 and _selects_before_aggregate(node):
             first, *rest = node.operators
             (schema,) = [schema for _, schema in inputs]
-            feeds = [_fed(SelectionBody(spark, [first], schema, schema), feeds, [schema], rng)]
+            feeds = [
+                _fed(
+                    SelectionBody(Expressions(spark), [first], schema, schema), feeds, [schema], rng
+                )
+            ]
             node = node.model_copy(update={"operators": tuple(rest)})
         body = _body(spark, node, inputs, schemas[node.name])
         known[node.name] = _fed(body, feeds, [schema for _, schema in inputs], rng)
@@ -75,11 +80,11 @@ def _body(
     spark: SparkSession, node: Node, inputs: list[tuple[str, pa.Schema]], output: pa.Schema
 ) -> Body:
     if isinstance(node.operators[0], Join):
-        return JoinBody(spark, inputs, node.operators, output)
+        return JoinBody(Expressions(spark), inputs, node.operators, output)
     ((alias, schema),) = inputs
     if isinstance(node.operators[0], Aggregate):
-        return AggregateBody(spark, alias, schema, node.operators, output)
-    return SelectionBody(spark, node.operators, schema, output)
+        return AggregateBody(Expressions(spark), alias, schema, node.operators, output)
+    return SelectionBody(Expressions(spark), node.operators, schema, output)
 
 
 def _fed(
@@ -100,6 +105,9 @@ def _fed(
             last[i], marks[i] = taken[i].last, taken[i].watermark
         step = body.step(taken)
         produced.append(Piece(step.table, step.watermark))
+        while step.more:
+            step = body.step([Taken([], last[i], marks[i]) for i in range(len(feeds))])
+            produced.append(Piece(step.table, step.watermark))
     return produced
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from anabranch.link.wire import wire_schema
 from anabranch.plan.catalog import AnyDef, QueryDef, Relation
-from anabranch.site.spark import arrow_schema
+from anabranch.spark.session import arrow_schema
 from tests.language.fakes import bind, define
 from tests.plan.rules.execute import Stream, cut
 
@@ -39,6 +39,10 @@ QUERIES = {
     "joined_near_master_inside": (
         "MASTER B SELECT A.v, B.s, C.v AS cv FROM C[5us], A[6us], B[4us]"
         " WHERE A.k = B.k AND A.v > 1 AND C.k = A.k AT centre"
+    ),
+    "computed": (
+        "MASTER C SELECT A.v, B.v AS bv, C.v AS cv FROM A[6us], B[4us], C[5us]"
+        " WHERE A.k = B.k AND A.v + 1 = C.v * 2 AT centre"
     ),
     "all_joined_near": (
         "SELECT A.v, B.v AS bv, A._ts AS t FROM A[6us], B[4us] WHERE A.v < B.v AT room2"

@@ -10,9 +10,11 @@ from pyspark.sql import SparkSession
 
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.explain import draw
-from anabranch.plan.rules import RULES, Graph, rewritten
+from anabranch.plan.placed import settled
+from anabranch.plan.rules import RULES, Graph, outline, rewritten, unplaced
 from anabranch.plan.rules.base import Rule
 from anabranch.plan.tree import tree
+from anabranch.plan.where import Where
 from tests.plan.rules.execute import run
 from tests.plan.rules.samples import QUERIES, lookup, query, random_streams, schemas
 
@@ -53,6 +55,36 @@ def test_rewritten_queries_give_the_same(spark: SparkSession, name: str) -> None
         for nodes in changed:
             found = run(spark, nodes, streams, schemas(), rng)
             assert found.drop(["_born"]).equals(expected.drop(["_born"])), (seed, nodes)
+
+
+def outlined(name: str) -> QueryDef:
+    """The query without its AT."""
+    return query(name).model_copy(update={"where": Where()})
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_wherever_it_is_placed_it_gives_the_same(spark: SparkSession, name: str) -> None:
+    """The outline itself, every node at a site of its own, and random placements of it."""
+    one = outlined(name)
+    graph = outline(one, lookup)
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        streams = random_streams(rng)
+        expected = run(spark, [one.written], streams, schemas(), rng)
+        plans = [graph.nodes]
+        sites = {node.name: rng.choice(["room1", "room2", "centre"]) for node in graph.nodes}
+        plans.append(settled(one, lookup, sites, {}).nodes)
+        for nodes in plans:
+            found = run(spark, nodes, streams, schemas(), rng)
+            assert found.drop(["_born"]).equals(expected.drop(["_born"])), (seed, nodes)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_outline(name: str) -> None:
+    one = outlined(name)
+    root = one.model_copy(update={"site": unplaced(one.name)})
+    text = f"{QUERIES[name]}\n\n{drawn(root, outline(one, lookup))}\n"
+    assert text == (TEXTS / f"outline.{name}.txt").read_text("utf-8")
 
 
 def test_every_rule_changes_something_and_leaves_something() -> None:

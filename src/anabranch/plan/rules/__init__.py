@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 
 from anabranch.plan.catalog import QueryDef, Relation
-from anabranch.plan.rules.base import Graph, Rule
+from anabranch.plan.rules.base import Graph, Rule, unplaced
 from anabranch.plan.rules.join_near_sources import join_near_sources
 from anabranch.plan.rules.prune_columns import prune_columns
 from anabranch.plan.rules.push_selections import push_selections
-from anabranch.plan.rules.share import share
+from anabranch.plan.rules.share import share, shared_names
 
 RULES: tuple[Rule, ...] = (push_selections, join_near_sources, prune_columns)
 """In this order: what selections let through is joined, and what is left is pruned."""
 
-__all__ = ["RULES", "Graph", "rewritten"]
+__all__ = ["RULES", "Graph", "outline", "rewritten", "share", "shared_names", "unplaced"]
+
+Lookup = Callable[[str], Relation]
+
+
+def outline(query: QueryDef, lookup: Lookup) -> Graph:
+    """The smallest nodes that `query` can be run as, for each to be placed by itself. None has a
+    site yet."""
+    root = query.written.model_copy(update={"site": unplaced(query.name)})
+    return _by_rules(Graph((root,), lookup, chosen=None))
 
 
 def rewritten(
-    query: QueryDef, lookup: Callable[[str], Relation], running: Collection[str] = ()
+    query: QueryDef,
+    lookup: Lookup,
+    running: Mapping[str, str] | None = None,
+    chosen: Mapping[str, str] | None = None,
 ) -> QueryDef:
-    """`query` with its nodes rewritten. `running` are the nodes of queries that run already: those
-    without state are used again, while windows that run have seen what a new one must not."""
-    graph = Graph((query.written,), lookup)
+    """`query`, at its site, with its nodes rewritten. `chosen` are the sites of nodes of its
+    outline: those at the site of the node that reads them are done there, not apart. Others are
+    where what they read is.
+
+    `running` are the nodes of queries that run already, and where: those without state are used
+    again, while windows that run have seen what a new one must not."""
+    never = query.where.never if query.where else ()
+    graph = _by_rules(Graph((query.written,), lookup, chosen or {}, never))
+    return query.model_copy(update={"nodes": share(graph, running or {}).nodes})
+
+
+def _by_rules(graph: Graph) -> Graph:
     for rule in RULES:
         graph = rule(graph)
-    return query.model_copy(update={"nodes": share(graph, running).nodes})
+    return graph

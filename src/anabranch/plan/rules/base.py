@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from anabranch.plan.catalog import Relation
 from anabranch.plan.expressions import Expr, Use
 from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Aggregate, Join, Operator, Projection, Selection
+from anabranch.plan.operators import Aggregate, Join, Operator, Projection, Selection, Union
 from anabranch.plan.spec import Column
 
 
 @dataclass(frozen=True)
 class Graph:
-    """`nodes`, the last of which gives the query's output, over what `lookup` knows."""
+    """`nodes`, the last of which gives the query's output, over what `lookup` knows.
+
+    `chosen` is the site of each new node that a rule may make; one that is not named there is where
+    what it reads is, or if that is among `never`, where the query itself is. None: no site is
+    chosen yet, so every node is apart from every other.
+    """
 
     nodes: tuple[Node, ...]
     lookup: Callable[[str], Relation]
+    chosen: Mapping[str, str] | None = field(default_factory=dict)
+    never: Collection[str] = ()
 
     def node(self, stream: str) -> Node | None:
         return next((node for node in self.nodes if node.name == stream), None)
@@ -29,6 +36,18 @@ class Graph:
     def site(self, stream: str) -> str:
         node = self.node(stream)
         return node.site if node else self.lookup(stream).site
+
+    def site_for(self, name: str, stream: str) -> str:
+        """Where a new node called `name` that reads `stream` is to be."""
+        if self.chosen is None:
+            return unplaced(name)
+        usual = self.site(stream)
+        return self.chosen.get(name, self.nodes[-1].site if usual in self.never else usual)
+
+    def origin(self, stream: str) -> str:
+        """Where the first of what it is made of comes into the query."""
+        node = self.node(stream)
+        return self.origin(node.inputs[0].stream) if node else self.lookup(stream).site
 
     def is_table(self, stream: str) -> bool:
         return self.node(stream) is None and self.lookup(stream).kind == "table"
@@ -44,6 +63,11 @@ class Graph:
 Rule = Callable[[Graph], Graph]
 
 
+def unplaced(name: str) -> str:
+    """Stands for the site of a node as long as there is none: no other node has it."""
+    return f"?{name}"
+
+
 def expressions(operators: Iterable[Operator]) -> list[Expr]:
     """All expressions of `operators`."""
     found: list[Expr] = []
@@ -54,7 +78,7 @@ def expressions(operators: Iterable[Operator]) -> list[Expr]:
             found += [item.expr for item in operator.items]
         elif isinstance(operator, Join):
             found += [condition.expr for condition in operator.conditions]
-        else:
+        elif isinstance(operator, Aggregate):
             found += [key.expr for key in operator.keys]
             found += [expr for call in operator.calls for expr in call.arguments]
     return found
@@ -76,6 +100,8 @@ def _renamed(operator: Operator, change: Callable[[Use], Use]) -> Operator:
         return Projection(items=tuple(items))
     if isinstance(operator, Join):
         return _renamed_join(operator, change)
+    if isinstance(operator, Union):
+        return operator
     return _renamed_aggregate(operator, change)
 
 
@@ -85,6 +111,7 @@ def _renamed_join(join: Join, change: Callable[[Use], Use]) -> Join:
             update={
                 "expr": one.expr.renamed(change),
                 "equal": one.equal and (change(one.equal[0]), change(one.equal[1])),
+                "computed": one.computed and one.computed.renamed(change),
             }
         )
         for one in join.conditions

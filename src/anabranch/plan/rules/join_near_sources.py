@@ -28,14 +28,24 @@ def join_near_sources(graph: Graph) -> Graph:
 
 
 def _groups(graph: Graph, node: Node, join: Join) -> list[list[str]]:
-    """Aliases of inputs from one other site that conditions connect, two or more each."""
+    """Aliases of inputs that come from one site and that conditions connect, two or more each, if
+    the partial join of them is to be elsewhere than the rest."""
     by_site: dict[str, list[str]] = defaultdict(list)
     for port, window in zip(node.inputs, join.windows, strict=False):
-        site = graph.site(port.stream)
-        if site != node.site and isinstance(window, Range) and not graph.is_table(port.stream):
-            by_site[site].append(port.alias)
+        if isinstance(window, Range) and not graph.is_table(port.stream):
+            by_site[graph.origin(port.stream)].append(port.alias)
     connected = [_connected(aliases, join.conditions) for aliases in by_site.values()]
-    return [group for groups in connected for group in groups if len(group) > 1]
+    found = [group for groups in connected for group in groups if len(group) > 1]
+    return [group for group in found if _partial_site(graph, node, group) != node.site]
+
+
+def _partial_site(graph: Graph, node: Node, group: list[str]) -> str:
+    ports = [port for port in node.inputs if port.alias in group]
+    return graph.site_for(_partial_name(ports), ports[0].stream)
+
+
+def _partial_name(ports: list[Port]) -> str:
+    return f"{name_of(ports)}~j"
 
 
 def _connected(aliases: list[str], conditions: tuple[Condition, ...]) -> list[list[str]]:
@@ -103,9 +113,10 @@ def _partial(graph: Graph, node: Node, join: Join, group: list[str]) -> Node:
     used = {use for expr in expressions(rest) for use in expr.uses if use.input in inside}
     items = tuple(_item(graph, ports, use) for use in sorted(used, key=flat_name))
     extra = [UNTIL, *(f"_order.{n}" for n in range(len(inner.order)))]
+    name = _partial_name(ports)
     return Node(
-        name=f"{name_of(ports)}~j",
-        site=graph.site(ports[0].stream),
+        name=name,
+        site=graph.site_for(name, ports[0].stream),
         inputs=tuple(ports),
         operators=(inner, Projection(items=items)),
         columns=(

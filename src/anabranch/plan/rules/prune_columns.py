@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.plan.expressions import Expr
 from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Aggregate, Item, Join, Projection
+from anabranch.plan.operators import Aggregate, Item, Join, Projection, Union
 from anabranch.plan.rules.base import Graph, expressions, with_ports
 from anabranch.plan.spec import Column
 from anabranch.plan.windows import UNTIL, RowPanes, Until
@@ -14,6 +14,10 @@ def prune_columns(graph: Graph) -> Graph:
     for node in reversed(graph.nodes):
         if not any(isinstance(one, Projection) for one in node.operators):
             continue  # gives on all it gets
+        if isinstance(node.operators[0], Union):
+            continue  # whose inputs must have the same columns
+        if node != graph.nodes[-1] and isinstance(node.operators[0], Projection):
+            continue  # is there to do just this
         for index in range(len(node.inputs)):
             graph = _prune(graph, node.name, index)
     return graph
@@ -30,6 +34,7 @@ def _prune(graph: Graph, name: str, index: int) -> Graph:
     kept = tuple(column for column in columns if column.name in needed)
     if len(kept) == len(columns) or graph.site(port.stream) == node.site:
         return graph
+    pruned = f"{port.stream}~{name}~{index}p"
     inner = graph.node(port.stream)
     if inner and not any(isinstance(one, Projection) for one in inner.operators):
         # A selection made for this input alone: let it drop the columns too.
@@ -38,9 +43,11 @@ def _prune(graph: Graph, name: str, index: int) -> Graph:
             update={"operators": (*inner.operators, items), "columns": kept}
         )
         return graph.with_new(inner.name, narrowed)
+    if graph.site_for(pruned, port.stream) == node.site:
+        return graph
     projected = Node(
-        name=f"{port.stream}~{name}~{index}p",
-        site=graph.site(port.stream),
+        name=pruned,
+        site=graph.site_for(pruned, port.stream),
         inputs=(Port(stream=port.stream, alias=port.stream),),
         operators=(_items(kept, port.stream),),
         columns=kept,

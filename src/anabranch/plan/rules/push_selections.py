@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Aggregate, Condition, Join, Projection, Selection
+from anabranch.plan.operators import Aggregate, Condition, Join, Projection, Selection, Union
 from anabranch.plan.rules.base import Graph, renamed, with_ports
 from anabranch.plan.windows import Range
 
@@ -12,7 +12,9 @@ def push_selections(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node.operators and isinstance(node.operators[0], Join):
             graph = _below_join(graph, node, node.operators[0])
-        elif graph.site(node.inputs[0].stream) != node.site or _aggregates(node):
+        elif node.operators and isinstance(node.operators[0], Union):
+            continue
+        elif graph.site_for(_name(node), node.inputs[0].stream) != node.site or _aggregates(node):
             graph = _to_source(graph, node)
     return graph
 
@@ -28,10 +30,11 @@ def _below_join(graph: Graph, node: Node, join: Join) -> Graph:
         mine = [one for one in kept if one.safe and one.expr.inputs == {port.alias}]
         if not mine or not isinstance(window, Range) or graph.is_table(port.stream):
             continue
-        if graph.site(port.stream) == node.site:
+        name = f"{port.stream}~{port.alias}~s"
+        if graph.site_for(name, port.stream) == node.site:
             continue  # no link to spare; the join asks it first where that saves work
         kept = [one for one in kept if one not in mine]
-        selected = _selected(graph, f"{port.stream}~{port.alias}~s", port, mine)
+        selected = _selected(graph, name, port, mine)
         ports[index] = Port(stream=selected.name, alias=port.alias)
         before.append(selected)
         if index in masters:
@@ -50,7 +53,7 @@ def _selected(graph: Graph, name: str, port: Port, conditions: list[Condition]) 
     operators = tuple(Selection(condition=one) for one in conditions)
     return Node(
         name=name,
-        site=graph.site(port.stream),
+        site=graph.site_for(name, port.stream),
         inputs=(Port(stream=port.stream, alias=port.stream),),
         operators=renamed(operators, lambda use: use.model_copy(update={"input": port.stream})),
         columns=graph.columns(port.stream),
@@ -59,9 +62,10 @@ def _selected(graph: Graph, name: str, port: Port, conditions: list[Condition]) 
 
 def instants_of(graph: Graph, port: Port) -> Node:
     """The tuples of a stream as evaluation instants: without columns."""
+    name = f"{port.stream}~{port.alias}~i"
     return Node(
-        name=f"{port.stream}~{port.alias}~i",
-        site=graph.site(port.stream),
+        name=name,
+        site=graph.site_for(name, port.stream),
         inputs=(Port(stream=port.stream, alias=port.stream),),
         operators=(Projection(items=()),),
         columns=(),
@@ -73,6 +77,11 @@ def _aggregates(node: Node) -> bool:
     return any(isinstance(one, Aggregate) for one in node.operators)
 
 
+def _name(node: Node) -> str:
+    """Of the node that takes over the leading selections."""
+    return f"{node.inputs[0].stream}~s"
+
+
 def _to_source(graph: Graph, node: Node) -> Graph:
     """The leading selections of a query over one stream of another site."""
     count = 0
@@ -82,7 +91,7 @@ def _to_source(graph: Graph, node: Node) -> Graph:
         return graph
     port = node.inputs[0]
     conditions = [one.condition for one in node.operators[:count] if isinstance(one, Selection)]
-    selected = _selected(graph, f"{port.stream}~s", port, conditions)
+    selected = _selected(graph, _name(node), port, conditions)
     ports = [Port(stream=selected.name, alias=port.alias)]
     changed = with_ports(node, ports, node.operators[count:])
     return graph.with_new(node.name, changed, selected)

@@ -1,12 +1,12 @@
 """What several queries, or several parts of one, need is computed once.
 
-Nodes are named after what they compute, so that two that compute the same are one.
+Nodes are named after what they compute, wherever they do so: two that compute the same are one.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.plan.expressions import Use
@@ -14,8 +14,19 @@ from anabranch.plan.graph import Node, Port
 from anabranch.plan.rules.base import Graph, renamed, with_ports
 
 
-def share(graph: Graph, running: Collection[str] = ()) -> Graph:
-    """`running` are nodes that others have started already: one of them with state is not ours."""
+def share(graph: Graph, running: Mapping[str, str]) -> Graph:
+    """`running` are nodes that others have started already, and their sites: one of them with state
+    is not ours."""
+    names, shared = _shared(graph, running)
+    return replace(graph, nodes=(*shared, _reading(graph.nodes[-1], names)))
+
+
+def shared_names(graph: Graph, running: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Of each node but the last: what it is called by all that have one like it."""
+    return _shared(graph, running or {})[0]
+
+
+def _shared(graph: Graph, running: Mapping[str, str]) -> tuple[dict[str, str], list[Node]]:
     *inner, output = graph.nodes
     names: dict[str, str] = {}
     shared: dict[str, Node] = {}
@@ -25,8 +36,9 @@ def share(graph: Graph, running: Collection[str] = ()) -> Graph:
         if same.stateful and name in running:
             name = f"{name}~{output.name}"
         names[node.name] = name
-        shared.setdefault(name, same.model_copy(update={"name": name}))
-    return replace(graph, nodes=(*shared.values(), _reading(output, names)))
+        site = running.get(name, node.site)
+        shared.setdefault(name, same.model_copy(update={"name": name, "site": site}))
+    return names, list(shared.values())
 
 
 def _reading(node: Node, names: dict[str, str]) -> Node:
@@ -52,6 +64,6 @@ def _alias(node: Node, index: int) -> str:
 
 
 def _name(node: Node) -> str:
-    content = node.model_copy(update={"name": ""}).model_dump_json()
+    content = node.model_copy(update={"name": "", "site": ""}).model_dump_json()
     stem = "+".join(port.stream.partition("~")[0] for port in node.inputs)
     return f"{stem}~{hashlib.sha256(content.encode()).hexdigest()[:8]}"

@@ -1,0 +1,18 @@
+"""Which worker computes which keys: all methods behind one signature."""
+
+from collections.abc import Callable
+
+from anabranch.approx.assign.greedy import greedy
+from anabranch.approx.assign.problem import Problem, Workers
+from anabranch.approx.assign.spread import h_best, h_worst
+from anabranch.approx.assign.swaps import swaps
+
+Method = Callable[[Problem], Workers]
+
+METHODS: dict[str, Method] = {
+    "greedy": greedy,
+    "h-best": h_best,
+    "h-worst": h_worst,
+    "swaps": swaps,
+}
+"""`greedy` is the approx paper's figure 9, `h-best` and `h-worst` its baselines, `swaps` ours."""

@@ -1,0 +1,41 @@
+"""The approx paper's figure 9, as printed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anabranch.approx.assign.loads import Filling
+from anabranch.approx.assign.problem import Problem, Workers
+
+DIGITS = 12
+"""Reliabilities that agree so far are equal; then the first worker or key comes first."""
+
+
+def greedy(problem: Problem) -> Workers:
+    """Line numbers are the figure's. One worker is set aside for keys that find no place; the
+    figure has equal workers only, here `capacities` are taken in their order."""
+    alone = np.round(problem.reliability(problem.alone()), DIGITS)
+    filling = Filling(problem, problem.capacities)
+    alive_keys = [key for key in range(problem.keys) if alone[key] >= problem.confidence]  # 3
+    dead = 0  # 4: the worker for what cannot be estimated; those before it are full of it
+    for key in sorted(set(range(problem.keys)) - set(alive_keys)):  # 5
+        filling.add(dead, key)  # 6
+        dead += bool(filling.full()[dead])  # 7–9
+    alive = set(range(dead + 1, len(problem.capacities)))  # 10
+    for key in sorted(alive_keys, key=lambda k: -alone[k]):  # 11, 12
+        ratios = filling.ratios_with(key)
+        after = np.round(problem.reliability(ratios), DIGITS)
+        before = np.round(problem.reliability(filling.ratios()), DIGITS)
+        candidates = [w for w in sorted(alive) if after[w] >= problem.confidence]  # 13
+        if candidates:  # 14
+            chosen = min(candidates, key=lambda w: np.round(before[w] - after[w], DIGITS))  # 15
+            filling.add(chosen, key)  # 16
+            if filling.full()[chosen]:  # 17
+                alive.remove(chosen)  # 18, 19
+        else:  # 20
+            filling.add(dead, key)  # 21
+        if filling.full()[dead] and alive:  # 22
+            before = np.round(problem.reliability(filling.ratios()), DIGITS)
+            dead = min(sorted(alive), key=lambda w: before[w])  # 24
+            alive.remove(dead)  # 25
+    return filling.workers()

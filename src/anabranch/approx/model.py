@@ -1,0 +1,167 @@
+"""Mean and covariance of window results: learnt from past windows, refreshed while running.
+
+A row is one window, a column one key, NaN what is missing. The covariance is shrunk towards
+independent keys (Ledoit–Wolf), because there are seldom many more windows than keys; missing
+values are taken for what the others make of them; glitches, values that the other keys contradict
+by far more than usual, are not learnt from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from operator import add
+
+import numpy as np
+
+from anabranch.approx.gaussian import Floats, precision_of
+from anabranch.approx.history import (
+    Block,
+    Here,
+    History,
+    moments,
+    sampled,
+    shrinkage,
+    sums,
+)
+
+GLITCH = 12.0
+"""A residual of more than so many usual ones is a glitch."""
+PASSES = 3
+SAMPLE = 4000
+"""What is usual is told from so many windows at most."""
+
+
+@dataclass(frozen=True)
+class Model:
+    mean: Floats
+    sample: Floats
+    """Covariance as observed, exponentially weighted once windows are added."""
+    shrinkage: float
+    spread: Floats
+    """The usual residual of each key, given all others: a robust standard deviation."""
+    jump: Floats
+    """The usual change of each key from one window to the next, as robust."""
+
+    @cached_property
+    def covariance(self) -> Floats:
+        return (1 - self.shrinkage) * self.sample + self.shrinkage * np.diag(np.diag(self.sample))
+
+    @cached_property
+    def precision(self) -> Floats:
+        return precision_of(self.covariance)
+
+    def residuals(self, windows: Floats) -> Floats:
+        """Each key's value less what all others make of it. No value may be missing."""
+        return np.asarray((windows - self.mean) @ self.precision / np.diag(self.precision))
+
+    def completed(self, windows: Floats) -> Floats:
+        """Missing values replaced by their conditional means (1)."""
+        full = np.array(windows, dtype=np.float64)
+        missing = np.isnan(full)
+        if not missing.any():
+            return full
+        for pattern in np.unique(missing[missing.any(axis=1)], axis=0):
+            rows = (missing == pattern).all(axis=1)
+            lost, seen = np.flatnonzero(pattern), np.flatnonzero(~pattern)
+            precise = self.precision[np.ix_(lost, lost)]
+            pull = (
+                self.precision[np.ix_(lost, seen)] @ (full[np.ix_(rows, seen)] - self.mean[seen]).T
+            )
+            full[np.ix_(rows, lost)] = self.mean[lost] - np.linalg.solve(precise, pull).T
+        return full
+
+    def without_glitches(self, window: Floats) -> Floats:
+        """The window, with NaN for values that the others contradict. The worst goes first: it
+        bends what is expected of the others. At most a quarter of the keys go."""
+        clean = np.array(window, dtype=np.float64)
+        for _ in range(len(clean) // 4):
+            far = np.abs(self.residuals(self.completed(clean[None]))[0]) / self.spread
+            far[np.isnan(clean)] = 0
+            worst = int(np.argmax(far))
+            if far[worst] <= GLITCH:
+                break
+            clean[worst] = np.nan
+        return clean
+
+    def refreshed(self, windows: Floats, weight: float) -> Model:
+        """With each window in turn counting `weight`, and all before it as much less."""
+        mean, sample = self.mean.copy(), self.sample.copy()
+        for window in self.completed(windows):
+            away = window - mean
+            mean += weight * away
+            sample = (1 - weight) * (sample + weight * np.outer(away, away))
+        return replace(self, mean=mean, sample=sample)
+
+
+def learn(windows: Floats, *, shrink: bool = True, clean: bool = True) -> Model:
+    """From past windows, all here."""
+    known = np.array(windows, dtype=np.float64)
+    return learn_from(Here([Block(known, known)]), shrink=shrink, clean=clean)
+
+
+def learn_from(history: History, *, shrink: bool = True, clean: bool = True) -> Model:
+    """From past windows. Keys without any value get the mean 0 and tell nothing about others."""
+    known = history.fold(sums, add)
+    holes = bool((known.count < known.count.max()).any()) or known.count.max() == 0
+    history = history.map(partial(_with_means, known.means))
+    model = _fit(history, shrink)
+    for _ in range(PASSES if clean or holes else 0):
+        history = history.map(partial(_completed, model, clean))
+        model = _fit(history, shrink)
+    return model
+
+
+def _with_means(means: Floats, block: Block) -> Block:
+    return Block(block.known, np.where(np.isnan(block.known), means, block.known))
+
+
+def _completed(model: Model, clean: bool, block: Block) -> Block:
+    known = _less_glitches(model, block) if clean else block.known
+    return Block(known, model.completed(known))
+
+
+def _less_glitches(model: Model, block: Block) -> Floats:
+    """Of one window only the worst: it may be the cause of all others."""
+    far = np.abs(model.residuals(block.full)) / model.spread
+    worst = np.zeros(far.shape, dtype=bool)
+    worst[np.arange(len(far)), np.argmax(far, axis=1)] = True
+    return np.where(worst & (far > GLITCH), np.nan, block.known)
+
+
+def _fit(history: History, shrink: bool) -> Model:
+    found = history.fold(moments, add)
+    sample = found.scatter / found.count
+    scale = np.sqrt(np.diag(sample))
+    scale = np.where(scale > 0, scale, max(float(scale.max()) * 1e-6, 1e-9))
+    amount = 0.0
+    if shrink:
+        fourth = history.fold(partial(_fourth, found.mean, scale), add)
+        amount = shrinkage(found.count, sample / np.outer(scale, scale), fourth)
+    sample[np.diag_indices_from(sample)] = scale**2
+    nothing = np.ones_like(scale)
+    model = Model(found.mean, sample, amount, nothing, nothing)
+    far, jumps = history.fold(partial(_spreads, model, found.count), _appended)
+    return replace(model, spread=_robust(far), jump=_robust(jumps))
+
+
+def _fourth(mean: Floats, scale: Floats, block: Block) -> float:
+    return float(((((block.full - mean) / scale) ** 2).sum(axis=1) ** 2).sum())
+
+
+def _spreads(model: Model, count: int, block: Block) -> tuple[Floats, Floats]:
+    """Residuals, and changes from a window to the next; of a long history, a sample of them."""
+    most = -(-SAMPLE * len(block.full) // count)
+    jumps = np.diff(block.full, axis=0)
+    return sampled(model.residuals(block.full), most), sampled(jumps, most)
+
+
+def _appended(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    return np.concatenate([one[0], other[0]]), np.concatenate([one[1], other[1]])
+
+
+def _robust(values: Floats) -> Floats:
+    """By column: the standard deviation that the median distance from the median would be of."""
+    if len(values) == 0:
+        return np.ones(values.shape[1])
+    usual = 1.4826 * np.median(np.abs(values - np.median(values, axis=0)), axis=0)
+    return np.asarray(np.maximum(usual, 1e-3 * values.std(axis=0) + 1e-12))

@@ -1,0 +1,170 @@
+"""An assignment with what it promises: model, calibration, and who can be estimated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from anabranch.approx.assign import METHODS
+from anabranch.approx.assign.problem import Problem, Workers, even
+from anabranch.approx.calibration import (
+    ALL_PARTS,
+    WEIGHTS,
+    Calibration,
+    Rehearsal,
+    Settings,
+    calibrate,
+    rehearse_history,
+)
+from anabranch.approx.gaussian import Floats, lost_covariance, normal_quantile
+from anabranch.approx.model import Model, learn
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Promise:
+    """`APPROXIMATE WITHIN epsilon CONFIDENCE confidence`, and what it must be kept against."""
+
+    epsilon: float
+    confidence: float
+    lags: int
+    """So many windows are lost with a worker: as many as overlap."""
+    failures: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    promise: Promise
+    model: Model
+    weight: float
+    """Of each new window in the model."""
+    workers: Workers
+    calibration: Calibration
+    bounds: Floats
+    """By key, whichever workers are lost with its own."""
+
+    @property
+    def estimable(self) -> list[bool]:
+        return [
+            not keys or float(self.bounds[keys].max()) <= self.promise.epsilon
+            for keys in self.workers
+        ]
+
+
+def learnt(history: Floats, promise: Promise, settings: Settings) -> tuple[Model, Rehearsal, float]:
+    """The model of all history, its rehearsal, and the refresh that did best in it."""
+    model = learn(history, shrink=settings.shrink, clean=settings.clean)
+    weights = WEIGHTS if settings.refresh is None else (settings.refresh,)
+    single = [[key] for key in range(history.shape[1])]
+    best: tuple[float, float, Rehearsal] | None = None
+    for weight in weights:
+        rehearsal = rehearse_history(history, promise.lags, promise.lags, weight, settings)
+        bound = calibrate(
+            rehearsal.residuals(single), rehearsal.blocks, promise.confidence, settings.remember
+        ).bound
+        width = float(np.mean(np.log(np.maximum(bound, 1e-12))))
+        if best is None or width < best[0]:
+            best = (width, weight, rehearsal)
+    assert best is not None
+    return model, best[2], best[1]
+
+
+def plan(
+    history: Floats,
+    promise: Promise,
+    workers: int | tuple[int, ...],
+    *,
+    method: str = "swaps",
+    settings: Settings = ALL_PARTS,
+    previous: Workers | None = None,
+    moves: int | None = None,
+) -> Plan:
+    """Learn, assign, calibrate; then assign again with what calibration found about each key."""
+    model, rehearsal, weight = learnt(history, promise, settings)
+    capacities = even(history.shape[1], workers) if isinstance(workers, int) else workers
+    return assigned(
+        model, rehearsal, weight, promise, capacities, method, settings, previous, moves
+    )
+
+
+def assigned(
+    model: Model,
+    rehearsal: Rehearsal,
+    weight: float,
+    promise: Promise,
+    capacities: tuple[int, ...],
+    method: str = "swaps",
+    settings: Settings = ALL_PARTS,
+    previous: Workers | None = None,
+    moves: int | None = None,
+) -> Plan:
+    def judge(workers: Workers) -> Plan:
+        return judged(model, rehearsal, weight, promise, workers, settings)
+
+    tolerated = np.full(len(model.mean), promise.epsilon / normal_quantile(promise.confidence))
+    if settings.calibrate:
+        tolerated = _tolerated(judge([[key] for key in range(len(model.mean))]))
+    best: Plan | None = None
+    for _ in range(ROUNDS if settings.calibrate else 1):
+        problem = Problem(
+            model.precision,
+            tolerated**2,
+            promise.confidence,
+            capacities,
+            promise.failures,
+            previous,
+            moves,
+        )
+        made = judge(METHODS[method](problem))
+        if best is None or sum(made.estimable) > sum(best.estimable):
+            best = made
+        tolerated = np.minimum(tolerated, _tolerated(made))
+    assert best is not None
+    return best
+
+
+def judged(
+    model: Model,
+    rehearsal: Rehearsal,
+    weight: float,
+    promise: Promise,
+    workers: Workers,
+    settings: Settings,
+) -> Plan:
+    """What can be promised if keys are assigned so."""
+    found = calibrate(
+        rehearsal.residuals(workers), rehearsal.blocks, promise.confidence, settings.remember
+    )
+    sigmas = _sigmas(model, workers)
+    z = normal_quantile(promise.confidence)
+    if not settings.calibrate:
+        found = replace(found, by_lag=np.tile(z * sigmas, (promise.lags, 1)), bound=z * sigmas)
+    bounds = found.bound * _with_others(model, workers, promise.failures) / sigmas
+    return Plan(promise, model, weight, workers, found, bounds)
+
+
+def _tolerated(made: Plan) -> Floats:
+    """By key: the standard deviation with which its bound would be ε, if bounds go with it."""
+    bound = np.where(np.isfinite(made.calibration.bound), made.calibration.bound, 1e30)
+    return _sigmas(made.model, made.workers) * made.promise.epsilon / np.maximum(bound, 1e-12)
+
+
+def _sigmas(model: Model, workers: Workers) -> Floats:
+    result = np.zeros(len(model.mean))
+    for keys in workers:
+        if keys:
+            result[keys] = np.sqrt(np.diag(lost_covariance(model.precision, keys)))
+    return result
+
+
+def _with_others(model: Model, workers: Workers, failures: int) -> Floats:
+    """`_sigmas`, whichever `failures` − 1 other workers are lost as well."""
+    result = _sigmas(model, workers)
+    for group in combinations([keys for keys in workers if keys], failures) if failures > 1 else ():
+        lost = [key for keys in group for key in keys]
+        sigmas = np.sqrt(np.diag(lost_covariance(model.precision, lost)))
+        result[lost] = np.maximum(result[lost], sigmas)
+    return result

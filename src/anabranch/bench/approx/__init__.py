@@ -1,0 +1,1 @@
+"""The approx paper's experiment."""

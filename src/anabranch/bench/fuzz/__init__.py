@@ -1,0 +1,1 @@
+"""Malformed scripts, files and cluster files, many of them."""

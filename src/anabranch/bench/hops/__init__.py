@@ -1,0 +1,1 @@
+"""Hops, replays, joins, aggregates, chains, kills: measured."""

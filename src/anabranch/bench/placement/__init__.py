@@ -1,0 +1,1 @@
+"""The placers side by side, on measured and on generated latencies."""

@@ -1,0 +1,1 @@
+"""Stages against Spark's own streaming aggregate, and their faults."""

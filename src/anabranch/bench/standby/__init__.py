@@ -1,0 +1,1 @@
+"""The standby paper's experiment."""

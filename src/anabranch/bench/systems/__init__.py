@@ -1,0 +1,1 @@
+"""Systems of several sites for measurements."""

@@ -1,0 +1,1 @@
+"""Benchmarks, experiments and the simulation as commands."""

@@ -1,0 +1,122 @@
+"""`anabranch check`: a script's names, clauses, options and types, without waiting for a Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from anabranch.cli.queries.run import cluster_for, read_script
+from anabranch.cli.show.tables import out
+from anabranch.connectors import SINKS, TABLES, WRAPPERS, places
+from anabranch.connectors.files.paths import absolute
+from anabranch.connectors.options import split, take
+from anabranch.connectors.registry import Registry
+from anabranch.coordinator.control.catalog import IN_MEMORY, Catalog
+from anabranch.coordinator.control.sites import absence
+from anabranch.coordinator.placement.placing import Placing
+from anabranch.coordinator.scripts.scripts import ScriptCheck
+from anabranch.language.expressions.sketch_types import SketchTypes
+from anabranch.plan.places import Place
+from anabranch.site.programs.submission import described
+
+_OF_FILES = frozenset({"file", "csv", "jsonl", "parquet"})
+_RATE = "rate"
+"""The one source whose other options are its columns."""
+
+
+def check_script(path: Path, cluster_file: Path | None) -> None:
+    """Raises ScriptError at the first mistake that can be seen."""
+    from pyspark.sql import functions
+
+    script = read_script(path)
+    cluster = cluster_for(script, cluster_file)
+    base = str(path.resolve().parent)
+    sites: Any = PlannedSites(list(cluster.sites))
+    checked = ScriptCheck(
+        script, {}, sites, base, list, Placing(sites, Catalog(IN_MEMORY), cluster),
+        heartbeat_us=cluster.heartbeat_interval_us, types=SketchTypes(dir(functions)),
+    ).run()  # fmt: skip
+    many = len(checked.answers)
+    out.print(f"{path}: {many} statement{'s' * (many != 1)}, nothing wrong found.", markup=False)
+    out.print("Whether files and servers are there, and what only Spark knows, shows when it runs.")
+
+
+class PlannedSites:
+    """The sites that there would be: all of them answer, as far as that needs no Spark."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    def names(self) -> list[str]:
+        return self._names
+
+    alive = names
+
+    def heard_of(self, name: str) -> bool:
+        return name in self._names
+
+    def absence(self, name: str) -> tuple[str, str]:
+        return absence(name, {}, (), self._names)
+
+    def record(self, name: str) -> None:
+        """Nothing has been measured."""
+
+    def addresses(self) -> dict[str, str]:
+        return {}
+
+    def peer(self, name: str) -> Any:
+        return SimpleNamespace(call=_answered)
+
+    def any(self) -> Any:
+        return self.peer("")
+
+
+def _answered(action: str, timeout_s: float = 0.0, **body: Any) -> Any:
+    answers: dict[str, Callable[..., Any]] = {
+        "check": _options,
+        "describe_pocket": _pocket,
+        "stage_size": lambda stage: 0,  # nobody counts what there is to read
+        "calibrate": lambda task: None,  # nor what it costs there
+        "plans": lambda task: [],  # only Spark knows what it can keep
+    }
+    return answers[action](**body)
+
+
+def _pocket(name: str, class_: str, base: str) -> dict[str, Any]:
+    return described(name, class_, base)
+
+
+def _options(sources: list[Mapping[str, Any]], tasks: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Which there are, and whether their values can be read; and the files that they mean."""
+    for one in sources:
+        registry: Registry[Any] = TABLES if one["kind"] == "table" else WRAPPERS
+        _take(registry, one["source"], [column["name"] for column in one["columns"]])
+    for one in tasks:
+        _take(SINKS, one["sink"], [])
+    read = [place for one in sources for place in _places(one["source"], one["base"])]
+    written = [place for one in tasks for place in _places(one["sink"], one["base"])]
+    return {"places": [place.model_dump() for place in (*read, *written)], "problems": []}
+
+
+def _places(call: Mapping[str, Any], base: str) -> list[Place]:
+    name, options = call["name"], call["options"]
+    if name not in _OF_FILES or not isinstance(options.get("path"), str):
+        return []
+    path = absolute(options["path"], Path(base))
+    if name == "file":
+        return places.read(path)
+    return places.written(path, folder=name == "parquet" or "partition_by" in options)
+
+
+def _take(registry: Registry[Any], call: Mapping[str, Any], columns: list[str]) -> None:
+    name, given = call["name"], call["options"]
+    found = registry.find(name)
+    declared = registry.options(name)
+    if getattr(found, "others", ""):
+        given, _ = split(declared, given)
+    others = {column.lower() for column in columns} if name == _RATE else set()
+    others -= {option.name for option in declared}
+    plain = {key: value for key, value in given.items() if key.lower() not in others}
+    take(name, declared, plain, others)

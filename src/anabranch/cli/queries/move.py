@@ -1,0 +1,20 @@
+"""`anabranch move`: a query goes on at another site."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from anabranch.cli.show.tables import err, working
+from anabranch.coordinator.control.state import find_coordinator
+
+MOVE_S = 240.0
+
+
+def move(query: str, site: str, state: Path) -> None:
+    coordinator = find_coordinator(state)
+    begun = time.monotonic()
+    with working(f"Moving {query} to {site} …"):
+        answer = coordinator.call("move", timeout_s=MOVE_S, query=query, site=site)
+    took = time.monotonic() - begun
+    err.print(f"query {query} moved from {answer['was_at']} to {site} in {took:.1f} s")

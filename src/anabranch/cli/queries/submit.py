@@ -1,0 +1,53 @@
+"""`anabranch submit`: a pocket from its file to a running system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch.cli.queries.run import read_text
+from anabranch.cli.show.tables import out
+from anabranch.coordinator.control.state import find_coordinator
+from anabranch.errors import ConfigError
+from anabranch.pocket import Pocket
+from anabranch.site.programs.submission import named, submission
+from anabranch.site.programs.user_class import classes
+
+SUBMIT_S = 300.0
+
+
+def submit(
+    file: Path, class_name: str | None, name: str | None, state: Path, *, wait: bool = True
+) -> None:
+    """Runs the user's file here, to see what is in it; the site runs it again. `wait` for sites
+    that are being started."""
+    coordinator = find_coordinator(state)
+    try:
+        code, path = read_text(file, "pocket"), str(file.resolve())
+        chosen = choose(classes(code, path, Pocket), class_name, str(file))
+        submitted = submission(chosen, code, path, name=name)
+        base = str(file.resolve().parent)
+        made = coordinator.call(
+            "submit", SUBMIT_S, pocket=submitted.model_dump(), base=base, wait=wait
+        )
+    finally:
+        coordinator.close()
+    out.print(f"pocket {made['name']} started at {made['site']}", markup=False)
+    for role, kind, stream in (
+        ("reads", "query", made["input"]), ("fills", "stream", made["output"]),
+    ):  # fmt: skip
+        new = f"{kind} {stream}, which came with it" if stream in made["made"] else stream
+        out.print(f"  {role} {new}", markup=False)
+
+
+def choose(found: list[type[Pocket]], name: str | None, place: str) -> type[Pocket]:
+    names = [one.__name__ for one in found]
+    if not found:
+        raise ConfigError(
+            "this file defines no pocket", place=place, remedy="Write class Name(Pocket): …"
+        )
+    if name is not None:
+        return named(found, name, place)
+    if len(found) > 1:
+        raise ConfigError(f"there are several pockets: {', '.join(names)}", place=place,
+                          remedy=f"Choose one, as in --class {names[0]}.")  # fmt: skip
+    return found[0]

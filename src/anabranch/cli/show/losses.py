@@ -1,0 +1,54 @@
+"""Sites that are lost during a run: which of them end it, and who took over from the others."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from anabranch.errors import SiteError
+
+Status = dict[str, Any]
+PATIENCE_S = 1.0
+"""A site that does not answer may be slow; and who takes over has to say so first."""
+
+
+class Losses:
+    """Told each status of a run in turn; `say` hears of a site once it is lost and replaced."""
+
+    def __init__(
+        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say = say
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._primaries: dict[str, str] = {}
+        self._taken: defaultdict[str, list[str]] = defaultdict(list)
+        """Lost site → the queries that others have taken over from it, and who has."""
+
+    def look(self, status: Status) -> None:
+        """Raises SiteError if a site is lost, and with it something that no other has."""
+        down = {one["site"]: one for one in status["sites"] if one["state"] != "up"}
+        self._follow(status, down)
+        for site, report in down.items():
+            lost_for = self._clock() - self._since.setdefault(site, self._clock())
+            if report["state"] == "stuck" or (report["lost"] and lost_for >= PATIENCE_S):
+                died = report["state"] == "starting"  # again, by us: what it had is lost
+                raise SiteError(f"a site is lost: {f'{site} died' if died else report['problem']}")
+            if not report["missing"]:
+                self._tell(site)
+        for site in [one for one in self._since if one not in down]:
+            del self._since[site]
+            self._tell(site)
+
+    def _follow(self, status: Status, down: Iterable[str]) -> None:
+        for name, primary in status["protection"].items():
+            before = self._primaries.get(name, primary["site"])
+            self._primaries[name] = primary["site"]
+            if before != primary["site"] and before in {*down, *self._since}:
+                self._taken[before].append(f"{primary['site']} took over {name}")
+
+    def _tell(self, site: str) -> None:
+        if taken := self._taken.pop(site, None):
+            self._say(f"site {site} is lost; {', '.join(taken)}")

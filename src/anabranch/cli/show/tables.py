@@ -1,0 +1,248 @@
+"""What the terminal shows: answers to statements, the table of queries, errors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from anabranch.cli.show.deadlines import deadline_lines
+from anabranch.coordinator.protection.description import primaries, protections
+from anabranch.coordinator.status.workers import task_and_sink
+from anabranch.errors import AnabranchError, ScriptError, from_dict
+from anabranch.terminal import printable
+
+WIDE = 500
+
+
+class Terminal(Console):
+    """Whatever is printed, control characters in it are shown, not obeyed."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+out = Terminal(emoji=False, highlight=False, soft_wrap=True)
+if not out.is_terminal:  # a file or pipe has no width: cut nothing off
+    out = Terminal(emoji=False, highlight=False, soft_wrap=True, width=WIDE)
+err = Terminal(stderr=True, emoji=False, highlight=False, soft_wrap=True)
+
+
+def show_error(error: AnabranchError) -> None:
+    """One line: place, what, remedy; below it the place in the script, if it was one."""
+    err.print(f"[bold red]error:[/] {escape(error.line())}")
+    if isinstance(error, ScriptError) and error.excerpt:
+        for line in error.excerpt.splitlines():
+            err.print(f"  {escape(line)}", style="dim")
+
+
+def show_answer(answer: dict[str, Any]) -> None:
+    if answer["kind"] == "table":
+        if answer["text"]:
+            out.print(escape(answer["text"]), style="dim")
+        out.print(plain_table(answer["columns"], answer["rows"]))
+    else:
+        out.print(escape(answer["text"]))
+
+
+def plain_table(columns: Any, rows: Any) -> Table:
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    return table
+
+
+def queries_table(status: dict[str, Any]) -> RenderableType:
+    """Queries with their rates, latency, queue and site; below it what is wrong, if anything."""
+    table = Table(
+        "query", "site", "state", "in/s", "out/s", "tuples out", "queue", "p50", "p99",
+        box=None, pad_edge=False, header_style="bold",
+    )  # fmt: skip
+    for column in table.columns[3:]:
+        column.justify = "right"
+    tasks = primaries(status)
+    for name, found in status["states"].items():  # parts that run elsewhere are not shown
+        row = [escape(name), "", _state(found["state"])]
+        task, sink = task_and_sink(name, status, tasks)
+        table.add_row(*(_task_row(row, task, sink) if task else row))
+    lines = [*_reason_lines(status), *_source_lines(status), *_problem_lines(status),
+             *_pocket_lines(status), *_placement_lines(status),
+             *_estimate_lines(status)]  # fmt: skip
+    deadlines = [Text(line, style="dim" if well else "yellow")
+                 for line, well in deadline_lines(tasks)]  # fmt: skip
+    if status.get("deadlines"):
+        deadlines.append(Text(f"deadlines: {status['deadlines']}", style="yellow"))
+    dim = [Text(line, style="dim") for line in lines]
+    return Group(table, *_protection_lines(status), *deadlines, *dim)
+
+
+def _protection_lines(status: dict[str, Any]) -> list[Text]:
+    return [
+        Text(f"{what}: {text}", style="dim" if well else "yellow")
+        for what, text, well in protections(status)
+    ]
+
+
+def _task_row(row: list[str], task: dict[str, Any], sink: dict[str, Any] | None) -> list[str]:
+    """Positions are dense and go on after a take-over: the last is how many tuples came out."""
+    last = sink or task
+    name, _, state = row
+    queue = task["queue"] + (sink["queue"] if sink else 0)
+    return [
+        name, escape(task["site"]), state,
+        f"{task['rate_in']:,.0f}", f"{task['rate_out']:,.0f}", f"{task['position']:,}",
+        f"{queue:,}", _ms(last["p50_ms"]), _ms(last["p99_ms"]),
+    ]  # fmt: skip
+
+
+_COLOURS = {"running": "green", "done": "cyan", "failed": "bold red", "lost": "bold red",
+            "no input": "bold red", "sink away": "bold red", "stuck": "bold red"}  # fmt: skip
+
+
+def _state(state: str) -> str:
+    return f"[{_COLOURS.get(state, 'yellow')}]{state}[/]"
+
+
+def _reason_lines(status: dict[str, Any]) -> list[str]:
+    """Why queries get nowhere, where no line about their protection says it."""
+    return [f"{'pocket' if name in status['pockets'] else 'query'} {name}: {found['state']}:"
+            f" {found['reason']}" for name, found in status["states"].items()
+            if found["reason"] and found["state"] != "taking over"]  # fmt: skip
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
+
+
+def _source_lines(status: dict[str, Any]) -> list[str]:
+    lines = []
+    for site in status["sites"]:
+        for source in site["sources"]:
+            keys = [key for key in ("late", "skipped", "shed") if source.get(key)]
+            left_out = [f"{source[key]:,} {key}" for key in keys]
+            if left_out:
+                lines.append(f"stream {source['stream']}: {', '.join(left_out)} left out")
+    return lines
+
+
+def _problem_lines(status: dict[str, Any]) -> list[str]:
+    lines = [f"site {site['site']}{' ' if site['state'] == 'starting' else ': '}{site['problem']}"
+             for site in status["sites"] if site["state"] != "up"]  # fmt: skip
+    for site in status["sites"]:
+        for part in (*site["sources"], *site["tasks"]):
+            if part["error"]:
+                standby = f"standby at {site['site']}: " if part.get("role") == "standby" else ""
+                lines.append(standby + from_dict(part["error"]).line())
+            elif part.get("problem"):
+                name = part.get("name") or f"stream {part['stream']}"
+                lines.append(f"{name}: {part['problem']}; trying again")
+    return lines
+
+
+def _placement_lines(status: dict[str, Any]) -> list[str]:
+    """Why operators that the system has placed are where they are; alone there is no choice."""
+    if len(status["sites"]) < 2:
+        return []
+    return [f"{name} at {one['site']}: {one['text']}"
+            for name, one in status.get("placement", {}).items()]  # fmt: skip
+
+
+def _estimate_lines(status: dict[str, Any]) -> list[str]:
+    """Of approximate queries: what was estimated, and what would be if a worker died now."""
+    lines = []
+    for name, one in status.get("approximations", {}).items():
+        lines.append(f"query {name}: {one['estimated']:,} results estimated so far, within"
+                     f" {one['within']:g} with {one['confidence']:.0%}")  # fmt: skip
+        lines += [f"  {worker['query']} at {worker['site']}: {worker['protection']},"
+                  f" {worker['why']}" for worker in one["workers"]]  # fmt: skip
+        lines += [f"  {one['problem']}"] if one.get("problem") else []
+    return lines
+
+
+def _pocket_lines(status: dict[str, Any]) -> list[str]:
+    """What pockets have run into, and where in the user's code the newest of it was."""
+    lines = []
+    for task in (task for site in status["sites"] for task in site["tasks"]):
+        pocket = task.get("pocket") or {"traceback": ""}
+        if pocket["traceback"]:
+            skipped, restarts = f"{pocket['skipped']:,} skipped", f"{pocket['restarts']:,} restarts"
+            lines.append(f"pocket {task['name']}: {skipped}, {restarts}, the last time for")
+            lines += [f"  {line}" for line in pocket["traceback"].splitlines()]
+    return lines
+
+
+def system_tables(status: dict[str, Any]) -> RenderableType:
+    """Everything `anabranch status` shows: sites, streams from outside, queries."""
+    return Group(sites_table(status), "", streams_table(status), "", queries_table(status))
+
+
+def streams_table(status: dict[str, Any]) -> RenderableType:
+    rows = [
+        (one["stream"], one["site"], one["state"], f"{one['rate']:,.0f}", f"{one['rows']:,}",
+         f"{one['late']:,}", f"{one['skipped']:,}", f"{one.get('shed', 0):,}")
+        for site in status["sites"] for one in site["sources"]
+    ]  # fmt: skip
+    columns = ("stream", "site", "state", "in/s", "tuples", "late", "skipped", "shed")
+    return plain_table(columns, rows)
+
+
+def sites_table(status: dict[str, Any]) -> RenderableType:
+    rows = [
+        (site["site"], site["address"], site["state"], len(site["sources"]), len(site["tasks"]))
+        for site in status["sites"]
+    ]
+    return plain_table(("site", "address", "state", "sources", "tasks"), rows)
+
+
+def command_line(command: str) -> str:
+    """`command` as it can be typed here: the program may not be on the PATH."""
+    program, _, rest = command.partition(" ")
+    if program != "anabranch" or shutil.which(program):
+        return command
+    started = Path(sys.argv[0]).resolve()
+    here = Path.cwd()
+    shown = started.relative_to(here) if started.is_relative_to(here) else started
+    return f"{shown} {rest}"
+
+
+@contextmanager
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """A line that moves while something takes its time, with how long it has taken so far; gone
+    when it is over. Gives what changes its text. Nothing where there is no terminal."""
+    if not err.is_terminal:
+        yield lambda said: None
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task(escape(text))
+        yield lambda said: progress.update(task, description=escape(said))
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """What we and the processes we start print goes there meanwhile."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

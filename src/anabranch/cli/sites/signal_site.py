@@ -1,0 +1,24 @@
+"""`anabranch kill`, `pause`, `resume`: failures to try out, on sites of this machine."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from anabranch.cli.show.tables import err
+from anabranch.coordinator.control.processes import signal_process
+from anabranch.coordinator.control.state import find_coordinator
+
+NEXT = {
+    signal.SIGKILL: "killed; `anabranch status` shows who took over, and `up` starts it again",
+    signal.SIGSTOP: "paused; `anabranch status` shows who took over, `anabranch resume {site}` lets"
+    " it go on",
+    signal.SIGCONT: "goes on; what was taken over meanwhile stays where it is",
+}
+"""What to say once the signal is sent."""
+
+
+def signal_site(name: str, number: signal.Signals, state: Path) -> None:
+    """Send a signal to the process of a site, and to nothing else."""
+    pid = signal_process(name, number, find_coordinator(state).call("status"))
+    err.print(f"site {name} (process {pid}) {NEXT[number].format(site=name)}")

@@ -1,0 +1,120 @@
+"""`anabranch site`: one site in this process, joining a coordinator elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+from pydantic_core import PydanticCustomError
+
+from anabranch.cli.show.tables import err
+from anabranch.config.address import HostPort, read_address
+from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.coordinator.control.launch import report_interval_s
+from anabranch.errors import ConfigError
+from anabranch.link.gate import Credentials, check_address
+from anabranch.link.peer import Peer
+from anabranch.runtime.log import log_to, note
+from anabranch.scratch import scratch_folder
+from anabranch.site.site import Site
+from anabranch.spark.jvm import jvm
+from anabranch.spark.session import start_session, stop_session, warm_up
+
+PARENT_CHECK_S = 0.5
+
+
+def address_of(option: str, value: str) -> HostPort:
+    """Raises ConfigError if the `value` of a command's `option` is none."""
+    try:
+        return read_address(value)
+    except PydanticCustomError as error:
+        said = error.context or {}
+        raise ConfigError(said["message"], place=option, remedy=said["remedy"]) from None
+
+
+def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> Cluster:
+    """The cluster as the coordinator knows it, with this site in it as asked for here."""
+    answer = coordinator.call("join", site=name, pid=os.getpid())
+    cluster = Cluster.model_validate(answer["cluster"])
+    config = cluster.sites.get(name) or SiteConfig(name=name)
+    sites = cluster.sites | {name: config.model_copy(update=changes)}
+    return cluster.model_copy(update={"sites": sites})
+
+
+def run_site(
+    name: str,
+    coordinator_address: str,
+    credentials: Credentials,
+    *,
+    listen: str | None = None,
+    address: str | None = None,
+    parent: int | None = None,
+    state: Path | None = None,
+) -> None:
+    """Until the process is told to stop, or `parent` is gone."""
+    where = address_of("--coordinator", coordinator_address)
+    asked = {"listen": listen, "address": address}
+    changes = {key: address_of(f"--{key}", value) for key, value in asked.items() if value}
+    coordinator = Peer("the coordinator", str(where), credentials)
+    cluster = join(name, coordinator, changes)
+    config = cluster.sites[name]
+    check_address(str(config.listen))  # before Spark, which takes its time
+    scratch = _scratch(state, tied=parent is not None)
+    try:
+        spark = start_session(config.master, config.conf, name, scratch)
+        jvm.end_with_it(lambda why: _last_words(f"site {name}: {why}", scratch))
+        warm_up(spark)
+        if state:
+            log_to(state / "log.jsonl")
+        site = Site(name, cluster, credentials, spark, state)
+        try:
+            site.report_to(coordinator, report_interval_s(cluster))
+            err.print(f"site {name} is up at {site.address}")
+            note("up", f"site {name} is up at {site.address}", site=name)
+            _wait(parent)
+        finally:
+            jvm.closing()
+            site.close()
+            stop_session(spark)
+    finally:
+        jvm.closing()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _scratch(state: Path | None, *, tied: bool) -> Path:
+    """Where Spark may write. One that is killed cannot clean up: of a tied site, whoever removes
+    its state does, of another the next one of its name."""
+    if state is None:
+        return scratch_folder()
+    state.mkdir(parents=True, exist_ok=True)
+    if tied:
+        return Path(tempfile.mkdtemp(prefix="spark-", dir=state))
+    note, scratch = state / "scratch", scratch_folder()
+    if note.exists():
+        shutil.rmtree(note.read_text(), ignore_errors=True)
+    note.write_text(str(scratch))
+    return scratch
+
+
+def _last_words(text: str, scratch: Path) -> None:
+    err.print(f"error: {text}")
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _wait(parent: int | None) -> None:
+    never = threading.Event()
+    while not never.wait(PARENT_CHECK_S):
+        if parent is not None and os.getppid() != parent:
+            return
+
+
+def credentials_from(
+    token_file: Path | None, tls_cert: str | None, tls_key: str | None, tls_ca: str | None
+) -> Credentials:
+    from anabranch.coordinator.control.state import read_token
+
+    token = read_token(token_file) if token_file else os.environ.get("ANABRANCH_TOKEN", "")
+    return Credentials(token, tls_cert, tls_key, tls_ca)

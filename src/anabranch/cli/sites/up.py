@@ -1,0 +1,136 @@
+"""`anabranch up`, `down`, `status`: a system that goes on until it is told to stop."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.live import Live
+from rich.markup import escape
+
+from anabranch.cli.queries.run import ONLY_SITE
+from anabranch.cli.show.tables import err, out, system_tables, working
+from anabranch.config.address import HostPort
+from anabranch.config.cluster import Cluster, load_cluster
+from anabranch.config.rules import unguarded
+from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.control.launch import RunningCluster, report_interval_s
+from anabranch.coordinator.control.state import credentials_for, find_coordinator, write_endpoint
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.runtime.log import log_no_more, log_to
+
+if TYPE_CHECKING:
+    from anabranch.face.server import FaceServer
+
+STOP_S = 30.0
+
+
+def up(
+    cluster_file: Path | None, state: Path, sites: list[str], http: HostPort | None, *, face: bool
+) -> None:
+    """Started again on the same state folder, it finds its catalog and its sites again. With a
+    `face` it shows itself at `http`, or where there is room."""
+    cluster = load_cluster(cluster_file) if cluster_file else _named(sites)
+    if http:
+        for breach in unguarded(http, cluster.security, "--http"):
+            raise breach
+    stopping = threading.Event()
+
+    def tell(line: str) -> None:
+        if not stopping.is_set():  # then sites go because they are told to
+            err.print(escape(line))
+
+    fresh = _make_folder(state)
+    try:
+        credentials = credentials_for(cluster, state)
+        coordinator = Coordinator(state, cluster, credentials, tell)
+    except AnabranchError:
+        if fresh:
+            shutil.rmtree(state, ignore_errors=True)
+        raise
+    write_endpoint(state, coordinator.address, credentials, cluster.security.token_file)
+    running: RunningCluster | None = None
+    shown: FaceServer | None = None
+    log = log_to(state / "log.jsonl")
+    try:
+        with working("Starting …") as say:
+            if coordinator.sites.names():
+                say("Looking for sites that are still up …")
+                time.sleep(2 * report_interval_s(cluster))
+            running = RunningCluster(coordinator, state, say, tied=False)
+        if how := coordinator.redeploy_if_all_is_lost():
+            err.print(how)
+        if face:
+            shown = _show_face(coordinator, http)
+            write_endpoint(
+                state, coordinator.address, credentials, cluster.security.token_file, shown.url
+            )
+            err.print(f"dashboard at {shown.address}")
+        err.print(f"coordinator at {coordinator.address}, state in {state.resolve()}")
+        err.print(f"sites: {', '.join(coordinator.sites.alive())}. Ctrl-C stops everything.")
+        coordinator.stop_asked.wait()
+    finally:
+        stopping.set()
+        if shown:
+            shown.close()
+        if running:
+            running.close()
+        log_no_more(log)
+        (state / "coordinator.json").unlink(missing_ok=True)
+
+
+def _show_face(coordinator: Coordinator, http: HostPort | None) -> FaceServer:
+    from anabranch.face.server import FaceServer
+    from anabranch.face.system import System
+
+    return FaceServer(System(coordinator, Path.cwd()), coordinator.credentials, http)
+
+
+def _named(sites: list[str]) -> Cluster:
+    """One of these sites, or of one, all in this process."""
+    twice = next((name for name in sites if sites.count(name) > 1), None)
+    if twice is not None:
+        remedy = "Give each site a name of its own."
+        raise ConfigError(f"the site {twice} is given twice", place="--site", remedy=remedy)
+    return Cluster.of_sites(sites or [ONLY_SITE])
+
+
+def _make_folder(state: Path) -> bool:
+    """Whether it was not there before."""
+    fresh = not state.exists()
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "this is a file" if state.is_file() else error.strerror or str(error)
+        remedy = "Choose another folder with --state."
+        raise ConfigError(reason, place=str(state), remedy=remedy) from None
+    return fresh
+
+
+def down(state: Path) -> None:
+    coordinator = find_coordinator(state)
+    coordinator.call("stop")
+    deadline = time.monotonic() + STOP_S
+    while (state / "coordinator.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    err.print("stopped")
+
+
+def show_status(state: Path, *, as_json: bool, watch: bool) -> None:
+    coordinator = find_coordinator(state)
+    status = coordinator.call("status")
+    if as_json:
+        print(json.dumps(status, indent=2))
+        return
+    if not watch:
+        out.print(system_tables(status))
+        return
+    with Live(console=out, auto_refresh=False) as live:
+        while True:
+            status = coordinator.call("status")
+            live.update(system_tables(status), refresh=True)
+            time.sleep(1.0)

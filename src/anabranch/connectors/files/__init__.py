@@ -1,0 +1,1 @@
+"""Files: CSV, JSON lines and Parquet, as sources, sinks and tables."""

@@ -1,0 +1,128 @@
+"""A file to which whole lines are added.
+
+A line counts once its newline is there. All lines of a table go to the operating system in one
+write, without a buffer in between. A process that is killed in the middle of a large one leaves the
+beginning of a line at the end of the file: formats see to it that no reader takes that for a whole
+line, and whoever goes on with the file cuts it off. If the disk takes only part of a write, the
+file is cut back to what it was before. `open` truncates: what an earlier run left is never
+continued in the middle, unless it is the same run that goes on after a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+
+from anabranch.errors import SinkError
+
+_TAIL_BYTES = 65_536
+_PIECE_BYTES = 1 << 20
+_FULL = {errno.ENOSPC: "disk full", errno.EDQUOT: "quota used up", errno.EFBIG: "file too large"}
+
+
+class LineFile:
+    def __init__(self, path: str, base: Path) -> None:
+        """Raises SinkError if no file could be written at `path`, seen from `base`."""
+        self.path = Path(os.path.abspath(base / Path(path).expanduser()))
+        self._descriptor: int | None = None
+        self._check()
+
+    def open(self, *, keep: bool = False) -> None:
+        """A file open for writing: an empty one, or with the whole lines it has if `keep`."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags |= 0 if keep else os.O_TRUNC
+        self.close()
+        try:
+            self._descriptor = os.open(self.path, flags, 0o644)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def last_line(self, quote: str = "") -> bytes:
+        """Without its newline; empty if there is none. What is behind it is cut off. Newlines
+        between two `quote`s belong to the text; then this is the part behind the last of them."""
+        if self._descriptor is None:
+            raise SinkError("the file is not open", place=str(self.path))
+        end = self._unquoted_end(quote) if quote else os.fstat(self._descriptor).st_size
+        tail, start = b"", end
+        while start and tail.count(b"\n") < 2:
+            start = max(0, start - _TAIL_BYTES)
+            tail = os.pread(self._descriptor, end - start, start)
+        whole, newline, rest = tail.rpartition(b"\n")
+        os.ftruncate(self._descriptor, end - len(rest))
+        return whole.rpartition(b"\n")[2] if newline else b""
+
+    def _unquoted_end(self, quote: str) -> int:
+        """Behind the last newline that is not between quotes. Only the quotes before it tell, so
+        all of the file is read: counted forwards, looked at backwards."""
+        assert self._descriptor is not None
+        size = os.fstat(self._descriptor).st_size
+        quotes = [0]
+        for start in range(0, size, _PIECE_BYTES):
+            quotes.append(quotes[-1] + self._piece(start).count(quote.encode()))
+        for index in reversed(range(len(quotes) - 1)):
+            piece = np.frombuffer(self._piece(index * _PIECE_BYTES), np.uint8)
+            seen = quotes[index] + np.cumsum(piece == ord(quote))
+            ends = np.flatnonzero((piece == ord("\n")) & (seen % 2 == 0))
+            if len(ends):
+                return index * _PIECE_BYTES + int(ends[-1]) + 1
+        return 0
+
+    def _piece(self, start: int) -> bytes:
+        assert self._descriptor is not None
+        return os.pread(self._descriptor, _PIECE_BYTES, start)
+
+    def add(self, lines: bytes | memoryview) -> None:
+        """All of `lines` are in the file afterwards, or SinkError is raised and none is."""
+        if self._descriptor is None:
+            raise SinkError("the file is not open", place=str(self.path))
+        before = os.fstat(self._descriptor).st_size
+        try:
+            _write_all(self._descriptor, memoryview(lines))
+        except OSError as error:
+            # A device such as /dev/full has no length to go back to.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, before)
+            raise self._failed(error) from error
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _check(self) -> None:
+        folder = self.path.parent
+        if not folder.is_dir():
+            raise SinkError(
+                "the folder does not exist", place=str(folder), remedy=f"Run mkdir -p {folder}."
+            )
+        if self.path.is_dir():
+            raise SinkError("this is a folder", place=str(self.path), remedy="Name a file in it.")
+        if self.path.exists() and not (self.path.is_file() or self.path.is_char_device()):
+            raise SinkError(
+                "this is neither a file nor a terminal", place=str(self.path), remedy="Name a file."
+            )
+        if not os.access(self.path if self.path.exists() else folder, os.W_OK):
+            raise SinkError(
+                "no permission to write", place=str(self.path), remedy="Choose another path."
+            )
+
+    def _failed(self, error: OSError) -> SinkError:
+        return write_error(error, self.path)
+
+
+def write_error(error: OSError, path: Path) -> SinkError:
+    """The error for a write to `path` that failed."""
+    if error.errno in _FULL:
+        remedy = "Free some space or choose another path, then start the query again."
+        return SinkError(_FULL[error.errno], place=str(path), remedy=remedy)
+    return SinkError(error.strerror or str(error), place=str(path))
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    """A short write is rare (a full disk, more than 2 GiB); the next one says why or goes on."""
+    while len(data):
+        data = data[os.write(descriptor, data) :]

@@ -1,0 +1,146 @@
+"""What sinks of lines have in common: one file, or a folder of them by partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from anabranch.connectors.files.line_file import LineFile
+from anabranch.connectors.files.line_folder import LineFolder
+from anabranch.connectors.files.own import OVERWRITE, check_own, claim
+from anabranch.connectors.files.partitions import PARTITION_BY, Partitions
+from anabranch.connectors.files.paths import absolute
+from anabranch.connectors.options import TEXT, Option, take
+from anabranch.connectors.places import written as written_place
+from anabranch.connectors.sink import SinkContext
+from anabranch.errors import SinkError
+from anabranch.plan.places import Place
+
+
+class Target(Protocol):
+    """Where lines go. `head` is what a file begins with."""
+
+    path: Path
+
+    def open(self, *, keep: bool) -> None: ...
+    def written(self) -> int: ...
+    def add(self, table: pa.Table) -> None: ...
+    def close(self) -> None: ...
+
+
+class LineSink:
+    """`lines` and `head` are the format's."""
+
+    name: ClassVar[str]
+    common: ClassVar[tuple[Option, ...]] = (
+        Option("path", TEXT, "the file; what the query wrote before is replaced", required=True),
+        PARTITION_BY,
+        OVERWRITE,
+    )
+    options: ClassVar[tuple[Option, ...]] = common
+
+    def __init__(self, context: SinkContext) -> None:
+        self.chosen: dict[str, Any] = take(self.name, self.options, context.options)
+        self._context = context
+        path = absolute(self.chosen["path"], context.base)
+        partitions = Partitions(self.name, self.chosen["partition_by"], context.schema)
+        self._folder = bool(partitions.columns)
+        self._target: Target
+        if self._folder:
+            self._target = _Folder(self, path, partitions)
+        else:
+            self._target = _File(self, path, context.schema)
+
+    def check_own(self) -> None:
+        path, context = self._target.path, self._context
+        if not context.resume and _is_something(path):
+            check_own(self.name, path, context.query, overwrite=self.chosen["overwrite"])
+
+    def head(self, schema: pa.Schema) -> bytes:
+        """What a file begins with."""
+        return b""
+
+    def lines(self, table: pa.Table) -> bytes | memoryview:
+        raise NotImplementedError
+
+    def last_position(self, file: LineFile) -> int:
+        """That of the last line; what is unfinished behind it is cut off."""
+        raise NotImplementedError
+
+    def open(self) -> None:
+        self.check_own()
+        self._target.open(keep=self._context.resume)
+        if self._target.path.is_file() or self._target.path.is_dir():
+            claim(self._target.path, self._context.query)
+
+    def written(self) -> int:
+        return self._target.written() if self._context.resume else 0
+
+    def write(self, table: pa.Table) -> None:
+        if table.num_rows:
+            self._target.add(table)
+
+    def close(self) -> None:
+        self._target.close()
+
+    def places(self) -> list[Place]:
+        return written_place(self._target.path, folder=self._folder)
+
+
+class _File:
+    def __init__(self, sink: LineSink, path: Path, schema: pa.Schema) -> None:
+        self._sink = sink
+        self._schema = schema
+        self._file = LineFile(path.name, path.parent)
+        self.path = self._file.path
+
+    def open(self, *, keep: bool) -> None:
+        self._file.open(keep=keep)
+        head = self._sink.head(self._schema)
+        if head and not (keep and self._sink.last_position(self._file)):
+            self._file.open(keep=False)
+            self._file.add(head)
+
+    def written(self) -> int:
+        return self._sink.last_position(self._file)
+
+    def add(self, table: pa.Table) -> None:
+        self._file.add(self._sink.lines(table))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Folder:
+    def __init__(self, sink: LineSink, path: Path, partitions: Partitions) -> None:
+        self._sink = sink
+        self._partitions = partitions
+        self._folder = LineFolder(path, partitions.pattern, f"part.{sink.name}")
+        self.path = path
+
+    def open(self, *, keep: bool) -> None:
+        self._folder.open(keep=keep)
+
+    def written(self) -> int:
+        return self._folder.written
+
+    def add(self, table: pa.Table) -> None:
+        try:
+            parts = {name: bytes(self._sink.lines(part))
+                     for name, part in self._partitions.split(table)}  # fmt: skip
+        except ValueError as error:
+            raise SinkError(str(error), place=str(self.path)) from error
+        head = self._sink.head(self._partitions.schema)
+        self._folder.add(parts, head, table["_pos"][-1].as_py())
+
+    def close(self) -> None:
+        """Files are open while they are written only."""
+
+
+def _is_something(path: Path) -> bool:
+    """There is content that would be lost."""
+    if path.is_dir():
+        return any(path.iterdir())
+    return path.is_file() and path.stat().st_size > 0

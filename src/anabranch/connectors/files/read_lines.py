@@ -1,0 +1,78 @@
+"""Lines of a file, none longer than a bound: what a file without line breaks holds is never in
+memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, BinaryIO
+
+from anabranch.connectors.options import Kind, Option
+from anabranch.errors import ConfigError
+from anabranch.units import byte_count, show_bytes
+
+_PIECE = 1 << 20
+
+
+def _size(value: Any) -> int:
+    try:
+        size = value if isinstance(value, int) and value is not True else byte_count(value)
+    except ConfigError:
+        raise ValueError from None
+    if not 0 < size < 1 << 31:
+        raise ValueError
+    return size
+
+
+MAX_LINE = Option(
+    "max_line",
+    Kind("size", "a size such as '16MB', below 2 GiB", _size),
+    "the longest line, or CSV record of several lines, that is taken; longer ones are malformed",
+    default=16_000_000,
+)
+
+
+def too_long(limit: int) -> str:
+    """What is wrong with such a line."""
+    return f"the line is longer than {show_bytes(limit)}, the bound that max_line sets"
+
+
+class Lines:
+    """Of `data`, from where it is. `byte` says what has been read."""
+
+    def __init__(
+        self, data: BinaryIO, byte: int, limit: int, stopped: threading.Event, *, skip: bool
+    ) -> None:
+        """`skip`: what is too long is passed over; else nothing is read behind its beginning."""
+        self.byte = byte
+        self._data = data
+        self._limit = limit
+        self._stopped = stopped
+        self._skip = skip
+
+    def take(self, size: int) -> list[bytes | None]:
+        """Whole lines, until they have `size` bytes or more; None is one that is too long. Nothing
+        at the end of the file."""
+        found: list[bytes | None] = []
+        start = self.byte
+        while self.byte - start < size:
+            line = self._data.readline(self._limit + 1)
+            if not line:
+                break
+            self.byte += len(line)
+            if len(line) <= self._limit:
+                found.append(line)
+                continue
+            found.append(None)
+            if not self._skip:
+                break
+            if not line.endswith(b"\n"):
+                self._pass_over()
+        return found
+
+    def _pass_over(self) -> None:
+        """The rest of a line."""
+        while not self._stopped.is_set():
+            piece = self._data.readline(_PIECE)
+            self.byte += len(piece)
+            if not piece or piece.endswith(b"\n"):
+                return

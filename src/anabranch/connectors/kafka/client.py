@@ -1,0 +1,129 @@
+"""What the kafka source and the kafka sink have in common: options, settings, and finding a topic.
+
+Everything that is not an option of ours goes to librdkafka, which knows its settings by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from anabranch.connectors.options import TEXT, Option, unknown
+from anabranch.errors import AnabranchError, ConfigError
+
+SERVERS = Option("servers", TEXT, "one or more brokers: 'host:port, host:port'", required=True)
+TOPIC = Option("topic", TEXT, "an existing topic", required=True)
+PATIENCE_S = 5.0
+"""How long a broker may take to answer when a stream or query is created."""
+
+_OURS = {
+    "bootstrap.servers": "servers",
+    "enable.auto.commit": None,
+    "enable.auto.offset.store": None,
+    "enable.idempotence": None,
+    "enable.partition.eof": None,
+    "auto.offset.reset": "start",
+    "isolation.level": None,
+}
+"""Settings that what we promise depends on, and our option in their place."""
+_NO_SUCH = re.compile(r'No such configuration property: "(.*)"')
+_CONNECT = re.compile(r"^(?:\S+/\S+: )?(?:.*failed: )?(.*?)(?: \([^()]*\))*$")
+"""In `127.0.0.1:1/bootstrap: Connect to … failed: Connection refused (after 0ms …)`, the reason."""
+
+
+def client_settings(servers: str, passed: Mapping[str, Any]) -> dict[str, Any]:
+    """librdkafka's settings. ConfigError for those that are not the user's to choose."""
+    for name in passed:
+        if name in _OURS:
+            instead = _OURS[name]
+            raise ConfigError(
+                f"kafka() sets {name} itself",
+                remedy=f"Use the option {instead!r}." if instead else "Leave it out.",
+            )
+    words = {name: str(v).lower() if isinstance(v, bool) else v for name, v in passed.items()}
+    # Its log goes to stderr, past everything; errors reach us anyway.
+    return {"bootstrap.servers": servers, "log_level": 0} | words
+
+
+def make_client(
+    kind: Callable[[dict[str, Any]], Any], settings: dict[str, Any], known: Iterable[str]
+):
+    """A Consumer or Producer. ConfigError names the setting that librdkafka refuses."""
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        text = error.args[0].str()
+    missing = _NO_SUCH.match(text)
+    if missing:
+        name = missing[1]
+        raise unknown(f"kafka() has no option {name!r}, nor has librdkafka", name, known)
+    raise ConfigError(f"kafka(): {text}", remedy="Check the settings of the client.")
+
+
+E = TypeVar("E", bound=AnabranchError)
+
+
+class Topic(Generic[E]):
+    """A topic, asked for through a consumer of no group. What goes wrong is a `failure`."""
+
+    def __init__(self, servers: str, name: str, settings: dict[str, Any], failure: type[E]) -> None:
+        self.name = name
+        self._servers = servers
+        self._settings = settings
+        self._failure = failure
+        self._trouble = ""
+
+    def partitions(self, known: Iterable[str] = ()) -> list[int]:
+        """Asks a broker: fails within seconds if none answers or there is no such topic."""
+        consumer = make_client(Consumer, self._settings | {"error_cb": self.note}, known)
+        try:
+            return self.numbers(consumer, PATIENCE_S, lambda: consumer.poll(0))
+        finally:
+            consumer.close()
+
+    def numbers(
+        self, consumer: Consumer, timeout_s: float, ask_why: Callable[[], Any] = lambda: None
+    ) -> list[int]:
+        """The partitions, ascending. `ask_why` has librdkafka tell `note` what went wrong; it may
+        take a record, so whoever reads records does not ask."""
+        try:
+            found = consumer.list_topics(self.name, timeout_s).topics[self.name]
+        except KafkaException as error:
+            ask_why()
+            raise self._unreachable(error.args[0]) from error
+        if found.error is not None:
+            raise self._missing(found.error)
+        return sorted(found.partitions)
+
+    def failed(self, message: str, remedy: str = "", partition: int | None = None) -> E:
+        place = f"topic {self.name}"
+        if partition is not None:
+            place += f", partition {partition}"
+        return self._failure(message, place=place, remedy=remedy)
+
+    def note(self, error: KafkaError) -> None:
+        """For librdkafka to call: what went wrong on the way to a broker."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._trouble = error.str()
+
+    def _unreachable(self, error: KafkaError) -> E:
+        reason = _CONNECT.search(self._trouble)
+        detail = (reason[1] if reason else self._trouble) or error.str()
+        return self._failure(
+            f"no Kafka broker answers: {detail}",
+            place=self._servers,
+            remedy="Check servers, and that a broker runs there.",
+        )
+
+    def _missing(self, error: KafkaError) -> E:
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return self._failure(
+                f"there is no topic {self.name!r}",
+                place=self._servers,
+                remedy="Create it first: kafka-topics.sh --create --topic "
+                f"{self.name} --bootstrap-server {self._servers}",
+            )
+        return self.failed(error.str())

@@ -1,0 +1,225 @@
+"""Reading partitions of a topic from given offsets on, without a consumer group.
+
+Offsets are ours to keep, so nothing is ever committed. Only what was committed by its producer is
+read. Between two records of a partition offsets may be missing (transaction markers, aborted or
+compacted records), so the end of a range is reached when a record lies behind it, or when the
+partition has no more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from threading import Event
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from anabranch.connectors.kafka.client import PATIENCE_S, Topic, make_client
+from anabranch.connectors.kafka.merge import Merge, in_order
+from anabranch.connectors.kafka.records import Record
+from anabranch.errors import AnabranchError
+
+BATCH = 10_000
+"""Records taken at a time."""
+LINGER_S = 0.01
+"""How long a record waits for company."""
+POLL_S = 0.1
+PARTITION_SILENCE_S = 3.0
+"""A partition that gives nothing for this long, not even its end, holds up the others no more."""
+SILENCE_S = 30.0
+"""A broker that says nothing for this long while records must be there is gone."""
+SETTINGS = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+}
+LIMITS = {"queued.max.messages.kbytes": 16_384, "fetch.queue.backoff.ms": 10}
+"""How much librdkafka reads ahead, and how soon it goes on when there is room again (else a second
+later). A user may choose otherwise."""
+EAGER = {"fetch.wait.max.ms": 10}
+"""For a reading that has an end: a broker answers by itself when it has waited this long in vain,
+and only by that we learn that a partition has no more."""
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_PASSING = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+)
+"""librdkafka connects again by itself."""
+
+
+class Reading:
+    """`offsets` holds the next offset of each partition to be taken; we may have more by then."""
+
+    def __init__(self, topic: Topic, settings: dict[str, Any], offsets: Mapping[int, int]) -> None:
+        self.offsets = dict(offsets)
+        self._fetched = dict(offsets)
+        self._heard = dict.fromkeys(offsets, time.monotonic())
+        self._paused: set[int] = set()
+        self._merge = Merge()
+        self.at_end: dict[int, int] = {}
+        """Partitions that had no more when last heard of, and the offset where that was."""
+        self.problem = ""
+        """Why nothing can come at present; it does again by itself."""
+        self._topic = topic
+        self.consumer: Consumer = make_client(Consumer, settings | {"error_cb": topic.note}, ())
+        self.consumer.assign(self._places(offsets))
+
+    def close(self) -> None:
+        self.consumer.close()
+
+    def take(self) -> list[Record]:
+        """What has come and may go, in the order of `in_order`; empty if nothing comes for a
+        while."""
+        self._merge.add(self.poll())
+        records = self._merge.take(self._behind())
+        for record in records:
+            partition = record.partition()
+            self.offsets[partition] = max(self.offsets[partition], record.offset() + 1)
+        self._pace()
+        return records
+
+    def _behind(self) -> list[int]:
+        """Partitions that have more for us, as far as we know; one that says nothing at all for
+        long does not hold up the others."""
+        if len(self._fetched) == 1:
+            return []
+        oldest = time.monotonic() - PARTITION_SILENCE_S
+        return [
+            partition
+            for partition, heard in self._heard.items()
+            if heard >= oldest and partition not in self.at_end and not self._caught_up(partition)
+        ]
+
+    def _caught_up(self, partition: int) -> bool:
+        place = TopicPartition(self._topic.name, partition)
+        _, high = self.consumer.get_watermark_offsets(place, cached=True)
+        return 0 <= high <= self._fetched[partition]
+
+    def _pace(self) -> None:
+        """A partition that is far ahead waits for the others with what it has."""
+        full = {p for p in self._fetched if self._merge.held(p) > BATCH}
+        if pause := full - self._paused:
+            self.consumer.pause(self._places(dict.fromkeys(pause, 0)))
+        if resume := self._paused - full:
+            self.consumer.resume(self._places(dict.fromkeys(resume, 0)))
+        self._paused = full
+
+    def poll(self) -> list[Record]:
+        """What has come, as it came."""
+        answers: list[Any] = self.consumer.consume(1, POLL_S)
+        if answers:
+            answers += self.consumer.consume(BATCH, LINGER_S)
+        records: list[Record] = [answer for answer in answers if self._is_record(answer)]
+        now = time.monotonic()
+        for record in records:
+            self._fetched[record.partition()] = record.offset() + 1
+            self._heard[record.partition()] = now
+        for partition in self._paused:
+            self._heard[partition] = now
+        return records
+
+    def look(self, *, add: bool) -> None:
+        """Whether the topic is still there, and to `add` partitions that have been added to it,
+        which are read from their first record."""
+        try:
+            present = self._topic.numbers(self.consumer, timeout_s=1.0)
+        except AnabranchError as error:
+            self.problem = error.message
+            return
+        self.problem = ""
+        added = {number: 0 for number in present if number not in self.offsets}
+        if added and add:
+            self.offsets |= added
+            self._fetched |= added
+            self._heard |= dict.fromkeys(added, time.monotonic())
+            self.consumer.incremental_assign(self._places(added))
+
+    def has_reached(self, goal: Mapping[int, int]) -> bool:
+        """All that lies before `goal` has come, and has been taken if it was to be."""
+        return not len(self._merge) and all(
+            self._fetched.get(partition, 0) >= offset or partition in self.at_end
+            for partition, offset in goal.items()
+        )
+
+    def reach(self, partition: int) -> int:
+        return max(self._fetched[partition], self.at_end.get(partition, 0))
+
+    def _is_record(self, answer: Any) -> bool:
+        error, partition = answer.error(), answer.partition()
+        if error is None:
+            self.at_end.pop(partition, None)
+            return True
+        code = error.code()
+        if code in _GONE:
+            raise self._gone(partition)
+        if code == KafkaError._PARTITION_EOF:
+            self.at_end[partition] = answer.offset()
+        elif code not in _PASSING and not error.retriable():
+            raise self._topic.failed(error.str(), partition=partition)
+        return False
+
+    def _gone(self, partition: int) -> AnabranchError:
+        return self._topic.failed(
+            f"the records from offset {self._fetched.get(partition, 0)} on are not there any more",
+            "Drop the stream and create it again; let the topic keep its records longer.",
+            partition,
+        )
+
+    def _places(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic.name, *item) for item in sorted(offsets.items())]
+
+
+def watermarks(topic: Topic, settings: dict[str, Any]) -> dict[int, tuple[int, int]]:
+    """Per partition the offset of its first record, and the one behind its last."""
+    consumer = make_client(Consumer, settings, ())
+    try:
+        numbers = topic.numbers(consumer, PATIENCE_S)
+        return {number: _ends(consumer, topic, number) for number in numbers}
+    finally:
+        consumer.close()
+
+
+def _ends(consumer: Consumer, topic: Topic, number: int) -> tuple[int, int]:
+    try:
+        low, high = consumer.get_watermark_offsets(
+            TopicPartition(topic.name, number), timeout=PATIENCE_S
+        )
+    except KafkaException as error:
+        raise topic.failed(error.args[0].str(), partition=number) from error
+    return low, high
+
+
+def read_range(
+    topic: Topic,
+    settings: dict[str, Any],
+    begin: Mapping[int, int],
+    end: Mapping[int, int],
+    stopped: Event,
+) -> list[Record]:
+    """The records of each partition from `begin` on and before `end`, in the order in which they
+    were taken then. A partition that `begin` does not know starts at 0."""
+    starts = {number: begin.get(number, 0) for number in end if end[number] > begin.get(number, 0)}
+    if not starts:
+        return []
+    found: list[Record] = []
+    reading = Reading(topic, settings | EAGER, starts)
+    try:
+        heard = time.monotonic()
+        while not reading.has_reached({number: end[number] for number in starts}):
+            records = reading.poll()
+            found += [one for one in records if one.offset() < end[one.partition()]]
+            if records:
+                heard = time.monotonic()
+            elif stopped.is_set() or time.monotonic() - heard > SILENCE_S:
+                raise topic.failed("reading its records again came to nothing")
+        for number in starts:
+            if reading.reach(number) < end[number]:
+                raise topic.failed("its last records are not there any more", partition=number)
+    finally:
+        reading.close()
+    return in_order(found)

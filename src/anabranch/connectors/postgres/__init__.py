@@ -1,0 +1,1 @@
+"""PostgreSQL tables, as tables to look up and as sinks."""

@@ -1,0 +1,1 @@
+"""Whatever Spark itself reads and writes."""

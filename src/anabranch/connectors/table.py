@@ -1,0 +1,49 @@
+"""What every table reader is: something outside whose whole content can be read, again and again.
+
+A stream is read once and goes on; a table has a content at any moment, which changes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from anabranch.connectors.options import DURATION, Option
+
+REFRESH_US = 10_000_000
+
+
+def refresh_option(help: str, default: int | None = REFRESH_US) -> Option:
+    return Option("refresh", DURATION, help, default)
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """All a reader may know. `schema` holds the declared columns."""
+
+    table: str
+    schema: pa.Schema
+    options: Mapping[str, Any]
+    base: Path
+
+
+class TableReader(Protocol):
+    def __init__(self, context: TableContext) -> None:
+        """Check options and that the table is there; raise ConfigError or SourceError. Nothing is
+        read and nothing is started."""
+
+    def read(self, stopped: threading.Event) -> pa.Table:
+        """The whole content as it is now, with exactly the columns of `schema` in its order and
+        types. SourceError if a value does not fit, and soon after `stopped` is set."""
+
+    def wait(self, stopped: threading.Event, timeout_s: float) -> bool:
+        """True as soon as the content may have changed since the last `read` began; False after
+        `timeout_s`, or soon after `stopped` is set."""
+
+    def close(self) -> None:
+        """Release connections. Idempotent; `read` and `wait` open them again."""

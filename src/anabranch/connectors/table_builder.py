@@ -1,0 +1,155 @@
+"""From columns of raw values to tables of a stream, with the malformed rows raised or left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type
+
+from anabranch.connectors.options import TEXT, Option
+from anabranch.connectors.wrapper import EVENT_TIME, SourceContext
+from anabranch.errors import SourceError
+
+ON_ERROR = Option(
+    "on_error",
+    TEXT,
+    "what a malformed row does: 'fail' stops the stream, 'skip' leaves the row out and counts it",
+    default="fail",
+    choices=("fail", "skip"),
+)
+MAX_ROWS = 65_536
+"""Of a table that a wrapper yields."""
+
+UNFIT = (ValueError, TypeError, ArithmeticError, NotImplementedError)
+"""What a conversion raises when a value does not fit: pyarrow's errors are among these."""
+
+Convert = Callable[[Any, pa.DataType | None], pa.Array]
+
+
+@dataclass
+class Block:
+    """Rows as read: `columns` of raw values, one per name of `source_names`, the `numbers` (lines,
+    rows) they have in the source, and what is wrong with rows that got no further."""
+
+    columns: Sequence[Any]
+    numbers: Sequence[int]
+    malformed: dict[int, str] = field(default_factory=dict)
+
+
+def source_names(context: SourceContext) -> list[str]:
+    """The fields to be found in the source: the declared columns, then the event time's."""
+    return [*context.schema.names, *([context.timestamp] if context.timestamp else [])]
+
+
+def table_schema(context: SourceContext) -> pa.Schema:
+    """Of the tables of a wrapper that knows event time only by `timestamp`."""
+    if not context.timestamp:
+        return context.schema
+    return context.schema.append(pa.field(EVENT_TIME, pa.int64()))
+
+
+class TableBuilder:
+    """Turns blocks into tables. `convert` makes one column; `remedy` says where to mend a row."""
+
+    def __init__(
+        self,
+        context: SourceContext,
+        on_error: str,
+        convert: Convert,
+        remedy: str = "Fix the line or set on_error = 'skip'.",
+    ) -> None:
+        self._context = context
+        self._skip = on_error == "skip"
+        self._convert = convert
+        self._remedy = remedy
+        self._schema = table_schema(context)
+        self._names = source_names(context)
+        self._types: list[pa.DataType | None] = [*context.schema.types]
+        if context.timestamp:
+            self._types.append(None)
+
+    def build(self, block: Block, place: Callable[[int], str]) -> pa.Table:
+        """The rows of `block` that are well formed. Where rows are to fail, SourceError names the
+        first of them; `place` says where a row number is."""
+        arrays, unfit = self._convert_all(block)
+        malformed = block.malformed | {block.numbers[row]: text for row, text in unfit.items()}
+        if malformed:
+            self._report(malformed, place)
+        if unfit:
+            rest = [row for row in range(len(block.numbers)) if row not in unfit]
+            columns = [_rows(values, rest) for values in block.columns]
+            return self.build(Block(columns, [block.numbers[row] for row in rest]), place)
+        return pa.Table.from_arrays(arrays, schema=self._schema)
+
+    def _convert_all(self, block: Block) -> tuple[list[pa.Array], dict[int, str]]:
+        arrays: list[pa.Array] = []
+        unfit: dict[int, str] = {}
+        for name, type, values in zip(self._names, self._types, block.columns, strict=True):
+            try:
+                arrays.append(self._column(values, type))
+            except UNFIT:
+                for row in self._unfit_rows(values, type, 0):
+                    unfit.setdefault(row, _complaint(name, type, values[row]))
+        return arrays, unfit
+
+    def _column(self, values: Any, type: pa.DataType | None) -> pa.Array:
+        array = self._convert(values, type)
+        if type is None and array.null_count:
+            raise ValueError("no event time")
+        return array
+
+    def _unfit_rows(self, values: Any, type: pa.DataType | None, offset: int) -> list[int]:
+        """Found by halving: few bad rows in a block cost few conversions. Where a row is to fail,
+        the first is enough."""
+        try:
+            self._column(values, type)
+            return []
+        except UNFIT:
+            if len(values) == 1:
+                return [offset]
+        half = len(values) // 2
+        left = self._unfit_rows(values[:half], type, offset)
+        if left and not self._skip:
+            return left
+        return left + self._unfit_rows(values[half:], type, offset + half)
+
+    def _report(self, malformed: dict[int, str], place: Callable[[int], str]) -> None:
+        if self._skip:
+            self._context.skipped(len(malformed))
+            return
+        first = min(malformed)
+        raise SourceError(malformed[first], place=place(first), remedy=self._remedy)
+
+
+def sql_type(type: pa.DataType) -> str:
+    """As declared in CREATE STREAM: `BIGINT`, `DECIMAL(10,2)`."""
+    return str(from_arrow_type(type).simpleString().upper())
+
+
+def _complaint(name: str, type: pa.DataType | None, value: Any) -> str:
+    value = value.as_py() if isinstance(value, pa.Scalar) else value
+    if type is None and (value is None or value == ""):
+        return f"the event time {name} is missing"
+    if isinstance(value, str) and not value.isprintable() and _surrogates(value):
+        return f"{name} is not valid UTF-8: {_short(value)}"
+    if type is None:
+        return f"the event time {name} is {_short(value)}, neither ISO 8601 nor µs since the epoch"
+    return f"{name} is {_short(value)}, which is no {sql_type(type)}"
+
+
+def _surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _rows(values: Any, rows: list[int]) -> Any:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values.take(pa.array(rows, pa.int64()))
+    return [values[row] for row in rows]

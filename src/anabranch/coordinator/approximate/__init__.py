@@ -1,0 +1,1 @@
+"""Approximate queries: their workers, models and estimates."""

@@ -1,0 +1,130 @@
+"""What has been learnt about approximate queries, version by version."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anabranch.approx.assign import METHODS
+from anabranch.approx.assign.problem import Problem, Workers, even
+from anabranch.approx.calibration import Calibration
+from anabranch.approx.gaussian import lost_covariance
+from anabranch.approx.model import Model
+from anabranch.approx.plan import Plan, Promise
+from anabranch.coordinator.approximate.stores import Store
+from anabranch.plan.approximate import key_text
+from anabranch.plan.catalog import Approximate
+
+_ARRAYS = ("mean", "sample", "spread", "jump")
+_BOUNDS = ("memory", "by_lag", "bound")
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """`windows` is how many it was learnt from, `keys` what its columns are."""
+
+    version: int
+    run: str
+    windows: int
+    keys: list[tuple[Any, ...]]
+    plan: Plan
+
+    def problem(self, asked: Approximate) -> Problem:
+        """Of dealing the keys out for this. Bounds go with the deviation that they were found
+        for."""
+        plan, workers = self.plan, len(asked.sites)
+        sigmas = np.zeros(len(self.keys))
+        for keys in plan.workers:
+            if keys:
+                sigmas[keys] = np.sqrt(np.diag(lost_covariance(plan.model.precision, keys)))
+        bounds = np.where(np.isfinite(plan.bounds), plan.bounds, 1e30)
+        return Problem(
+            plan.model.precision,
+            (sigmas * asked.epsilon / np.maximum(bounds, 1e-12)) ** 2,
+            plan.promise.confidence,
+            even(len(self.keys), workers),
+            asked.failures,
+            plan.workers if len(plan.workers) == workers else None,
+        )
+
+    def better(self, asked: Approximate) -> Workers | None:
+        """Keys by worker, if more workers could be estimated so; None if not."""
+        if len(self.keys) < len(asked.sites):
+            return None
+        problem = self.problem(asked)
+        found = METHODS["swaps"](problem)
+        gain = sum(problem.estimable(found)) - sum(problem.estimable(self.plan.workers))
+        return found if gain > 0 else None
+
+    def as_text(self, workers: Workers) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(key_text(self.keys[key]) for key in keys) for keys in workers)
+
+    def fits(self, assignment: tuple[tuple[str, ...], ...]) -> bool:
+        """No key is elsewhere now than when this was learnt."""
+        homes = {text: worker for worker, keys in enumerate(assignment) for text in keys}
+        return all(
+            homes.get(text, worker) == worker
+            for worker, keys in enumerate(self.as_text(self.plan.workers))
+            for text in keys
+        )
+
+
+class Models:
+    """The versions of each query's model; of the same name, those of earlier creations too."""
+
+    def __init__(self, store: Store) -> None:
+        self._lock = threading.Lock()
+        self._store = store
+
+    def save(self, query: str, learnt: Learnt) -> int:
+        """The version under which it is kept."""
+        plan = learnt.plan
+        arrays = {name: getattr(plan.model, name) for name in _ARRAYS}
+        arrays |= {name: getattr(plan.calibration, name) for name in _BOUNDS}
+        arrays |= {"bounds": plan.bounds, "scalars": np.array([plan.model.shrinkage, plan.weight])}
+        body = io.BytesIO()
+        np.savez_compressed(body, **arrays)
+        promise = plan.promise
+        row = (
+            learnt.run,
+            learnt.windows,
+            json.dumps(learnt.keys),
+            json.dumps(plan.workers),
+            json.dumps([promise.epsilon, promise.confidence, promise.lags, promise.failures]),
+            body.getvalue(),
+        )
+        with self._lock:
+            return self._store.save(query, row)
+
+    def newest(self, query: str) -> Learnt | None:
+        with self._lock:
+            row = self._store.newest(query)
+        if row is None:
+            return None
+        version, run, windows, keys, workers, promise, body = row
+        with np.load(io.BytesIO(body), allow_pickle=False) as found:
+            shrinkage, weight = map(float, found["scalars"])
+            model = Model(found["mean"], found["sample"], shrinkage, found["spread"], found["jump"])
+            calibration = Calibration(*(found[name] for name in _BOUNDS))
+            bounds = found["bounds"]
+        plan = Plan(
+            Promise(*json.loads(promise)), model, weight, json.loads(workers), calibration, bounds
+        )
+        return Learnt(version, run, windows, [tuple(key) for key in json.loads(keys)], plan)
+
+    def assignment(self, query: str, asked: Approximate) -> tuple[tuple[str, ...], ...]:
+        """Keys as text, by worker, so that as many workers as possible can be estimated; none if
+        nothing has been learnt. What was is kept where it is good enough."""
+        found = self.newest(query)
+        if found is None or len(found.keys) < len(asked.sites):
+            return ()
+        return found.as_text(METHODS["swaps"](found.problem(asked)))
+
+    def close(self) -> None:
+        with self._lock:
+            self._store.close()

@@ -1,0 +1,151 @@
+"""The table that an approximate query's workers and estimates go to: what is there, and what joins
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from anabranch.connectors.postgres.client import Database, reason, table_name
+from anabranch.errors import SinkError
+from anabranch.plan.approximate import CONFIDENCE, ESTIMATED, LOWER, UPPER
+from anabranch.plan.catalog import ApproximateDef
+from anabranch.plan.expressions import Use
+from anabranch.plan.operators import Projection
+from anabranch.plan.windows import WINDOW_END, WINDOW_START
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Key = tuple[Any, ...]
+
+
+class Result(NamedTuple):
+    stream: str
+    end: int
+    key: Key
+    value: float
+    estimated: bool
+
+
+class Estimate(NamedTuple):
+    key: Key
+    value: float
+    bound: float
+
+
+def stream_pattern(query: str) -> str:
+    """LIKE this are the streams of the query's workers, and of its estimates."""
+    return query.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "/%"
+
+
+class ApproximateResults:
+    """All streams of the query share the table; a window of a key is in it once: whoever comes
+    second is not written."""
+
+    def __init__(self, made: ApproximateDef) -> None:
+        self._made = made
+        self._database = Database(str(made.sink.options["url"]), "postgres")
+        self._text = str(made.sink.options["table"])
+        self._name = table_name(self._text)
+        self._mine = stream_pattern(made.name)
+
+    def clear(self) -> None:
+        """Before a new run: what an earlier one of the same name left, estimates included."""
+        with self._connected() as connection:
+            if self._exists(connection):
+                statement = sql.SQL("DELETE FROM {} WHERE _stream LIKE {}")
+                connection.execute(statement.format(self._name, sql.Literal(self._mine)))
+                connection.commit()
+
+    def guard(self) -> bool:
+        """That a window of a key cannot be there twice. False: there is no table yet."""
+        with self._connected() as connection:
+            if not self._exists(connection):
+                return False
+            statement = sql.SQL(
+                "CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} (_ts, {}) WHERE _stream LIKE {}"
+            )
+            index = sql.Identifier(f"{self._made.name}_once"[-60:])
+            connection.execute(
+                statement.format(index, self._name, self._keys(), sql.Literal(self._mine))
+            )
+            connection.commit()
+            return True
+
+    def newest(self) -> int:
+        """The end of the newest window; 0 if there is none."""
+        statement = sql.SQL("SELECT coalesce(max(_ts), 0) FROM {} WHERE _stream LIKE {}")
+        with self._connected() as connection:
+            row = connection.execute(statement.format(self._name, sql.Literal(self._mine)))
+            found = row.fetchone()
+        return int(found[0]) if found else 0
+
+    def since(self, end: int) -> list[Result]:
+        """Windows that end at `end` or later, in order."""
+        statement = sql.SQL(
+            "SELECT _stream, _ts, {}, {}, {} FROM {} WHERE _stream LIKE {} AND _ts >= {}"
+            " ORDER BY _ts, _stream, _pos"
+        ).format(
+            sql.Identifier(self._made.value), sql.Identifier(ESTIMATED), self._keys(), self._name,
+            sql.Literal(self._mine), sql.Literal(end),
+        )  # fmt: skip
+        with self._connected() as connection:
+            rows = connection.execute(statement).fetchall()
+        nan = float("nan")
+        return [
+            Result(stream, ts, tuple(key), nan if value is None else float(value), estimated)
+            for stream, ts, value, estimated, *key in rows
+        ]
+
+    def write(self, end: int, estimates: Iterable[Estimate]) -> int:
+        """Those that are not there yet, in one transaction; how many."""
+        made, count = self._made, 0
+        with self._connected() as connection:
+            for one in estimates:
+                row = self._row(end, one)
+                names = sql.SQL(", ").join(map(sql.Identifier, row))
+                values = sql.SQL(", ").join(map(sql.Literal, row.values()))
+                stream = sql.Literal(f"{made.name}/estimated")
+                statement = sql.SQL(
+                    "INSERT INTO {} ({}, _stream, _ts, _pos) SELECT {}, {}, {},"
+                    " coalesce(max(_pos), 0) + 1 FROM {} WHERE _stream = {} ON CONFLICT DO NOTHING"
+                ).format(self._name, names, values, stream, sql.Literal(end), self._name, stream)
+                count += connection.execute(statement).rowcount
+            connection.commit()
+        return count
+
+    def _row(self, end: int, one: Estimate) -> Mapping[str, Any]:
+        made = self._made
+        row: dict[str, Any] = dict(zip(made.keys, one.key, strict=True))
+        row |= {made.value: one.value, ESTIMATED: True, CONFIDENCE: made.asked.confidence}
+        row |= {LOWER: one.value - one.bound, UPPER: one.value + one.bound}
+        projection = made.template.written.operators[-1]
+        assert isinstance(projection, Projection)
+        for item in projection.items:
+            if item.expr.column == Use(input="", column=WINDOW_END):
+                row[item.name] = _instant(end)
+            elif item.expr.column == Use(input="", column=WINDOW_START):
+                row[item.name] = _instant(end - made.width_us)
+        return row
+
+    def _keys(self) -> sql.Composable:
+        return sql.SQL(", ").join(map(sql.Identifier, self._made.keys))
+
+    def _exists(self, connection: psycopg.Connection[Any]) -> bool:
+        name = self._name.as_string(connection)
+        found = connection.execute("SELECT to_regclass(%s)", (name,)).fetchone()
+        return bool(found and found[0])
+
+    def _connected(self) -> closing[psycopg.Connection[Any]]:
+        try:
+            return closing(self._database.connect())
+        except psycopg.Error as error:
+            raise SinkError(reason(error), place=self._database.place) from error
+
+
+def _instant(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)

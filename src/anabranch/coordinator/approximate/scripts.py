@@ -1,0 +1,59 @@
+"""What a script may do with approximate queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.scripts.references import Outside
+from anabranch.language.grammar.approximate import bind_approximate
+from anabranch.language.grammar.statements import CreateQuery
+from anabranch.language.source import Script
+from anabranch.plan.approximate import explain_approximate
+from anabranch.plan.catalog import AnyDef, Approximate, ApproximateDef, QueryDef, StreamDef
+
+Reported = Callable[[str], Mapping[str, Any] | None]
+"""Query → what is known about its estimates."""
+Assignment = Callable[[str, Approximate], tuple[tuple[str, ...], ...]]
+"""Query, what it asks for → the keys of each worker, if something has been learnt."""
+
+
+class ApproximateScripts:
+    def __init__(
+        self,
+        script: Script,
+        outside: Outside,
+        sites: Sites,
+        reported: Reported,
+        assignment: Assignment,
+    ) -> None:
+        self._script = script
+        self._outside = outside
+        self._sites = sites
+        self._reported = reported
+        self._assignment = assignment
+
+    def bind(
+        self, statement: CreateQuery, query: QueryDef, known: Mapping[str, AnyDef]
+    ) -> ApproximateDef:
+        """`query` is bound; its workers are at the sites it names, else at all but its stream's."""
+        asked = statement.approximate
+        assert asked is not None
+        for name in asked.sites:
+            self._outside.check_site(name.text, name.span)
+        source = known[query.reads[0]]
+        if not isinstance(source, StreamDef) or source.source is None:
+            raise self._script.error(
+                asked.span,
+                f"{source.name} does not say how far it is",
+                "Read a stream that has a source.",
+            )
+        others = [site for site in sorted(self._sites.alive()) if site != source.site]
+        sites = [name.text for name in asked.sites] or others
+        made = bind_approximate(self._script, statement, query, sites)
+        keys = self._assignment(made.name, made.asked)
+        return made.model_copy(update={"assignment": keys})
+
+    def explain(self, made: ApproximateDef) -> str:
+        return explain_approximate(made, self._reported(made.name))

@@ -1,0 +1,182 @@
+"""Watching over approximate queries: a worker that dies is replaced, what it lost is estimated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import psycopg
+
+from anabranch.connectors.postgres.client import reason
+from anabranch.coordinator.approximate.changes import Changes
+from anabranch.coordinator.approximate.learning import Learning
+from anabranch.coordinator.approximate.models import Models
+from anabranch.coordinator.approximate.results import ApproximateResults
+from anabranch.coordinator.approximate.state import ApproximateState
+from anabranch.coordinator.approximate.workers import Workers
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.errors import AnabranchError
+from anabranch.plan.catalog import ApproximateDef
+
+CLOSE_S = 10.0
+
+
+class Approximations:
+    """A thread of its own, because it waits for the table and for sites. `say` hears of
+    replacements and estimates."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        workers: Workers,
+        learning: Learning,
+        models: Models,
+        say: Callable[[str], None],
+        interval_s: float,
+    ) -> None:
+        self.models = models
+        self._catalog = catalog
+        self._workers = workers
+        self._learning = learning
+        self._say = say
+        self._interval_s = interval_s
+        self._changes = Changes(self.wake)
+        self._watched: dict[str, tuple[str, ApproximateState, ApproximateResults]] = {}
+        self._reports: dict[str, dict[str, Any]] = {}
+        """As of the last look: before the first, nobody knows whether all is well."""
+        self._problems: dict[str, str] = {}
+        self._news = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="approximations", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._news.set()
+        self._thread.join(CLOSE_S)
+        self._learning.close()
+        self._changes.close()
+        self.models.close()
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def report(self) -> dict[str, Any]:
+        return {
+            name: report | {"problem": self._problem(name)}
+            for name, report in self._reports.copy().items()
+        }
+
+    def _problem(self, name: str) -> str:
+        every = (self._problems, self._changes.problems, self._learning.problems)
+        return next((found[name] for found in every if found.get(name)), "")
+
+    def _standbys(self, made: ApproximateDef) -> dict[int, str | None]:
+        return {
+            number: self._workers.standby(made, number)
+            for number in range(len(made.workers))
+            if self._workers.has_standby(made, number)
+        }
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            known = self._catalog.definitions()
+            found = [one for one in known.values() if isinstance(one, ApproximateDef)]
+            for name in set(self._watched) - {one.name for one in found}:
+                del self._watched[name]
+                self._reports.pop(name, None)
+            for one in found:
+                try:
+                    self._look(one)
+                    self._problems.pop(one.name, None)
+                except AnabranchError as error:
+                    self._problems[one.name] = error.line()
+                except psycopg.Error as error:
+                    self._problems[one.name] = reason(error)
+                except Exception as error:  # of one query: the others are watched on
+                    self._problems[one.name] = f"{type(error).__name__}: {error}"
+            self._news.wait(self._interval_s)
+            self._news.clear()
+
+    def _look(self, made: ApproximateDef) -> None:
+        state, results = self._state(made)
+        if results is None:
+            return
+        state.made = self._workers.located(state.made)
+        state.take(results.since(state.need_since(results.newest())))
+        state.refresh()
+        self._look_after_workers(state)
+        for one in state.due():
+            if state.plan is None:
+                break
+            state.wrote(one, results.write(one.end, state.estimate(one)))
+            if not state.recovery.recovering:
+                self._say(f"{made.name}: all damaged windows are estimated")
+        if (learnt := self._learning.done(state.made)) and state.holds(learnt[0]):
+            state.adopt(*learnt)
+            state.version = self.models.save(made.name, state.learnt())
+            self._deal(state)
+        self._look_after_dealing(state, results)
+        if state.should_learn and not state.recovery.recovering:
+            self._learning.begin(state.made, state.lesson())
+        self._reports[made.name] = state.report(self._standbys(state.made))
+
+    def _deal(self, state: ApproximateState) -> None:
+        """Have keys dealt out anew if more workers could be estimated then; again only when twice
+        as much is known as the last time."""
+        made = state.made
+        if made.leaving or state.recovery.recovering or state.learnt_from < 2 * made.dealt:
+            return
+        learnt = state.learnt()
+        better = learnt.better(made.asked)
+        if better is None:
+            return
+        assignment = learnt.as_text(better)
+        changed = state.changed(assignment)
+        change = partial(self._workers.deal, made, assignment, changed, state.learnt_from)
+        self._changes.begin(made, "deal", change)
+
+    def _look_after_dealing(self, state: ApproximateState, results: ApproximateResults) -> None:
+        if self._changes.done(state.made, "deal"):
+            state.replaced(self._workers.current(state.made))
+        if not state.made.leaving:
+            return
+        if self._changes.done(state.made, "let go"):
+            made = self._workers.current(state.made)
+            if not made.leaving:
+                state.dealt(made)
+                return
+        if results.newest() >= max(worker.since for worker in state.made.workers):
+            self._changes.begin(state.made, "let go", partial(self._workers.let_go, state.made))
+
+    def _look_after_workers(self, state: ApproximateState) -> None:
+        """Have those that died and can be estimated replaced; see that others have a standby."""
+        for number in range(len(state.made.workers)):
+            if self._changes.done(state.made, f"worker {number}"):
+                state.replaced(self._workers.current(state.made))
+            has = self._workers.has_standby(state.made, number)
+            dead = self._workers.is_dead(state.made, number)
+            taken_over = has and self._workers.in_hand(state.made, number)
+            state.found(number, dead=dead and not taken_over)
+            if state.recovery.is_dead(number):
+                change = partial(self._workers.replace, state.made, number)
+                self._changes.begin(state.made, f"worker {number}", change)
+            elif not dead and state.wants_standby(number, has) != has:
+                self._workers.protect(state.made, number, wanted=not has)
+
+    def _state(self, made: ApproximateDef) -> tuple[ApproximateState, ApproximateResults | None]:
+        """Of a query that was created anew, another one."""
+        found = self._watched.get(made.name)
+        if found and found[0] == made.template.run:
+            return found[1], found[2]
+        results = ApproximateResults(made)
+        state = ApproximateState(made)
+        known = self.models.newest(made.name)
+        if known and known.run == made.template.run and known.fits(made.assignment):
+            state.go_on_with(known)
+        if not results.guard():
+            return state, None
+        self._watched[made.name] = (made.template.run, state, results)
+        return state, results

@@ -1,0 +1,108 @@
+"""What the coordinator must not forget, in one SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from anabranch.plan.catalog import AnyDef, Definition
+
+IN_MEMORY = Path(":memory:")
+"""For a catalog that nothing is to be kept of."""
+_DEFINITION: TypeAdapter[AnyDef] = TypeAdapter(Definition)
+_TABLES = """
+CREATE TABLE IF NOT EXISTS definition (
+    position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE COLLATE NOCASE, body TEXT);
+CREATE TABLE IF NOT EXISTS site (
+    name TEXT PRIMARY KEY, address TEXT NOT NULL, pid INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS sample (position INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
+"""
+
+
+class Catalog:
+    """Definitions in the order they were made, known sites, settings. Each change is durable when
+    the call returns; a change of several definitions happens whole or not at all."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, AnyDef] | None = None
+        self._db = sqlite3.connect(path, check_same_thread=False)
+        self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;" + _TABLES)
+
+    def definitions(self) -> dict[str, AnyDef]:
+        """By name; the same object until something changes."""
+        with self._lock:
+            if self._known is None:
+                rows = self._db.execute("SELECT body FROM definition ORDER BY position").fetchall()
+                found = (_DEFINITION.validate_json(body) for (body,) in rows)
+                self._known = {definition.name: definition for definition in found}
+            return self._known
+
+    def change(
+        self, add: Iterable[AnyDef], drop: Iterable[str], replace: Iterable[AnyDef] = ()
+    ) -> None:
+        """All of it or nothing. `replace`: definitions that are there get another content."""
+        with self._lock, self._db:
+            self._known = None
+            self._db.executemany(
+                "DELETE FROM definition WHERE name = ?", [(name,) for name in drop]
+            )
+            self._db.executemany(
+                "INSERT INTO definition (name, body) VALUES (?, ?)",
+                [(definition.name, definition.model_dump_json()) for definition in add],
+            )
+            self._db.executemany(
+                "UPDATE definition SET body = ? WHERE name = ?",
+                [(definition.model_dump_json(), definition.name) for definition in replace],
+            )
+
+    def replace(self, definitions: Iterable[AnyDef]) -> None:
+        """Give definitions that are there another content."""
+        self.change((), (), definitions)
+
+    def sites(self) -> dict[str, tuple[str, int]]:
+        """Site name → (address, process id), as last heard."""
+        with self._lock:
+            rows = self._db.execute("SELECT name, address, pid FROM site").fetchall()
+        return {name: (address, pid) for name, address, pid in rows}
+
+    def remember_site(self, name: str, address: str, pid: int) -> None:
+        with self._lock, self._db:
+            self._db.execute("REPLACE INTO site VALUES (?, ?, ?)", (name, address, pid))
+
+    def forget_sites(self) -> None:
+        with self._lock, self._db:
+            self._db.execute("DELETE FROM site")
+
+    def setting(self, name: str) -> str | None:
+        with self._lock:
+            row = self._db.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
+    def remember(self, name: str, value: str) -> None:
+        with self._lock, self._db:
+            self._db.execute("REPLACE INTO setting VALUES (?, ?)", (name, value))
+
+    def samples(self) -> list[str]:
+        """What was measured of the system, the oldest first."""
+        with self._lock:
+            rows = self._db.execute("SELECT body FROM sample ORDER BY position").fetchall()
+        return [body for (body,) in rows]
+
+    def add_sample(self, body: str, keep: int) -> None:
+        """Of which so many are kept."""
+        with self._lock, self._db:
+            self._db.execute("INSERT INTO sample (body) VALUES (?)", (body,))
+            self._db.execute(
+                "DELETE FROM sample WHERE position <="
+                " (SELECT position FROM sample ORDER BY position DESC LIMIT 1 OFFSET ?)",
+                (keep,),
+            )
+
+    def close(self) -> None:
+        self._db.close()

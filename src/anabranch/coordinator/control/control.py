@@ -1,0 +1,280 @@
+"""What a coordinator asks of sites, and when: deploying, protecting, restoring, moving.
+
+Nothing here waits for one site while others could go on: whatever has a name is changed in turn,
+and each change talks to its own sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.deploy.deploy import Deployment, tasks, undeploy
+from anabranch.coordinator.deploy.move import Move
+from anabranch.coordinator.deploy.parts import LostParts
+from anabranch.coordinator.deploy.restore import Restoration, begun, lost_sites, streams_read
+from anabranch.coordinator.protection.adoption import adopt, release
+from anabranch.coordinator.protection.follow import Followed, follow
+from anabranch.coordinator.protection.protect import Costs, Protector
+from anabranch.coordinator.protection.protected import protected
+from anabranch.errors import AnabranchError
+from anabranch.link.messages import News
+from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.protection import Standby
+from anabranch.runtime.base import Bell, Mutex, Runtime, Spawned
+
+RESTORE_S = 5.0
+"""Between two looks whether something that should run does not."""
+Definitions = Mapping[str, AnyDef]
+
+
+class Control:
+    """`say` hears of what was taken over; `look` is called every `watch_s`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sites: Sites,
+        catalog: Catalog,
+        watch_s: float,
+        say: Callable[[str], None] = lambda line: None,
+        look: Callable[[], None] = lambda: None,
+        costs: Costs = lambda task, known: {},
+    ) -> None:
+        self.problems: dict[str, str] = {}
+        """Site → why it cannot go on."""
+        self._runtime = runtime
+        self._sites = sites
+        self._catalog = catalog
+        self._say = say
+        self._look = look
+        self._costs = costs
+        self._turns = Turns(runtime)
+        self.protector = Protector(runtime, sites, catalog, self._turns, costs)
+        self._lost_parts = LostParts(sites, catalog, self._turns, say)
+        self._moving = Mutex(runtime)
+        self._restoring = Mutex(runtime)
+        self._news = Bell(runtime)
+        self._settled = False
+        """All that was there before a restart of ours has been looked after."""
+        self._begun: list[Spawned[Any]] = []
+        """What goes on by itself."""
+        self._watch_s = watch_s
+        self._watching = runtime.spawn(self._watch(), "protection")
+
+    def close(self) -> None:
+        self._watching.cancel()
+        for one in self._begun:
+            one.cancel()
+
+    def heard(self, report: dict[str, Any]) -> News:
+        """A site says what it does."""
+        before = self._sites.record(report["site"])
+        addresses = self._sites.heartbeat(report)
+        self._news.ring()
+        if before and before.pid != report["pid"]:  # it was killed and has come back empty
+            self._begin(self.restore())
+        return News(addresses, self.protector.routes())
+
+    def _begin(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._begun = [one for one in self._begun if not one.done]
+        self._begun.append(self._runtime.spawn(coroutine, "control"))
+
+    async def _watch(self) -> None:
+        """See that what asks for protection has it, and that what should run runs."""
+        look_again = self._runtime.now()
+        while True:
+            await self._news.heard(self._watch_s)
+            self._begun = [one for one in self._begun if not one.done]
+            self._look()
+            await self._protect()
+            if self._settled and self._runtime.now() > look_again:
+                look_again = self._runtime.now() + RESTORE_S
+                if parts := self._lost_parts.find(self._runtime.now()):
+                    await self._lost_parts.move(parts)
+                await self._lost_parts.tidy()
+                if parts or self._something_is_missing():
+                    self._begin(self.restore())
+
+    def _something_is_missing(self) -> bool:
+        """By the reports that sites sent: cheap, and perhaps not quite up to date."""
+        running: set[str] = set()
+        alive = self._sites.alive()
+        known = self._catalog.definitions()
+        read = streams_read(known)
+        for record in filter(None, map(self._sites.record, alive)):
+            running |= begun(record.report, read)
+        filled = self.protector.filled(known)
+        wanted = [(one.name, one.site) for one in known.values()
+                  if isinstance(one, StreamDef | TableDef) and one.name not in filled]  # fmt: skip
+        wanted += [(task.name, task.site) for task in tasks(known.values(), known)]
+        return any(name not in running and site in alive for name, site in wanted)
+
+    async def _protect(self) -> None:
+        if not self.protector.wanted:
+            return
+        known = self._catalog.definitions()
+        moved = self.protector.learn(known)
+        if moved:
+            self._catalog.replace(moved)
+            for one in moved:
+                self._tell_of(one, known[one.name])
+            await self.protector.broadcast()
+        self._begun += self.protector.look(self._catalog.definitions())
+
+    def _tell_of(self, one: AnyDef, was: AnyDef) -> None:
+        movable = QueryDef | PocketDef
+        if isinstance(one, movable) and isinstance(was, movable) and one.site != was.site:
+            self._say(f"{one.site} took over {one.kind} {one.name} from {was.site}")
+
+    # -- what users ask for ----------------------------------------------------------------------
+
+    async def apply(
+        self,
+        add: Iterable[AnyDef],
+        drop: Iterable[str],
+        known: Definitions,
+        readers: Mapping[str, str],
+        between: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Change the system. False if what was decided on the grounds of `known` no longer holds:
+        then nothing has changed. If a site refuses what it is asked to run, only what is to be
+        dropped has gone. `readers`: new query → who is going to follow it from its first tuple.
+        `between` is called when that has gone and nothing has come."""
+        new, gone = list(add), list(drop)
+        names = _touched(new, gone, known)
+        if not names:
+            return True
+        async with self._turns.of(names):
+            now = self._catalog.definitions()
+            if any(now.get(name) != known.get(name) for name in names):
+                return False
+            await self._change(new, gone, readers, between)
+        return True
+
+    @contextmanager
+    def turn(self, names: Iterable[str]) -> Iterator[None]:
+        """For a thread: change these, once nobody else does."""
+        turn = self._turns.of(names)
+        self._runtime.run(turn.__aenter__())
+        try:
+            yield
+        finally:
+            self._runtime.run(turn.__aexit__(None, None, None))
+
+    async def _change(
+        self,
+        add: list[AnyDef],
+        gone: list[str],
+        readers: Mapping[str, str],
+        between: Callable[[], None],
+    ) -> None:
+        kept = dict(self._catalog.definitions())
+        for name in gone:
+            await self.protector.forget(await undeploy(self._sites, kept[name], kept))
+            del kept[name]
+        await self._runtime.blocking(between)
+        known = kept | {one.name: one for one in add}
+        try:
+            await Deployment(self._sites, add, known, readers, self.protector).run()
+        except AnabranchError:
+            await self.protector.forget(task.name for task in tasks(add, known))
+            self._catalog.change(add=(), drop=gone)
+            raise
+        self._catalog.change(add=add, drop=gone)
+        self._settled = True
+        self.protector.want(self._catalog.definitions())
+        self._news.ring()
+
+    async def protect(self, query: str, standby: Standby | None) -> None:
+        """Have a query that runs get a standby, or do without from now on."""
+        async with self._turns.of([query]):
+            known = self._catalog.definitions()
+            found = known.get(query)
+            if not isinstance(found, QueryDef):
+                return
+            changed = found.model_copy(update={"standby": standby})
+            self._catalog.replace([changed])
+            names = protected({**known, query: changed.model_copy(update={"standby": Standby()})})
+            for name in names.keys() & {node.name for node in found.nodes}:
+                if standby:
+                    adopt(self.protector, name, {**known, query: changed})
+                else:
+                    await release(self.protector, self._sites, name)
+        self._news.ring()
+
+    async def move(self, query: str, site: str) -> str:
+        """Have another site run a query, without loss or repetition; the site it was at."""
+        async with self._moving:
+            return await self.mover().run(query, site)
+
+    def mover(self) -> Move:
+        return Move(self._runtime, self._sites, self._catalog, self.protector, self._turns)
+
+    async def follow(self) -> list[Followed]:
+        """Have standbys go where the network is better now: task, from where, to where."""
+        known = self._catalog.definitions()
+        return await follow(self._runtime, self.protector, self._turns, self._costs, known)
+
+    # -- after failures --------------------------------------------------------------------------
+
+    async def restore(self) -> list[str]:
+        """Put back what sites ran before they were killed; the names of those that were."""
+        async with self._restoring:
+            known = self._catalog.definitions()
+            lost = await lost_sites(self._sites, known, self.protector)
+            problems: dict[str, str] = {}
+            if lost:
+                async with self._turns.of(_owners(lost, known)):
+                    try:
+                        await Restoration(self._sites, lost, known, self.protector).run()
+                    except AnabranchError as error:
+                        problems = dict.fromkeys(lost, f"cannot go on: {error.line()}")
+            self.problems = problems
+            return list(lost)
+
+    async def settle(self) -> str:
+        """After a restart: if no site runs anything of the catalog, have them go on where they
+        were, or deploy all of it anew if that cannot be. Says which; nothing if they run."""
+        self._settled = True
+        known = self._catalog.definitions()
+        reports = [record.report for name in self._sites.alive()
+                   if (record := self._sites.record(name))]  # fmt: skip
+        running = any(report.get("tasks") or report.get("sources") for report in reports)
+        if not known or running:
+            return ""
+        async with self._turns.of(known):
+            try:
+                lost = await lost_sites(self._sites, known, self.protector)
+                await Restoration(self._sites, lost, known, self.protector).run()
+            except AnabranchError as error:  # a source that cannot be read again: from now on
+                why = error.message
+                for definition in reversed(known.values()):
+                    await undeploy(self._sites, definition, known)
+                everything = list(known.values())
+                await Deployment(self._sites, everything, known, {}, self.protector).run()
+                return f"deployed the catalog anew, from the beginning: {why}"
+        return "everything goes on where it was"
+
+
+def _touched(add: Iterable[AnyDef], drop: Iterable[str], known: Definitions) -> set[str]:
+    """What a change changes, and what it relies on."""
+    names = set(drop)
+    for one in add:
+        names.add(one.name)
+        if isinstance(one, QueryDef | ApproximateDef):
+            names |= set(one.reads)
+        if isinstance(one, PocketDef):
+            names |= {one.input, one.output}
+    return names
+
+
+def _owners(lost: Mapping[str, set[str]], known: Definitions) -> set[str]:
+    """The definitions that what is lost belongs to."""
+    gone = frozenset[str]().union(*lost.values())
+    queries = {task.query for task in tasks(known.values(), known) if task.name in gone}
+    return queries | {name for name in gone if name in known}

@@ -1,0 +1,390 @@
+"""The coordinator's service: one gate, the catalog behind it, sites around it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from anabranch.config.cluster import Cluster
+from anabranch.coordinator.approximate.learning import Learning, by_spark
+from anabranch.coordinator.approximate.models import Models
+from anabranch.coordinator.approximate.results import ApproximateResults
+from anabranch.coordinator.approximate.stores import FileStore, PostgresStore
+from anabranch.coordinator.approximate.watch import Approximations
+from anabranch.coordinator.approximate.workers import Workers
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.control.control import Control
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.control.state import claim
+from anabranch.coordinator.placement.placing import Placing
+from anabranch.coordinator.placement.replacement import Replacement
+from anabranch.coordinator.placement.replan import Moved, Replan
+from anabranch.coordinator.protection.protected import settled_sink
+from anabranch.coordinator.scripts.pockets import changes_for
+from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
+from anabranch.coordinator.scripts.sites import asks_types, sites_needed
+from anabranch.coordinator.scripts.stages import forget_database, with_database
+from anabranch.coordinator.status.site_news import Say, SiteNews
+from anabranch.coordinator.status.status import system_status
+from anabranch.errors import SetupError, SiteError
+from anabranch.language.source import Script
+from anabranch.link.gate import Credentials, Gate, Handler, check_address
+from anabranch.link.messages import (
+    Execute,
+    Heartbeat,
+    Join,
+    Message,
+    MoveQuery,
+    News,
+    Picture,
+    Ping,
+    ReplanAll,
+    Samples,
+    Status,
+    Stop,
+    Submit,
+)
+from anabranch.link.network import FlightNetwork
+from anabranch.link.peer import Peers
+from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef
+from anabranch.runtime.log import note
+from anabranch.runtime.loop import process_loop
+from anabranch.site.programs.submission import Submission
+
+START_S = 120.0
+"""How long statements wait for sites that are being started."""
+OLD_PORT_S = 5.0
+"""How long a port that is in use is waited for after a restart: a connection may just have it."""
+HEARTBEATS_PER_REPORT = 2
+"""Sites report to the coordinator every so many heartbeat intervals."""
+
+
+class Coordinator:
+    """Deploys and watches. It may die at any time: sites go on, and a new coordinator on the same
+    state folder finds catalog and sites again, on the same port."""
+
+    def __init__(
+        self,
+        state: Path,
+        cluster: Cluster,
+        credentials: Credentials,
+        say: Say = lambda line: None,
+    ) -> None:
+        """`say` hears of sites that go and come, and of what was taken over, a line each."""
+        self.cluster = cluster
+        self.credentials = credentials
+        self._state = state
+        self._claim = claim(state)
+        self._catalog = Catalog(state / "catalog.db")
+        self._runtime = process_loop()
+        self._peers = Peers(credentials)
+        network = FlightNetwork(self._runtime, "the coordinator", self._peers)
+        heartbeat_s = cluster.heartbeat_interval_us / 1e6
+        gone_after_s = HEARTBEATS_PER_REPORT * heartbeat_s * cluster.missed_heartbeats
+        self.sites = Sites(
+            self._catalog, self._runtime, network, self._peers, gone_after_s, cluster.sites
+        )
+        say = _logged(say)
+        self._say = say
+        self._site_news = SiteNews(say)
+        self._placing = Placing(self.sites, self._catalog, cluster)
+        with self._runtime:  # nobody looks before both are there
+            self._control = Control(
+                self._runtime, self.sites, self._catalog, heartbeat_s, say, self._look,
+                self._placing.standby_costs,
+            )  # fmt: skip
+            self._replacement = Replacement(
+                self._runtime, self._control, self._placing,
+                cluster.placement.replan_us / 1e6, say,
+            )  # fmt: skip
+        self.stop_asked = threading.Event()
+        self._approximations = Approximations(
+            self._catalog,
+            Workers(self.sites, self._catalog, self._runtime, self._control, say),
+            Learning(partial(by_spark, self.sites)),
+            Models(
+                PostgresStore(cluster.models) if cluster.models
+                else FileStore(state / "models.duckdb")
+            ),
+            say, heartbeat_s,
+        )  # fmt: skip
+        self._gate = Gate(self._listen(), credentials, self._actions(), runtime=self._runtime)
+        self._catalog.remember("address", self._gate.address)
+
+    def _listen(self) -> str:
+        """The same port as before a restart: the sites keep calling it. Any port was good enough,
+        so if another program has it by now, another one is."""
+        wanted, before = str(self.cluster.listen), self._catalog.setting("address")
+        if not before or self.cluster.listen.port != 0:
+            return wanted
+        try:
+            check_address(before, OLD_PORT_S)
+        except SetupError as error:
+            self._say(f"{error.message}. Sites that still run call there: start them again")
+            return wanted
+        return before
+
+    def site_state(self, name: str) -> Path:
+        """Where a site of this machine keeps what it needs to go on after it was killed."""
+        return self._state / "sites" / quote(name, safe="")
+
+    @property
+    def address(self) -> str:
+        return self._gate.address
+
+    def _actions(self) -> dict[type[Message], Handler]:
+        return {
+            Ping: lambda asked: {"coordinator": True, "pid": os.getpid()},
+            Join: self._join,
+            Heartbeat: self._heartbeat,
+            Execute: self._execute,
+            Submit: self._submit,
+            MoveQuery: lambda asked: {"was_at": self.move(asked.query, asked.site)},
+            ReplanAll: lambda asked: self.replan(dry_run=asked.dry_run).to_dict(),
+            Samples: lambda asked: self.network_samples(),
+            Picture: lambda asked: self._placing.picture(),
+            Status: lambda asked: self.status(),
+            Stop: lambda asked: self.stop_asked.set(),
+        }
+
+    def _join(self, asked: Join) -> dict[str, Any]:
+        """What a site needs to know before it starts."""
+        taken = self.sites.record(asked.site)
+        if taken and taken.pid != asked.pid and self._answers(asked.site):
+            raise SiteError(
+                f"site {asked.site} is up already, at {taken.address}",
+                remedy="Stop that one first, or choose another name.",
+            )
+        return {"cluster": self.cluster.model_dump(mode="json")}
+
+    def _answers(self, site: str) -> bool:
+        """Heard of lately and still there: one that was killed a moment ago may come back."""
+        if site not in self.sites.alive():
+            return False
+        try:
+            self.sites.peer(site).send(Ping(), 1.0)
+        except SiteError:
+            return False
+        return True
+
+    async def _heartbeat(self, asked: Heartbeat) -> News:
+        return self._control.heard(asked.report)
+
+    def restore(self) -> list[str]:
+        """Put back what sites ran before they were killed; the names of those that were."""
+        return self._runtime.run(self._control.restore())
+
+    def site_died(self, name: str, code: int) -> None:
+        """Whoever starts our sites has found its process ended."""
+        self.sites.died(name)
+        self._site_news.died(name, code)
+        self._approximations.wake()
+
+    def _submit(self, asked: Submit) -> dict[str, Any]:
+        submitted = Submission.read(asked.pocket)
+        if asked.wait:
+            self.sites.wait_for_starting(self.sites.starting(), START_S)
+        pocket = self.submit(submitted, asked.base, asked.reader)
+        return pocket.model_dump(exclude={"program"})
+
+    def _execute(self, asked: Execute) -> list[dict[str, Any]]:
+        script = Script(asked.text, asked.name)
+        if asked.wait:
+            self.wait_for_sites(script)
+        answers = self.execute(script, asked.base, asked.readers, asked.unnamed)
+        return [answer.to_dict() for answer in answers]
+
+    def wait_for_sites(self, script: Script) -> None:
+        """Until those are up that are being started and without which `script` could not be
+        carried out; not for ever."""
+        needed = sites_needed(script, self._catalog.definitions(), self.sites.starting())
+        self.sites.wait_for_starting(needed, START_S)
+        if asks_types(script):
+            self.sites.wait_for_any(START_S)
+
+    def execute(
+        self,
+        script: Script,
+        base: str,
+        readers: Mapping[str, str] | None = None,
+        unnamed: str = "",
+    ) -> list[Answer]:
+        """Check the whole script, then change the system.
+
+        Nothing has changed if the check raises; if a site refuses what it is asked to run, only
+        what the script drops has gone. `readers`: new query → the name under which someone is
+        going to follow its output, from its first tuple on. `unnamed`: what a query without a name
+        is called, which someone looks at and which needs no sink.
+        """
+        while True:
+            known = self._catalog.definitions()
+            changes = self._check(script, base, known, unnamed)
+            if self._apply(changes, known, readers or {}):
+                _note_changes(changes)
+                return changes.answers
+
+    def explain(self, script: Script, base: str) -> Answer:
+        """How the one query of `script` runs or would run. Nothing changes, whatever it says."""
+        return self._checking(script, base, self._catalog.definitions()).explain()
+
+    def plan(self, script: Script, base: str) -> list[AnyDef]:
+        """What there would be after `script`, without changing anything."""
+        known = self._catalog.definitions()
+        changes = self._check(script, base, known)
+        kept = [one for name, one in known.items() if name not in changes.drop]
+        return [*kept, *changes.add]
+
+    def submit(self, submitted: Submission, base: str, reader: str = "") -> PocketDef:
+        """Start a pocket, with the query and the stream that it brings along. `reader` is going to
+        follow its output from the first tuple on."""
+
+        def check(script: Script, known: dict[str, AnyDef]) -> Changes:
+            return self._check(script, base, known)
+
+        while True:
+            known = self._catalog.definitions()
+            place = self._placing.place_with_pocket
+            changes, pocket = changes_for(submitted, known, self.sites.names(), check, place)
+            if self._apply(changes, known, {pocket.output: reader} if reader else {}):
+                return pocket
+
+    def _check(
+        self, script: Script, base: str, known: dict[str, AnyDef], unnamed: str = ""
+    ) -> Changes:
+        return self._checking(script, base, known, unnamed).run()
+
+    def _checking(
+        self, script: Script, base: str, known: dict[str, AnyDef], unnamed: str = ""
+    ) -> ScriptCheck:
+        return ScriptCheck(
+            script, known, self.sites, base, self.sites.rows, self._placing,
+            self._control.protector.stands_by, self.cluster.heartbeat_interval_us, unnamed,
+            reported=self._approximations.report().get,
+            assignment=self._approximations.models.assignment,
+        )  # fmt: skip
+
+    def _apply(
+        self, changes: Changes, known: Mapping[str, AnyDef], readers: Mapping[str, str]
+    ) -> bool:
+        """False if what it was checked against has changed meanwhile."""
+        left = {name: one for name, one in known.items() if name not in changes.drop}
+        marked = [with_database(_marked(one), self._state / "stages") for one in changes.add]
+        add, decision = self._placing.deadlines.admit(left, marked)
+
+        def clear() -> None:
+            for one in add:
+                if isinstance(one, ApproximateDef):
+                    ApproximateResults(one).clear()
+
+        applying = self._control.apply(add, changes.drop, known, readers, clear)
+        if not self._runtime.run(applying):
+            return False
+        self._placing.deadlines.hurry(decision)
+        for name in changes.drop:
+            forget_database(known[name], self._state / "stages")
+        return True
+
+    def move(self, query: str, site: str) -> str:
+        """Have another site run a query, without loss or repetition; the site it was at."""
+        was_at = self._runtime.run(self._control.move(query, site))
+        note("moved", f"{query} moved from {was_at} to {site}", query=query, site=site)
+        return was_at
+
+    def move_all(self, moves: Sequence[Moved]) -> list[Moved]:
+        """Several operators at once; one that cannot move stays."""
+        return self._runtime.run(self._replacement.move(moves))
+
+    def network_samples(self) -> dict[str, Any]:
+        """Latencies and rates as they were measured, the oldest first."""
+        return self._placing.monitor.export()
+
+    def placement_notes(self, known: dict[str, AnyDef]) -> dict[str, str]:
+        """Of each operator that the system places, if all this were there: why it is there."""
+        return self._placing.notes(known)
+
+    def replan(self, *, dry_run: bool) -> Replan:
+        """Place again what runs, and move what should be elsewhere; or only say so. Sub-deadlines
+        are set anew, too."""
+        if not dry_run:
+            self._placing.deadlines.renew()
+        return self._runtime.run(self._replacement.run(dry_run=dry_run))
+
+    def _look(self) -> None:
+        """Again and again."""
+        self._site_news.look(self.sites.alive())
+        self._placing.look(self._runtime.now())
+        self._replacement.look()
+
+    def cost(self) -> float:
+        """Σ rate · latency² of where everything is, by the newest sample."""
+        return self._placing.cost()
+
+    def redeploy_if_all_is_lost(self) -> str:
+        """After a restart: if no site runs anything of the catalog, have them go on where they
+        were, or deploy all of it anew if that cannot be. Says which; nothing if they run."""
+        return self._runtime.run(self._control.settle())
+
+    def status(self, *, ask: bool = True) -> dict[str, Any]:
+        """Every site with a fresh report, or why there is none; without `ask`, with what its last
+        heartbeat brought."""
+        known = self._catalog.definitions()
+        status = system_status(
+            self.sites, known, self._control.protector, self._control.problems, ask=ask
+        )
+        own = {
+            "placement": self._placing.report(),
+            "deadlines": self._placing.deadlines.outlook(),
+            "approximations": self._approximations.report(),
+        }
+        return {"address": self.address, **own, **status}
+
+    def forget_sites(self) -> None:
+        """They have been stopped with us: a later coordinator need not look for them."""
+        self._catalog.forget_sites()
+
+    def close(self) -> None:
+        with self._runtime:
+            self._replacement.close()
+            self._control.close()
+        self._approximations.close()
+        self._gate.shutdown()
+        self._peers.close()
+        self._catalog.close()
+        self._claim.close()
+
+
+def _logged(say: Say) -> Say:
+    """What people are told is in the log too."""
+
+    def tell(line: str) -> None:
+        note("told", line)
+        say(line)
+
+    return tell
+
+
+def _note_changes(changes: Changes) -> None:
+    for name in changes.drop:
+        note("dropped", f"{name} dropped", query=name)
+    for one in changes.add:
+        note("created", f"{one.name} created", query=one.name, site=getattr(one, "site", ""))
+
+
+def _marked(definition: AnyDef) -> AnyDef:
+    """Each creation of a query bears a mark of its own. What a protected one writes stays where it
+    is written, though the query may move."""
+    if isinstance(definition, ApproximateDef):
+        template = definition.template.model_copy(update={"run": uuid4().hex})
+        return definition.model_copy(update={"template": template})
+    if isinstance(definition, QueryDef):
+        update: dict[str, Any] = {"run": uuid4().hex}
+        if definition.standby:
+            update["sink_site"] = settled_sink(definition)
+        return definition.model_copy(update=update)
+    return definition

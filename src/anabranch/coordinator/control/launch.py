@@ -1,0 +1,258 @@
+"""Bringing up the sites of a cluster: in this process, or as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from pyspark.sql import SparkSession
+
+from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.coordinator.control.coordinator import HEARTBEATS_PER_REPORT, Coordinator
+from anabranch.coordinator.status.site_output import SiteOutput
+from anabranch.errors import SiteError
+from anabranch.link.gate import check_address
+from anabranch.link.peer import Peer
+from anabranch.scratch import scratch_folder
+from anabranch.site.site import Site
+from anabranch.site.tasks.task import Task
+from anabranch.spark.session import start_session, stop_session, warm_up
+
+Progress = Callable[[str], None]
+START_S = 120.0
+STOP_S = 15.0
+WATCH_S = 1.0
+
+
+def report_interval_s(cluster: Cluster) -> float:
+    return HEARTBEATS_PER_REPORT * cluster.heartbeat_interval_us / 1e6
+
+
+class LocalSites:
+    """The sites that share this process and one Spark session, which stays its owner's."""
+
+    def __init__(self, coordinator: Coordinator, names: Iterable[str], spark: SparkSession) -> None:
+        self._sites: list[Site] = []
+        try:
+            for name in names:
+                self._start(coordinator, name, spark)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, coordinator: Coordinator, name: str, spark: SparkSession) -> None:
+        cluster, credentials = coordinator.cluster, coordinator.credentials
+        site = Site(name, cluster, credentials, spark, coordinator.site_state(name))
+        self._sites.append(site)
+        peer = Peer("the coordinator", coordinator.address, credentials)
+        site.report_to(peer, report_interval_s(cluster))
+
+    def tasks(self) -> list[Task]:
+        """All that is deployed at them."""
+        return [task for site in self._sites for task in site.service.deployment.tasks.values()]
+
+    def close(self) -> None:
+        for site in self._sites:  # all of them first: a gate waits for those who follow it
+            site.stop()
+        for site in self._sites:
+            site.close()
+
+
+class OwnSpark:
+    """A Spark session of this process and the folder it may write to, gone when closed."""
+
+    def __init__(self, config: SiteConfig, progress: Progress) -> None:
+        self._scratch = scratch_folder()
+        try:
+            progress(f"Starting Spark ({config.master}) …")
+            self.session = start_session(config.master, config.conf, "sites", self._scratch)
+            progress("Warming up …")
+            warm_up(self.session)
+        except BaseException:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
+
+    def close(self) -> None:
+        stop_session(self.session)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+class SiteProcesses:
+    """Sites with a process and a Spark each. `tied` ones end when this process does, however it
+    ends; the others go on without it."""
+
+    def __init__(
+        self, coordinator: Coordinator, configs: list[SiteConfig], logs: Path, *, tied: bool
+    ) -> None:
+        self._coordinator = coordinator
+        self._logs = logs
+        self._tied = tied
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._outputs: list[SiteOutput] = []
+        self._adopted: list[psutil.Process] = []
+        self.held: set[str] = set()
+        """Those that are not started again for now."""
+        for config in configs:
+            if config.name in coordinator.sites.alive():
+                self._adopt(config.name)
+            else:
+                self._processes[config.name] = self._spawn(config.name, logs, tied=tied)
+
+    def _adopt(self, name: str) -> None:
+        """A site that outlived an earlier coordinator is ours to stop now."""
+        record = self._coordinator.sites.record(name)
+        with suppress(psutil.NoSuchProcess):
+            if record:
+                self._adopted.append(psutil.Process(record.pid))
+
+    def _spawn(self, name: str, logs: Path, *, tied: bool) -> subprocess.Popen[bytes]:
+        self._coordinator.sites.starts(name)
+        security = self._coordinator.credentials
+        command = [sys.executable, "-m", "anabranch", "site", name]
+        command += ["--coordinator", self._coordinator.address]
+        command += ["--state", str(self._coordinator.site_state(name))]
+        for option in ("tls_cert", "tls_key", "tls_ca"):
+            if path := getattr(security, option):
+                command += [f"--{option.replace('_', '-')}", path]
+        if tied:
+            command += ["--parent", str(os.getpid())]
+        environment = os.environ | {"ANABRANCH_TOKEN": security.token}
+        with (logs / f"{name}.log").open("ab") as log:
+            # A session of its own: Ctrl-C at the terminal is ours to handle, in order.
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE if tied else log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        if tied:  # what console sinks print belongs on the terminal, which is ours
+            self._outputs.append(SiteOutput(process))
+        return process
+
+    def wait(self, progress: Progress, logs: Path) -> None:
+        """Until every site has registered. Raises SiteError with the last words of a dead one."""
+        for name, process in self._processes.items():
+            progress(f"Starting site {name} (process {process.pid}) …")
+            deadline = time.monotonic() + START_S
+            while not self._coordinator.sites.wait_for(name, 0.2):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise _did_not_start(name, process, logs)
+
+    def watch(self, pause_s: float) -> None:
+        """Start those that die again, in a thread of its own. They go on where they were."""
+        self._watcher = threading.Thread(
+            target=self._watch, args=(pause_s,), name="site-watch", daemon=True
+        )
+        self._watcher.start()
+
+    def _watch(self, pause_s: float) -> None:
+        dead: dict[str, float] = {}
+        while not self._closing.wait(WATCH_S):
+            now = time.monotonic()
+            for name, process in list(self._processes.items()):
+                if (code := process.poll()) is None:
+                    continue
+                if name not in dead:
+                    self._coordinator.site_died(name, code)
+                if now < dead.setdefault(name, now) + pause_s or name in self.held:
+                    continue
+                if not self._closing.is_set():
+                    self._processes[name] = self._spawn(name, self._logs, tied=self._tied)
+                    del dead[name]
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._watcher:
+            self._watcher.join()  # else it might start another just now
+        for process in self._processes.values():
+            process.terminate()
+        for adopted in self._adopted:
+            with suppress(psutil.NoSuchProcess):
+                adopted.terminate()
+        running = [psutil.Process(p.pid) for p in self._processes.values() if p.poll() is None]
+        _, stuck = psutil.wait_procs([*running, *self._adopted], timeout=STOP_S)
+        for process in stuck:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        for own in self._processes.values():
+            own.wait()
+        for output in self._outputs:
+            output.close()
+
+
+def _did_not_start(name: str, process: subprocess.Popen[bytes], logs: Path) -> SiteError:
+    lines = (logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
+    reason = lines[-1] if lines else f"exit code {process.poll()}"
+    return SiteError(f"site {name} did not start: {reason}", remedy=f"See {logs / name}.log.")
+
+
+class RunningCluster:
+    """A coordinator and all sites of a cluster that belong to this machine."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        logs: Path,
+        progress: Progress,
+        *,
+        tied: bool,
+        revive: bool | None = None,
+        revive_pause_s: float = 0.0,
+        spark: SparkSession | None = None,
+    ) -> None:
+        """Sites that share this process share `spark`, which stays its owner's, or one of ours.
+        `revive`: site processes that die are started again, after a pause; if not said, those that
+        are not tied."""
+        self.coordinator = coordinator
+        self._spark: OwnSpark | None = None
+        self._local: LocalSites | None = None
+        self._processes: SiteProcesses | None = None
+        configs = list(coordinator.cluster.sites.values())
+        shared = [one for one in configs if one.shares_process]
+        own = [one for one in configs if not one.shares_process and not one.remote]
+        try:
+            for one in shared:
+                check_address(str(one.listen))  # before Spark, which takes its time
+                coordinator.sites.starts(one.name)
+            if own:
+                self._processes = SiteProcesses(coordinator, own, logs, tied=tied)
+            if shared:
+                if spark is None:
+                    self._spark = OwnSpark(shared[0], progress)
+                    spark = self._spark.session
+                self._local = LocalSites(coordinator, [one.name for one in shared], spark)
+            if self._processes:
+                self._processes.wait(progress, logs)
+                if revive if revive is not None else not tied:
+                    self._processes.watch(revive_pause_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def hold(self, site: str) -> None:
+        """One that dies is not started again until it is let go."""
+        if self._processes:
+            self._processes.held.add(site)
+
+    def let_go(self, site: str) -> None:
+        if self._processes:
+            self._processes.held.discard(site)
+
+    def close(self) -> None:
+        for part in (self._local, self._processes, self._spark):
+            if part:
+                part.close()
+        self.coordinator.forget_sites()
+        self.coordinator.close()

@@ -1,0 +1,245 @@
+"""The sites a coordinator knows: where they are, when it heard of them last, what they report."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.errors import AnabranchError, Refused, SiteError
+from anabranch.link.messages import Message, Ping
+from anabranch.link.network import Network
+from anabranch.link.peer import Peer, Peers
+from anabranch.runtime.base import Runtime
+
+CALL_S = 10.0
+ASK_S = 1.5
+"""How long one that hangs holds others up, once."""
+PING_S = 1.0
+
+
+@dataclass
+class SiteRecord:
+    address: str
+    pid: int
+    heard: float
+    report: dict[str, Any] = field(default_factory=dict)
+    silent: bool = False
+    """It has not answered since we heard of it."""
+
+
+class Sites:
+    """Registers by heartbeat; the addresses survive a restart of the coordinator."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        runtime: Runtime,
+        network: Network,
+        peers: Peers,
+        gone_after_s: float,
+        expected: Iterable[str] = (),
+    ) -> None:
+        """`expected`: those of the cluster file, whether or not they have come. `peers` are for
+        threads that may wait for an answer."""
+        self.expected = frozenset(expected)
+        self._catalog = catalog
+        self._runtime = runtime
+        self._network = network
+        self._peers = peers
+        self._gone_after_s = gone_after_s
+        self._records: dict[str, SiteRecord] = {}
+        self._starting: dict[str, float] = {}
+        self._changed = threading.Condition()
+        for name, (address, pid) in catalog.sites().items():
+            self._records[name] = SiteRecord(address, pid, heard=float("-inf"))
+            self._peers.update({name: address})
+
+    def heartbeat(self, report: dict[str, Any]) -> dict[str, str]:
+        """A site is there and says what it does; the answer is where all the others are."""
+        name, address, pid = report["site"], report["address"], report["pid"]
+        with self._changed:
+            known = self._records.get(name)
+            if known is None or (known.address, known.pid) != (address, pid):
+                self._catalog.remember_site(name, address, pid)
+                self._peers.update({name: address})
+            self._records[name] = SiteRecord(address, pid, self._runtime.now(), report)
+            self._starting.pop(name, None)
+            self._changed.notify_all()
+            return {other: record.address for other, record in self._records.items()}
+
+    def starts(self, name: str) -> None:
+        """Whoever starts our sites has just started it, again if it was here before."""
+        with self._changed:
+            self._starting[name] = self._runtime.now()
+            self.died(name)
+
+    def died(self, name: str) -> None:
+        """It is not alive, however lately we have heard of it."""
+        if record := self._records.get(name):
+            record.heard = float("-inf")
+
+    def starting(self) -> dict[str, float]:
+        """Sites that are being started → for how many seconds so far."""
+        now = self._runtime.now()
+        with self._changed:
+            return {name: now - since for name, since in self._starting.items()}
+
+    def wait_for_starting(self, names: Iterable[str], timeout_s: float) -> None:
+        """Until none of these is starting any more, or that takes too long."""
+        wanted = set(names)
+        with self._changed:
+            self._changed.wait_for(lambda: not wanted & self._starting.keys(), timeout_s)
+
+    def wait_for_any(self, timeout_s: float) -> None:
+        """Until one is here, if any is starting, or that takes too long."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.alive() or not self._starting, timeout_s)
+
+    def alive(self) -> list[str]:
+        """Sites heard of recently."""
+        oldest = self._runtime.now() - self._gone_after_s
+        with self._changed:
+            return [name for name, record in self._records.items() if record.heard >= oldest]
+
+    def record(self, name: str) -> SiteRecord | None:
+        return self._records.get(name)
+
+    def names(self) -> list[str]:
+        return list(self._records)
+
+    def addresses(self) -> dict[str, str]:
+        with self._changed:
+            return {name: record.address for name, record in self._records.items()}
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """For SHOW SITES: name, address and state of those that are here, were, or are to come."""
+        alive, starting, addresses = self.alive(), self.starting(), self.addresses()
+        states = dict.fromkeys(addresses, "unreachable")
+        states |= dict.fromkeys(self.expected - addresses.keys(), "not joined")
+        states |= {name: is_starting(since).removeprefix("is ") for name, since in starting.items()}
+        states |= dict.fromkeys(alive, "up")
+        return [(name, addresses.get(name, ""), states[name]) for name in sorted(states)]
+
+    def wait_for(self, name: str, timeout_s: float) -> bool:
+        """True once `name` has been heard of, False if that takes too long."""
+        deadline = self._runtime.now() + timeout_s
+        with self._changed:
+            while name not in self._records or self._records[name].heard == float("-inf"):
+                if not self._changed.wait(max(0.0, deadline - self._runtime.now())):
+                    return False
+        return True
+
+    def peer(self, name: str) -> Peer:
+        """Raises SiteError for a site that is not known."""
+        if name not in self._records:
+            raise unknown_site(name, self._records)
+        return self._peers[name]
+
+    def heard_of(self, name: str) -> bool:
+        """It is here, was here, is starting or is in the cluster file."""
+        return name in self._records or name in self.expected or name in self.starting()
+
+    def absence(self, name: str) -> tuple[str, str]:
+        return absence(name, self.starting(), self._records, self.expected)
+
+    async def call(self, site: str, message: Message, seconds: float = CALL_S) -> Any:
+        """The answer of a site. Raises SiteError for one that is not known or does not answer."""
+        record = self._records.get(site)
+        if record is None:
+            raise unknown_site(site, self._records)
+        try:
+            return await self._network.call(site, message, seconds)
+        except Refused:
+            raise
+        except SiteError:
+            if seconds >= ASK_S:
+                record.silent = True
+            raise
+
+    async def reach(self, site: str, message: Message) -> Any:
+        """As `call`, of what can do without: a site that hangs is not waited for twice."""
+        if self.silent(site):
+            raise SiteError(f"site {site} does not answer")
+        return await self.call(site, message, ASK_S)
+
+    def silent(self, site: str) -> bool:
+        """It has not answered since we heard of it."""
+        record = self._records.get(site)
+        return record is not None and record.silent
+
+    async def ask(self, message: Message) -> dict[str, Any]:
+        """The answers of those that answer, all asked at once: one that hangs holds up none, and
+        is not asked again before we hear of it."""
+        asked = [name for name in self.alive() if not self._records[name].silent]
+        outcomes = await self._runtime.outcomes([self.call(one, message, ASK_S) for one in asked])
+        return {name: one for name, one in zip(asked, outcomes, strict=True)
+                if not isinstance(one, AnabranchError)}  # fmt: skip
+
+    def together(self, one: str, other: str) -> bool:
+        """They share a process, and would die together."""
+        first, second = self._records.get(one), self._records.get(other)
+        if first is None or second is None:
+            return one == other
+        return _process(first) == _process(second)
+
+    def any(self) -> Peer:
+        """A site that answers questions about Spark SQL. For a thread that may wait."""
+        for name in sorted(self.alive(), key=lambda one: self._records[one].silent):
+            peer = self._peers[name]
+            try:
+                peer.send(Ping(), PING_S)
+            except SiteError:
+                continue
+            return peer
+        raise none_up(self.starting())
+
+    def close(self) -> None:
+        self._peers.close()
+
+
+def absence(
+    name: str, starting: Mapping[str, float], joined: Collection[str], expected: Collection[str]
+) -> tuple[str, str]:
+    """Of a site that is not alive: what is the matter, and what to do. `joined` have been here,
+    `expected` are in the cluster file."""
+    if name in starting:
+        return f"site {name} {is_starting(starting[name])}", "Try again in a moment."
+    if name in joined:
+        return f"site {name} is not reachable", "Start it, or choose another."
+    if name in expected:
+        remedy = f"Start it on its machine: anabranch site {name} --coordinator …"
+        return f"site {name} has not joined yet", remedy
+    return f"unknown site '{name}'", nearest(name, {*joined, *expected}, "Known sites")
+
+
+def none_up(starting: Mapping[str, float]) -> SiteError:
+    if not starting:
+        remedy = "Start one with `anabranch up` or `anabranch site`."
+        return SiteError("no site is up", remedy=remedy)
+    which = ", ".join(f"{name} {is_starting(since)}" for name, since in sorted(starting.items()))
+    return SiteError(f"no site is up yet: {which}", remedy="Try again in a moment.")
+
+
+def is_starting(seconds: float) -> str:
+    return f"is starting ({seconds:.0f} s so far)"
+
+
+def _process(record: SiteRecord) -> tuple[str, int]:
+    return record.address.rpartition(":")[0], record.pid
+
+
+def unknown_site(name: str, known: Any) -> SiteError:
+    return SiteError(f"unknown site '{name}'", remedy=nearest(name, known, "Known sites"))
+
+
+def nearest(name: str, known: Any, title: str) -> str:
+    """`Did you mean …?`, or the list of what there is."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name.lower(), [one.lower() for one in names], n=1)
+    if close:
+        return f"Did you mean '{next(one for one in names if one.lower() == close[0])}'?"
+    return f"{title}: {', '.join(names)}." if names else f"{title}: none."

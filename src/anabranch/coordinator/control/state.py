@@ -1,0 +1,137 @@
+"""The state folder of a running system: how other commands find its coordinator."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any, TextIO
+
+from anabranch.config.address import read_address
+from anabranch.config.cluster import Cluster
+from anabranch.errors import ConfigError, SetupError, SiteError
+from anabranch.link.gate import Credentials
+from anabranch.link.peer import Peer
+
+
+def read_token(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the token file: {error.strerror}",
+            place=str(path),
+            remedy="Name the file with the cluster's token, which every site needs.",
+        ) from None
+    if not token:
+        remedy = "Write a long random text into it, the same on every site."
+        raise ConfigError("the token file is empty", place=str(path), remedy=remedy)
+    return token
+
+
+def credentials_for(cluster: Cluster, state: Path) -> Credentials:
+    """The cluster's token, or one made for this state folder; readable by its owner alone."""
+    security = cluster.security
+    given = Path(security.token_file) if security.token_file else None
+    path = given or state / "token"
+    if given is None and not path.exists():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_urlsafe(32))
+    return Credentials(read_token(path), security.tls_cert, security.tls_key, security.tls_ca)
+
+
+def claim(state: Path) -> TextIO:
+    """This folder, for as long as the returned file is open, or this process lives. Raises
+    SetupError if another coordinator has it."""
+    file = (state / "lock").open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise SetupError(
+            f"a coordinator is up already with its state in {state.resolve()}",
+            remedy="Use it, stop it with `anabranch down`, or choose another folder with --state.",
+        ) from None
+    return file
+
+
+def write_endpoint(
+    state: Path,
+    address: str,
+    credentials: Credentials,
+    token_file: str | None = None,
+    http: str | None = None,
+) -> None:
+    """Where the coordinator is, for `find_coordinator`, and its HTTP API, if it has one. The token
+    stays in its own file."""
+    endpoint = {
+        "address": address,
+        "http": http,
+        "pid": os.getpid(),
+        "tls_ca": credentials.tls_ca,
+        "token_file": str(Path(token_file).resolve()) if token_file else None,
+    }
+    temporary = state / "coordinator.json.new"
+    temporary.write_text(json.dumps(endpoint))
+    temporary.replace(state / "coordinator.json")
+
+
+def find_coordinator(state: Path) -> Peer:
+    """The coordinator whose state folder this is. Raises SiteError if none was ever started."""
+    return Peer("the coordinator", *endpoint_in(state))
+
+
+def endpoint_in(state: Path) -> tuple[str, Credentials]:
+    """Where the coordinator of this state folder is, and what it takes to call it."""
+    endpoint = _endpoint(state)
+    return endpoint["address"], _credentials(state, endpoint)
+
+
+def http_in(state: Path) -> tuple[str, Credentials]:
+    """Where the HTTP API of the coordinator of this state folder is. Raises SiteError without."""
+    endpoint = _endpoint(state)
+    if not endpoint.get("http"):
+        remedy = "Start it without `--http off`."
+        raise SiteError("the coordinator was started without its HTTP API", remedy=remedy)
+    return endpoint["http"], _credentials(state, endpoint)
+
+
+def _endpoint(state: Path) -> dict[str, Any]:
+    try:
+        endpoint: dict[str, Any] = json.loads((state / "coordinator.json").read_text())
+    except OSError:
+        raise SiteError(
+            f"no coordinator has its state in {state.resolve()}",
+            remedy="Start one with `anabranch up`, or point at another folder with --state.",
+        ) from None
+    except ValueError:
+        raise SiteError(
+            "this file is damaged",
+            place=str(state / "coordinator.json"),
+            remedy="Remove it; `anabranch up` writes it anew.",
+        ) from None
+    if read_address(endpoint["address"]).loopback and not _runs(endpoint["pid"]):
+        raise SiteError(
+            f"the coordinator (process {endpoint['pid']}) has died without stopping",
+            remedy="Sites with processes of their own go on. Start it again with `anabranch up`,"
+            " which takes them over; `anabranch down` then stops all.",
+        )
+    return endpoint
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _credentials(state: Path, endpoint: dict[str, Any]) -> Credentials:
+    token = endpoint.get("token_file") or state / "token"
+    return Credentials(read_token(Path(token)), tls_ca=endpoint.get("tls_ca"))

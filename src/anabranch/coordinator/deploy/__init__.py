@@ -1,0 +1,1 @@
+"""Definitions onto sites and off again; restoring and moving what runs."""

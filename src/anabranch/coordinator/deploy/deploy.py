@@ -1,0 +1,219 @@
+"""Putting definitions onto sites, and taking them off again: whole or not at all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from anabranch.coordinator.control.sites import Sites
+from anabranch.errors import AnabranchError, SiteError
+from anabranch.link.messages import (
+    Attach,
+    Begin,
+    Detach,
+    Drop,
+    Peers,
+    Prepare,
+    Start,
+    StartSources,
+)
+from anabranch.plan.catalog import (
+    AggregateDef,
+    AnyDef,
+    ApproximateDef,
+    PocketDef,
+    QueryDef,
+    Relation,
+    StreamDef,
+    TableDef,
+)
+from anabranch.plan.tasks import TaskSpec, pocket_task, tasks_of
+from anabranch.stream.restart import RestartPoint
+
+Definitions = Mapping[str, AnyDef]
+Source = StreamDef | TableDef
+PREPARE_S = 120.0
+DROP_S = 30.0
+
+
+class Protection(Protocol):
+    """What a deployment needs of the coordinator's protector."""
+
+    async def appoint(
+        self,
+        specs: Sequence[TaskSpec],
+        known: Definitions,
+        starts: Mapping[str, tuple[int, ...]],
+    ) -> dict[str, tuple[int, int]]: ...
+    async def look_at_once(self, names: Iterable[str], known: Definitions) -> None: ...
+    def standby_of(self, stream: str) -> str | None: ...
+
+
+class Deployment:
+    """Deploys `new` definitions; `known` holds these and all earlier ones by name."""
+
+    def __init__(
+        self,
+        sites: Sites,
+        new: Sequence[AnyDef],
+        known: Definitions,
+        readers: Mapping[str, str] | None = None,
+        protector: Protection | None = None,
+        begins: Mapping[str, int] | None = None,
+        attached: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`readers`: query → the consumer that will follow it from its first tuple on. `begins`:
+        task → the position behind which it reads, if it has been attached already. `attached` is
+        awaited when all have their inputs and nothing runs yet: if it raises, nothing will."""
+        self._begins = begins or {}
+        self._attached = attached
+        self._sites = sites
+        self._protector = protector
+        self._readers = readers or {}
+        self._known = known
+        self._sources = [one for one in new if isinstance(one, StreamDef | TableDef)]
+        fresh = {one.name for one in new}
+        there = [one for one in known.values() if one.name not in fresh]
+        self._tasks = without(tasks(new, known), tasks(there, known))
+
+    async def run(self) -> None:
+        """Nothing is left behind on any site if this raises."""
+        prepared: list[str] = []
+        try:
+            for site in self._sites_needed():
+                prepared.append(site)  # first: it may have prepared and not been able to say so
+                await self._prepare(site)
+            starts = {task.name: await self._attach(task) for task in self._tasks}
+            for query, consumer in self._readers.items():
+                site = relation(self._known, query).site
+                await self._sites.call(site, Attach(query, consumer, lease=True))
+            if self._attached:
+                await self._attached()
+            await self._start_tasks(starts)
+            if self._protector:
+                await self._protector.look_at_once([one.name for one in self._tasks], self._known)
+            await self._start_sources()
+        except AnabranchError:
+            for site in prepared:
+                sources = [one.name for one in self._sources if one.site == site]
+                await drop(self._sites, site, sources, _names_at(site, self._tasks))
+            await _let_go(self._sites, self._tasks)
+            raise
+
+    def _sites_needed(self) -> list[str]:
+        sources = [source.site for source in self._sources]
+        return list(dict.fromkeys([*sources, *(task.site for task in self._tasks)]))
+
+    async def _prepare(self, site: str) -> None:
+        sources = tuple(one for one in self._sources if one.site == site)
+        here = tuple(one for one in self._tasks if one.site == site)
+        await self._sites.call(site, Prepare(sources, here), PREPARE_S)
+        await self._sites.call(site, Peers(self._sites.addresses()))
+
+    async def _attach(self, task: TaskSpec) -> tuple[int, ...]:
+        """Where the task begins: behind what each of its inputs has given so far."""
+        return tuple([await self._attach_input(task, n) for n in range(len(task.inputs))])
+
+    async def _attach_input(self, task: TaskSpec, index: int) -> int:
+        source = task.inputs[index]
+        after = 0 if source.table else self._begins.get(task.name)
+        request = Attach(source.stream, task.consumer(index), after)
+        start: int = await self._sites.call(source.site, request)
+        standby = self._protector.standby_of(source.stream) if self._protector else None
+        if standby:
+            with suppress(SiteError):  # one that is gone will be replaced
+                await self._sites.reach(standby, replace(request, after=start))
+        return start
+
+    async def _start_tasks(self, starts: Mapping[str, tuple[int, ...]]) -> None:
+        by_site: dict[str, dict[str, Begin]] = defaultdict(dict)
+        appointed = {}
+        if self._protector:
+            appointed = await self._protector.appoint(self._tasks, self._known, starts)
+        for task in self._tasks:
+            incarnation, epoch = appointed.get(task.name, (0, 0))
+            point = RestartPoint(starts[task.name], 0, incarnation=incarnation)
+            by_site[task.site][task.name] = Begin(point, epoch)
+        for site, begin in by_site.items():
+            await self._sites.call(site, Start(begin), PREPARE_S)
+
+    async def _start_sources(self) -> None:
+        """A stream begins when it has a consumer, so that its first tuples are not lost on none."""
+        by_site: dict[str, list[str]] = defaultdict(list)
+        read = {source.stream for task in self._tasks for source in task.inputs}
+        for name in sorted(read | parts_read(read, self._known)):
+            definition = self._known.get(name)
+            if isinstance(definition, StreamDef | TableDef):
+                by_site[definition.site].append(name)
+        for site, sources in by_site.items():
+            await self._sites.call(site, StartSources(tuple(sources)))
+
+
+def parts_read(streams: Collection[str], known: Definitions) -> set[str]:
+    """The parts of stages whose merged results are among `streams`: who reads those reads them."""
+    merged = {one.stage.name for name in streams if isinstance(one := known.get(name), StreamDef)
+              and one.stage and one.stage.role == "merge"}  # fmt: skip
+    return {one.name for one in known.values() if isinstance(one, StreamDef)
+            and one.stage and one.stage.role == "part" and one.stage.name in merged}  # fmt: skip
+
+
+def tasks(definitions: Iterable[AnyDef], known: Definitions) -> list[TaskSpec]:
+    """The tasks of the queries and pockets among `definitions`; a shared one comes once."""
+    found: dict[str, TaskSpec] = {}
+    for one in definitions:
+        look = partial(relation, known)
+        if isinstance(one, QueryDef):
+            for task in tasks_of(one, look):
+                found.setdefault(task.name, task)
+        elif isinstance(one, PocketDef):
+            found[one.name] = pocket_task(one, look)
+    return list(found.values())
+
+
+def relation(known: Definitions, name: str) -> Relation:
+    found = known[name]
+    assert not isinstance(found, AggregateDef | ApproximateDef | PocketDef)
+    return found
+
+
+def without(some: Iterable[TaskSpec], others: Iterable[TaskSpec]) -> list[TaskSpec]:
+    names = {task.name for task in others}
+    return [task for task in some if task.name not in names]
+
+
+async def undeploy(sites: Sites, definition: AnyDef, known: Definitions) -> list[str]:
+    """Take a definition off its sites, but for what others in `known` use; the names of the tasks
+    that are no more. A site that cannot be reached runs nothing of ours any more once it is gone;
+    but those it read from would keep tuples for it for ever."""
+    if isinstance(definition, StreamDef | TableDef):
+        await drop(sites, definition.site, [definition.name], [])
+        return []
+    gone: list[TaskSpec] = []
+    if isinstance(definition, QueryDef | PocketDef):
+        others = [one for one in known.values() if one.name != definition.name]
+        gone = without(tasks([definition], known), tasks(others, known))
+        for site in dict.fromkeys(task.site for task in gone):
+            await drop(sites, site, [], list(reversed(_names_at(site, gone))))
+        await _let_go(sites, gone)
+    return [task.name for task in gone]
+
+
+def _names_at(site: str, some: Iterable[TaskSpec]) -> list[str]:
+    return [task.name for task in some if task.site == site]
+
+
+async def drop(sites: Sites, site: str, sources: Sequence[str], tasks: Sequence[str]) -> None:
+    with suppress(AnabranchError):
+        await sites.call(site, Drop(tuple(tasks), tuple(sources)), DROP_S)
+
+
+async def _let_go(sites: Sites, tasks: Iterable[TaskSpec]) -> None:
+    """Nobody keeps tuples for these tasks any more, whether or not they could say so themselves."""
+    for task in tasks:
+        for index, source in enumerate(task.inputs):
+            with suppress(AnabranchError):
+                await sites.reach(source.site, Detach(source.stream, task.consumer(index)))

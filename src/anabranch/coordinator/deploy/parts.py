@@ -1,0 +1,104 @@
+"""Servers of stages that are lost for good: another site goes on from the global database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.deploy.deploy import tasks
+from anabranch.errors import AnabranchError
+from anabranch.link.messages import Drop
+from anabranch.plan.catalog import AnyDef, StreamDef
+
+DROP_S = 10.0
+
+
+class LostParts:
+    """`say` hears of what was moved. A site that comes back later has nothing of it any more."""
+
+    def __init__(
+        self, sites: Sites, catalog: Catalog, turns: Turns, say: Callable[[str], None]
+    ) -> None:
+        self._sites = sites
+        self._catalog = catalog
+        self._turns = turns
+        self._say = say
+        self._gone: dict[str, float] = {}
+        """Site → since when it has been away."""
+        self._left: dict[str, str] = {}
+        """Stream → a site that may run it still, though it was moved."""
+
+    def find(self, now: float) -> list[StreamDef]:
+        """Those whose sites have been away for too long, as they should be from now on."""
+        known, alive = self._catalog.definitions(), set(self._sites.alive())
+        staged = [one for one in known.values() if isinstance(one, StreamDef) and is_shared(one)]
+        away = {one.site for one in staged} - alive
+        self._gone = {site: self._gone.get(site, now) for site in away}
+        return moved(staged, {site: now - since for site, since in self._gone.items()}, alive)
+
+    async def move(self, streams: Iterable[StreamDef]) -> None:
+        """From now on they are there. Who reads them is stopped, to go on from its restart point
+        with them: whoever restores what is missing does the rest."""
+        new = {one.name: one for one in streams}
+        known = self._catalog.definitions()
+        readers = [task for task in tasks(known.values(), known)
+                   if any(source.stream in new for source in task.inputs)]  # fmt: skip
+        async with self._turns.of([*new, *(task.query for task in readers)]):
+            before = self._catalog.definitions()
+            still = [one for name, one in new.items() if name in before]
+            self._catalog.replace(still)
+        for one in still:
+            was = _site(before[one.name])
+            self._left[one.name] = was
+            self._say(f"{one.site} goes on with {one.name}, since {was} is lost")
+        for task in readers:
+            with suppress(AnabranchError):  # one that is gone as well is restored anyway
+                await self._sites.call(task.site, Drop((task.name,), resume=True), DROP_S)
+
+    async def tidy(self) -> None:
+        """A site that was only out of reach stops what was moved."""
+        alive = set(self._sites.alive())
+        for stream, site in list(self._left.items()):
+            found = self._catalog.definitions().get(stream)
+            if found is None or _site(found) == site:
+                del self._left[stream]
+            elif site in alive:
+                with suppress(AnabranchError):
+                    await self._sites.call(site, Drop((), (stream,)), DROP_S)
+                    del self._left[stream]
+
+
+def is_shared(one: AnyDef) -> bool:
+    """Whether it is of a stage whose state another site can go on with."""
+    return isinstance(one, StreamDef) and one.stage is not None and one.stage.parts > 1
+
+
+def moved(
+    staged: Iterable[AnyDef], away_s: Mapping[str, float], alive: Collection[str]
+) -> list[StreamDef]:
+    """Each goes to that of the stage's sites which has fewest of its streams."""
+    streams = [one for one in staged if isinstance(one, StreamDef) and one.stage]
+    at = {one.name: one.site for one in streams}
+    found = []
+    for one in streams:
+        stage = one.stage
+        assert stage is not None
+        there = [site for site in stage.sites if site in alive]
+        if away_s.get(one.site, 0.0) * 1e6 <= stage.lost_us or not there:
+            continue
+        same = {other.name for other in streams
+                if other.stage and other.stage.name == stage.name}  # fmt: skip
+        load = [at[name] for name in same]
+        site = min(there, key=lambda name: (load.count(name), stage.sites.index(name)))
+        at[one.name] = site
+        update = {"site": site, "stage": stage.model_copy(update={"moves": stage.moves + 1})}
+        found.append(one.model_copy(update=update))
+    return found
+
+
+def _site(one: AnyDef) -> str:
+    assert isinstance(one, StreamDef)
+    return one.site

@@ -1,0 +1,1 @@
+"""Where things run: what is measured, placing, re-placing, deadlines."""

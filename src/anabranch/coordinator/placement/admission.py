@@ -1,0 +1,168 @@
+"""Admission: do all deadlines hold with one more query, and what is every task's part of them?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.coordinator.deploy.deploy import Definitions, tasks
+from anabranch.coordinator.placement.workload import Free, Latency, Workload
+from anabranch.deadline.plan import Plan
+from anabranch.deadline.problem import Problem
+from anabranch.deadline.relax import relaxation
+from anabranch.deadline.solve import solve
+from anabranch.deadline.subdeadlines import Relax
+from anabranch.deadline.tasks import ends, tasks_of
+from anabranch.errors import AdmissionError
+from anabranch.plan.catalog import AnyDef, QueryDef
+from anabranch.plan.costs import Measured
+from anabranch.plan.tasks import TaskSpec
+from anabranch.plan.timeliness import Urgency
+from anabranch.units import show_duration
+
+LIMIT_S = 5.0
+STRETCHES = 10
+"""A best-effort deadline is doubled so often at most until all hold."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`urgencies` by task; `promised` by query, in seconds."""
+
+    urgencies: Mapping[str, Urgency]
+    promised: Mapping[str, float]
+
+
+class Admission:
+    """Of all queries in `known`, as they are measured; `slots` by site."""
+
+    def __init__(
+        self,
+        known: Definitions,
+        measured: Measured,
+        slots: Mapping[str, int],
+        latency: Latency | None = None,
+    ) -> None:
+        self._work = Workload(known, measured, slots, latency)
+        self._queries = self._work.deadlines
+
+    def decide(self, new: Sequence[str] = ()) -> Decision:
+        """Raises AdmissionError if a deadline cannot hold that is no best effort; one of the `new`
+        queries is to blame then."""
+        if not self._queries:
+            return Decision({}, {})
+        problem = self._work.problem()
+        plan = solve(problem, limit_s=LIMIT_S)
+        if plan is None and any(one.best_effort for one in self._queries.values()):
+            problem, plan = self._best_effort(problem)
+        if plan is None:
+            raise self._refusal(problem, [name for name in new if name in self._queries])
+        return Decision(self._urgencies(problem, plan), plan.promised)
+
+    def guessed(self) -> list[TaskSpec]:
+        """Tasks on the way to a deadline whose cost nobody knows, though Spark could tell."""
+        return self._work.guessed()
+
+    def timely(self, query: str | None = None) -> set[str]:
+        """Tasks on the way to a deadline: to any, or to that of `query`."""
+        return set(self._work.waves(to=query))
+
+    def sites(self, free: Free) -> dict[str, str]:
+        """Where tasks that are free should be for all deadlines to hold; empty if they hold
+        nowhere."""
+        plan = solve(self._work.problem(free), limit_s=LIMIT_S)
+        return (
+            {name: plan.placement[name] for name in free if name in plan.placement} if plan else {}
+        )
+
+    def nearest(self, free: Free) -> dict[str, str]:
+        """The same; if they hold nowhere, where deadlines would have to be put off least. Empty if
+        sites could not even keep up with their input."""
+        found = self.sites(free)
+        if found or not free:
+            return found
+        plan = solve(self._work.problem(free), relax=Relax.EACH, limit_s=LIMIT_S)
+        return (
+            {name: plan.placement[name] for name in free if name in plan.placement} if plan else {}
+        )
+
+    def _best_effort(self, problem: Problem) -> tuple[Problem, Plan | None]:
+        """Their deadlines put off together until the others hold."""
+        for power in range(1, STRETCHES + 1):
+            outputs = tuple(
+                replace(one, deadline=one.deadline * 2**power)
+                if self._queries[one.name].best_effort
+                else one
+                for one in problem.outputs
+            )
+            looser = replace(problem, outputs=outputs)
+            if plan := solve(looser, limit_s=LIMIT_S):
+                return looser, plan
+        return problem, None
+
+    def _urgencies(self, problem: Problem, plan: Plan) -> dict[str, Urgency]:
+        """A task of ours is part of a task of the plan: it is due when that is."""
+        made = tasks_of(problem, plan)
+        home = {name: one for one in made for name in one.operators}
+        summed = ends(problem, made)
+        concerned = {name for _, name in plan.deadlines}
+        hard = self._work.waves(best_effort=False)
+        return {
+            name: Urgency(
+                deadline_us=max(1, round(home[name].deadline * 1e6)),
+                summed_us=max(1, round(summed[home[name].name] * 1e6)),
+                best_effort=name not in hard,
+            )
+            for name in concerned
+        }
+
+    def _refusal(self, problem: Problem, new: Sequence[str]) -> AdmissionError:
+        who = new or list(self._queries)
+        what = f"query {who[0]} cannot hold {self._queries[who[0]]}"
+        found = relaxation(problem, LIMIT_S)
+        if found is None:
+            return self._overloaded(problem, what)
+        ways = [
+            f"DEADLINE {show_duration(_up(promised))} for {name}"
+            for name, promised in found.promised.items()
+            if promised > self._queries[name].us / 1e6 * (1 + 1e-4)
+        ]
+        ways.append(f"all deadlines × {found.stretch * 1.005:.2f}")
+        ways.append(f"{1 / found.stretch:.0%} of the input, or tasks that cost as much less")
+        remedy = f"What would: {'; '.join(ways)}; or BEST EFFORT."
+        return AdmissionError(f"{what} besides what runs already", remedy=remedy)
+
+    def _overloaded(self, problem: Problem, what: str) -> AdmissionError:
+        """Whatever the deadline. One more slot may do, and is tried."""
+        load = dict.fromkeys(problem.sites, 0.0)
+        for one in problem.operators:
+            load[one.sites[0]] += one.load
+        site = max(load, key=lambda name: load[name] / problem.sites[name])
+        slots = problem.sites[site] + 1
+        more = replace(problem, sites={**problem.sites, site: slots})
+        ways = [f"{problem.sites[site] / load[site]:.0%} of the input (SHED)"]
+        if solve(more, limit_s=LIMIT_S):
+            ways.insert(0, f"one more slot at {site} (slots = {slots})")
+        return AdmissionError(
+            f"{what}: site {site} (busy {load[site]:.0%}) cannot keep up with its input, whatever"
+            " the deadline",
+            remedy=f"What would: {'; '.join(ways)}; or run the query elsewhere.",
+        )
+
+
+def _up(seconds: float) -> float:
+    """To three digits, upwards: what is shown must hold."""
+    return seconds * 1e6 * 1.005
+
+
+def urgent(definitions: Sequence[AnyDef], decision: Decision, known: Definitions) -> list[AnyDef]:
+    """Those queries among `definitions` whose sub-deadlines are not as decided, with these."""
+    changed: list[AnyDef] = []
+    for one in definitions:
+        if not isinstance(one, QueryDef):
+            continue
+        names = [task.name for task in tasks([one], known)]
+        now = {name: decision.urgencies[name] for name in names if name in decision.urgencies}
+        if now != one.urgencies:
+            changed.append(one.model_copy(update={"urgencies": now}))
+    return changed

@@ -1,0 +1,152 @@
+"""Deadlines of the whole system: asked before something changes, told to the sites afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from anabranch.config.cluster import Cluster
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.deploy.deploy import PREPARE_S, tasks
+from anabranch.coordinator.placement.admission import Admission, Decision, urgent
+from anabranch.coordinator.placement.workload import Latency
+from anabranch.errors import AdmissionError, AnabranchError, SiteError
+from anabranch.plan.catalog import AnyDef, QueryDef
+from anabranch.plan.costs import Measured, TaskCost
+from anabranch.plan.tasks import TaskSpec
+
+LOOK_S = 30.0
+DRIFT = 2.0
+"""Sub-deadlines that would be off by this factor are told of."""
+
+
+class Deadlines:
+    """`latency` says what tuples take between sites, as far as it was measured."""
+
+    def __init__(
+        self,
+        sites: Sites,
+        catalog: Catalog,
+        cluster: Cluster,
+        latency: Callable[[], Latency] = dict,
+    ) -> None:
+        self._sites = sites
+        self._latency = latency
+        self._catalog = catalog
+        self._looked = float("-inf")
+        self._outlook = ""
+        self._trials: dict[tuple[str, ...], TaskCost | None] = {}
+        self._slots = {name: one.slots for name, one in cluster.sites.items()}
+
+    def admission(self, known: Mapping[str, AnyDef]) -> Admission:
+        """By what sites last reported, and what has been tried out."""
+        records = [self._sites.record(name) for name in self._sites.alive()]
+        measured = Measured.of(one.report for one in records if one)
+        latency = self._latency()
+        first = Admission(known, measured, self._slots, latency)
+        tried = {task.name: cost for task in first.guessed() if (cost := self._tried(task))}
+        if not tried:
+            return first
+        return Admission(known, replace(measured, tried=tried), self._slots, latency)
+
+    def _tried(self, task: TaskSpec) -> TaskCost | None:
+        """What it costs by a trial at its site. Once for all tasks that do the same there."""
+        what = (task.site, *(one.model_dump_json() for one in (*task.inputs, *task.operators)))
+        if what not in self._trials:
+            self._trials[what] = self._calibrated(task)
+        return self._trials[what]
+
+    def _calibrated(self, task: TaskSpec) -> TaskCost | None:
+        try:
+            peer = self._sites.peer(task.site)
+            found = peer.call("calibrate", timeout_s=PREPARE_S, task=task.model_dump())
+        except AnabranchError:  # the guess remains
+            return None
+        if found is None:
+            return None
+        return TaskCost(found["fixed_us"] / 1e6, found["per_tuple_us"] / 1e6, "tried")
+
+    def admit(
+        self, kept: Mapping[str, AnyDef], new: Sequence[AnyDef]
+    ) -> tuple[list[AnyDef], Decision]:
+        """The `new` definitions with their sub-deadlines, and what else was decided. Raises
+        AdmissionError if a deadline would not hold any more."""
+        known = {**kept, **{one.name: one for one in new}}
+        decision = self.admission(known).decide([one.name for one in new])
+        changed = {one.name: one for one in urgent(new, decision, known)}
+        return [changed.get(one.name, one) for one in new], decision
+
+    def hold(self, known: Mapping[str, AnyDef]) -> bool:
+        """All of them, by what sites last reported."""
+        try:
+            self.admission(known).decide()
+        except AdmissionError:
+            return False
+        return True
+
+    def timely(self, known: Mapping[str, AnyDef], query: str | None = None) -> set[str]:
+        """Tasks on the way to a deadline: to any, or to that of `query`."""
+        return Admission(known, Measured(), self._slots).timely(query)
+
+    def sites(
+        self, known: Mapping[str, AnyDef], free: Mapping[str, tuple[str, ...]]
+    ) -> dict[str, str]:
+        """Where these tasks should be for all deadlines to hold; empty if they hold nowhere."""
+        return self.admission(known).sites(free)
+
+    def outlook(self) -> str:
+        """What is wrong with the deadlines that were promised, by what tasks have come to cost.
+        Looked at again after a while only."""
+        if time.monotonic() - self._looked > LOOK_S:
+            self._looked = time.monotonic()
+            self._outlook = self._look()
+        return self._outlook
+
+    def _look(self) -> str:
+        known = self._catalog.definitions()
+        try:
+            decision = self.admission(known).decide()
+        except AdmissionError as error:
+            return f"by what tasks cost now {error.line()}"
+        off = [
+            name
+            for one in known.values()
+            if isinstance(one, QueryDef)
+            for name, before in one.urgencies.items()
+            if (now := decision.urgencies.get(name))
+            and not 1 / DRIFT < now.deadline_us / before.deadline_us < DRIFT
+        ]
+        if not off:
+            return ""
+        return (
+            f"costs have drifted: sub-deadlines of {', '.join(off)} should be others;"
+            " anabranch replan sets them"
+        )
+
+    def renew(self) -> None:
+        """Sub-deadlines by where tasks are now and what they cost. If the deadlines do not hold any
+        more, all stays as it is: `outlook` says so."""
+        known = self._catalog.definitions()
+        if any(isinstance(one, QueryDef) and one.deadline for one in known.values()):
+            with suppress(AdmissionError):
+                self.hurry(self.admission(known).decide())
+        self._looked = float("-inf")
+
+    def hurry(self, decision: Decision) -> None:
+        """Tell tasks that run already of their new sub-deadlines."""
+        known = self._catalog.definitions()
+        changed = urgent(list(known.values()), decision, known)
+        if not changed:
+            return
+        self._catalog.replace(changed)
+        by_site: dict[str, dict[str, Any]] = {}
+        for task in tasks(changed, self._catalog.definitions()):
+            urgency = task.urgency.model_dump() if task.urgency else None
+            by_site.setdefault(task.site, {})[task.name] = urgency
+        for site, urgencies in by_site.items():
+            with suppress(SiteError):  # one that comes back gets them from the catalog
+                self._sites.peer(site).call("urgencies", tasks=urgencies)

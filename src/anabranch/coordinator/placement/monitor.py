@@ -1,0 +1,128 @@
+"""What the system looks like over time: latencies, rates, selectivities and load, sampled from what
+sites report. The last samples are kept in the catalog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.placement.network import Network
+from anabranch.plan.estimates import Rates
+
+KEPT = 60
+RECENT = 12
+"""Samples that count for what runs: rates and loads, and the network when it is placed again."""
+FEWEST_ROWS = 20
+"""Tuples that a selectivity must have been seen with."""
+Report = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """`latency_s[m][n]` are seconds from site m to site n, half of a round trip; `rates` tuples a
+    second by stream; `selectivities` tuples out per tuple in by task; `loads` the part of the time
+    that a task's instances run."""
+
+    at: float
+    latency_s: dict[str, dict[str, float]] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+    selectivities: dict[str, float] = field(default_factory=dict)
+    loads: dict[str, float] = field(default_factory=dict)
+
+
+def sample_of(now: float, reports: Sequence[Report]) -> Sample:
+    """From what sites report. Of a task that stands by as well, its primary counts."""
+    latency = {report["site"]: {other: trip / 2 for other, trip in report["round_trips"].items()}
+               for report in reports if report.get("round_trips")}  # fmt: skip
+    rates, shares, loads = {}, {}, {}
+    for report in reports:
+        for source in report.get("sources", ()):
+            rates[source["stream"]] = source.get("rate") or 0.0
+        for task in _primaries(report):
+            if task["output"]:
+                rates[task["output"]] = task.get("rate_out") or 0.0
+            if task.get("rows_in", 0) >= FEWEST_ROWS:
+                shares[task["name"]] = task["rows_out"] / task["rows_in"]
+            loads[task["name"]] = load_of(task)
+    return Sample(now, latency, rates, shares, loads)
+
+
+def _primaries(report: Report) -> list[dict[str, Any]]:
+    return [task for task in report.get("tasks", ()) if task["role"] == "primary"]
+
+
+def load_of(task: Report) -> float:
+    """The part of a second that it computes in a second. Instances are as large as what comes
+    while one runs, but take a tuple at least."""
+    rate = task.get("rate_in") or 0.0
+    per_tuple = (task.get("per_tuple_us") or 0.0) / 1e6
+    fixed = (task.get("fixed_ms") or 0.0) / 1e3
+    size = max(1.0, task["rows_in"] / task["instances"]) if task.get("instances") else 1.0
+    return float(min(1.0, rate * (per_tuple + fixed / size)))
+
+
+class Monitor:
+    def __init__(self, catalog: Catalog, interval_s: float) -> None:
+        self._catalog = catalog
+        self._interval_s = interval_s
+        self._samples = [Sample(**json.loads(body)) for body in catalog.samples()]
+        self._last = 0.0
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """The oldest first."""
+        return tuple(self._samples)
+
+    def due(self, now: float) -> bool:
+        return now - self._last >= self._interval_s
+
+    def add(self, now: float, sample: Sample) -> None:
+        """Keep it, and forget the oldest if there are too many."""
+        self._last = now
+        self._samples = [*self._samples, sample][-KEPT:]
+        self._catalog.add_sample(json.dumps(asdict(sample)), KEPT)
+
+    def network(
+        self, sites: Sequence[str], capacity: Mapping[str, float] | None = None, last: int = KEPT
+    ) -> Network:
+        """Between these sites, in this order, as far as the `last` samples have it."""
+        measured = [one for one in self._samples if one.latency_s][-last:] or [Sample(0.0)]
+        latency = np.full((len(measured), len(sites), len(sites)), np.nan)
+        for matrix, sample in zip(latency, measured, strict=True):
+            for m, sender in enumerate(sites):
+                known = sample.latency_s.get(sender, {})
+                matrix[m] = [known.get(receiver, np.nan) for receiver in sites]
+        return Network(tuple(sites), latency, capacity or {})
+
+    def latency(self) -> dict[tuple[str, str], float]:
+        """Seconds between sites: the median of the last samples that have the pair."""
+        found: dict[tuple[str, str], list[float]] = {}
+        for sample in self._samples[-RECENT:]:
+            for sender, known in sample.latency_s.items():
+                for receiver, seconds in known.items():
+                    found.setdefault((sender, receiver), []).append(seconds)
+        return {pair: float(np.median(seconds)) for pair, seconds in found.items()}
+
+    def rates(self) -> Rates:
+        """Means over the last samples that have any."""
+        recent = self._samples[-RECENT:]
+        return Rates(
+            _means([{k: v for k, v in one.rates.items() if v > 0} for one in recent]),
+            _means([one.selectivities for one in recent[-1:]]),
+        )
+
+    def loads(self) -> dict[str, float]:
+        return _means([one.loads for one in self._samples[-RECENT:]])
+
+    def export(self) -> dict[str, Any]:
+        return {"samples": [asdict(one) for one in self._samples]}
+
+
+def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: float(np.mean([one[name] for one in found if name in one])) for name in names}

@@ -1,0 +1,102 @@
+"""Re-placement: what should be elsewhere moves there, several at once, and standbys follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from anabranch.coordinator.control.control import Control
+from anabranch.coordinator.placement.placing import Placing
+from anabranch.coordinator.placement.replan import Moved, Replan
+from anabranch.errors import AnabranchError
+from anabranch.runtime.base import Mutex, Runtime, Spawned
+
+AT_ONCE = 8
+"""Operators that are made ready at the same time."""
+
+
+class Replacement:
+    """`placing` says what should move; every `every_s` seconds (never, if 0) it is asked, and `say`
+    hears what came of it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        control: Control,
+        placing: Placing,
+        every_s: float,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._runtime = runtime
+        self._control = control
+        self._placing = placing
+        self._every_s = every_s
+        self._say = say
+        self._last = runtime.now()
+        self._turn = Mutex(runtime)
+        self._begun: Spawned[None] | None = None
+        self._problem = ""
+
+    def look(self) -> None:
+        """Begin if it is time."""
+        due = self._every_s and self._runtime.now() - self._last >= self._every_s
+        if due and not self.busy:
+            self._last = self._runtime.now()
+            self._begun = self._runtime.spawn(self._by_itself(), "replan")
+
+    @property
+    def busy(self) -> bool:
+        return self._turn.held or (self._begun is not None and not self._begun.done)
+
+    def close(self) -> None:
+        if self._begun:
+            self._begun.cancel()
+
+    async def _by_itself(self) -> None:
+        try:
+            found = await self.run()
+        except AnabranchError as error:
+            if self._problem != error.line():  # once, until it is another
+                self._problem = error.line()
+                self._say(f"nothing could be placed anew: {self._problem}")
+            return
+        self._problem = ""
+        for one in found.moves:
+            where = f"{one.task} from {one.was_at} to {one.site}"
+            self._say(f"{where}: {one.problem}" if one.problem else f"moved {where}")
+        for one in found.standbys:
+            self._say(f"the standby of {one.task} went from {one.was_at} to {one.site}")
+
+    async def run(self, *, dry_run: bool = False) -> Replan:
+        """What would move; unless it is a `dry_run`, once it has. Raises PlacementError."""
+        if dry_run:
+            return await self._runtime.blocking(self._placing.again)
+        async with self._turn:
+            self._last = self._runtime.now()
+            found = await self._runtime.blocking(self._placing.again)
+            moves = await self.move(found.moves)
+            if any(not one.problem for one in moves):
+                await self._runtime.blocking(self._placing.moved)
+            standbys = await self._control.follow()
+            followed = tuple(Moved(*one) for one in standbys)
+            return replace(found, moves=tuple(moves), standbys=followed)
+
+    async def move(self, moves: Sequence[Moved]) -> list[Moved]:
+        """All are made ready at once, and taken over one after the other. One that fails stays."""
+        taking_over = Mutex(self._runtime)
+        mover = self._control.mover()
+
+        async def one(wanted: Moved) -> Moved:
+            try:
+                pause_ms = await mover.timed(wanted.task, wanted.site, taking_over)
+            except AnabranchError as error:
+                return replace(wanted, problem=error.line())
+            return replace(wanted, pause_ms=pause_ms)
+
+        done: list[Moved] = []
+        for begin in range(0, len(moves), AT_ONCE):
+            together = await self._runtime.outcomes(
+                [one(wanted) for wanted in moves[begin : begin + AT_ONCE]]
+            )
+            done += [end for end in together if isinstance(end, Moved)]
+        return done

@@ -1,0 +1,140 @@
+"""Placing again what runs: which operators would move, what that saves, and moving them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.placement.monitor import RECENT, Monitor
+from anabranch.errors import PlacementError
+from anabranch.placement.methods import Placer
+from anabranch.placement.picture import picture
+from anabranch.placement.problem import MOVE_PENALTY, Problem
+from anabranch.placement.reasons import costs_elsewhere, reasons
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef
+from anabranch.plan.system import System
+
+ROUNDS = 4
+BUSIEST = 0.9
+"""Of a slot's time: what a site is given to do at most."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One operator: where from and to, and if it was tried, how long its query's output paused or
+    why it stayed. `why` it moves, if not to save cost."""
+
+    task: str
+    was_at: str
+    site: str
+    pause_ms: float | None = None
+    problem: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Replan:
+    """Costs are Σ rate · latency², of the links as they are and as they would be. `stays` says of
+    operators that are not moved why; `standbys` are those that have followed."""
+
+    before: float
+    after: float
+    moves: tuple[Moved, ...]
+    stays: Mapping[str, str] = field(default_factory=dict)
+    standbys: tuple[Moved, ...] = ()
+
+    @property
+    def saved(self) -> float:
+        return 1 - self.after / self.before if self.before else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "before": self.before, "after": self.after, "saved": self.saved,
+            "moves": [asdict(one) for one in self.moves],
+            "standbys": [asdict(one) for one in self.standbys],
+            "stays": dict(self.stays),
+        }  # fmt: skip
+
+
+class Replanner:
+    def __init__(
+        self, sites: Sites, monitor: Monitor, placer: Placer, slots: Callable[[str], int]
+    ) -> None:
+        self._sites = sites
+        self._monitor = monitor
+        self._placer = placer
+        self._slots = slots
+
+    def problem(
+        self, known: Mapping[str, AnyDef], penalty: float = MOVE_PENALTY
+    ) -> tuple[Problem, System]:
+        """Of all that runs. A site that is asked too much already is no reason to do nothing:
+        then load does not count."""
+        alive = sorted(self._sites.alive())
+        capacity = {site: BUSIEST * self._slots(site) for site in alive}
+        loads = self._monitor.loads()
+        for limits in (capacity, {}):
+            network = self._monitor.network(alive, limits, last=RECENT)
+            system = System(known, network, self._monitor.rates(), loads)
+            problem = system.problem(penalty)
+            if problem.fits(problem.present):
+                break
+        return problem, system
+
+    def look(self, known: Mapping[str, AnyDef]) -> Replan:
+        """What would move: also what pays only once the dearest has moved, since a move costs a
+        share of all. Raises PlacementError."""
+        problem, system = self.problem(known)
+        now = problem
+        for _ in range(ROUNDS):
+            found = self._placer.place(now)
+            if not found.moves(now):
+                break
+            there = [replace(one, at=found.sites[one.name]) if one.at else one
+                     for one in now.vertices]  # fmt: skip
+            now = replace(now, vertices=there)
+        moves = tuple(Moved(task, *ways) for task, ways in found.moves(problem).items())
+        return Replan(problem.cost(problem.present), found.cost, moves, system.stays)
+
+    def cost(self, known: Mapping[str, AnyDef]) -> float:
+        """Of where everything is, by the newest sample."""
+        network = self._monitor.network(sorted(self._sites.alive()), last=1)
+        problem = System(known, network, self._monitor.rates()).problem()
+        return problem.cost(problem.present)
+
+    def picture(self, known: Mapping[str, AnyDef]) -> str:
+        """What runs, on its sites."""
+        problem, _ = self.problem(known, penalty=0.0)
+        return picture(problem, problem.named(problem.present))
+
+    def standby_costs(self, known: Mapping[str, AnyDef], task: str) -> dict[str, float]:
+        """What a task would cost at sites where it is not; empty if that is not known."""
+        try:
+            problem, _ = self.problem(known, penalty=0.0)
+        except PlacementError:
+            return {}
+        if task not in problem.index:
+            return {}
+        return costs_elsewhere(problem, problem.named(problem.present), task)
+
+    def placement(self, known: Mapping[str, AnyDef]) -> dict[str, dict[str, Any]]:
+        """Of each operator that the system places, and of pockets: the site, the share of the cost,
+        the runner-up or why it stays, and all that as `text`."""
+        free = {node.name for one in known.values()
+                if isinstance(one, QueryDef) and not one.pinned for node in one.nodes}  # fmt: skip
+        free |= {one.name for one in known.values() if isinstance(one, PocketDef)}
+        if not free:
+            return {}
+        try:
+            problem, system = self.problem(known, penalty=0.0)
+        except PlacementError:
+            return {}
+        total = problem.cost(problem.present)
+        found = reasons(problem, problem.named(problem.present))
+        return {
+            name: asdict(one) | {"text": one.text(total, system.stays.get(name, ""))}
+            for name, one in found.items()
+            if name in free
+        }

@@ -1,0 +1,362 @@
+"""Who protects what: gives every protected task a standby, finds out who runs it after a failure.
+
+Standbys take over by themselves. The coordinator only chooses them, hands out epochs, of which no
+two standbys ever get the same, and replaces those that died or have become primaries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.deploy.deploy import Definitions
+from anabranch.coordinator.protection.assignments import Assignment, Assignments
+from anabranch.coordinator.protection.protected import placed, protected, sink_along, spec_of
+from anabranch.coordinator.protection.restart_points import RestartPoints
+from anabranch.errors import AnabranchError, SiteError
+from anabranch.link.messages import Announce, Drop, Peers, StandBy, Wishes
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
+from anabranch.plan.protection import Standby
+from anabranch.plan.tasks import TaskSpec
+from anabranch.runtime.base import Runtime, Spawned
+from anabranch.stream.routes import Route
+
+POST_S = 60.0
+AT_ONCE_S = 1.7
+"""How long a deployment waits for its standbys at most."""
+LOOK_S = 0.02
+POST_AGAIN_S = 0.2
+GRACE_S = 5.0
+"""How long a new standby may take to appear in its site's reports."""
+RECOVERY_S = 3.0
+"""How long one that has taken over is left alone at most, until it has caught up."""
+FIRST_BATCH = 100
+"""Until the tuner knows better."""
+
+
+Costs = Callable[[str, Definitions], Mapping[str, float]]
+"""What a task's links would cost at each site, as far as that is known."""
+
+
+class Protector:
+    def __init__(
+        self,
+        runtime: Runtime,
+        sites: Sites,
+        catalog: Catalog,
+        turns: Turns,
+        costs: Costs = lambda task, known: {},
+    ) -> None:
+        self._costs = costs
+        self._runtime = runtime
+        self._turns = turns
+        self._sites = sites
+        self._catalog = catalog
+        self.assignments = Assignments(catalog)
+        self.restart_points = RestartPoints(sites, self.assignments)
+        self.problems: dict[str, str] = {}
+        """Task → why it has no standby."""
+        self._posted: dict[str, float] = {}
+        self._begun: dict[str, float] = {}
+        self._succeeded: dict[str, float] = {}
+        self.wanted = False
+        self.want(catalog.definitions())
+
+    def want(self, known: Definitions) -> None:
+        """Look whether there is anything to protect."""
+        self.wanted = bool(protected(known)) or bool(self.assignments.items())
+
+    def look(self, known: Definitions) -> list[Spawned[None]]:
+        """Begin to replace the standbys that are gone, each for itself: one site that hangs holds
+        up none of the others. What only has been moved gets one when it is gone itself, at its own
+        site, to come back by it. What is just being changed is left alone."""
+        wanted, begun = protected(known), []
+        for name, assignment in self.assignments.items():
+            lost = not self._runs(name, assignment) and assignment.site in self._sites.alive()
+            asked = wanted.get(name) or (Standby(batch=1) if lost else None)
+            if not asked or not self._turns.free([changed_with(name, known)]):
+                continue
+            if not (self._standby_is_well(name, assignment) or self._recovers(name, assignment)):
+                begun.append(self._runtime.spawn(self._post_in_turn(name, asked), f"post-{name}"))
+                self._turns.take({changed_with(name, known)})
+        return begun
+
+    async def look_at_once(self, names: Iterable[str], known: Definitions) -> None:
+        """Before tuples flow: have standbys of these tasks posted, if that does not take long."""
+        wanted = protected(known)
+        posts = [
+            self._posted_once(name, wanted[name], known)
+            for name in names
+            if name in wanted and (assignment := self.assignments.get(name))
+            and not self._standby_is_well(name, assignment)
+        ]  # fmt: skip
+        begun = self._runtime.spawn(self._runtime.outcomes(posts), "first standbys")
+        deadline = self._runtime.now() + AT_ONCE_S
+        while not begun.done and self._runtime.now() < deadline:
+            await self._runtime.sleep(LOOK_S)
+
+    async def _posted_once(self, name: str, standby: Standby, known: Definitions) -> None:
+        with suppress(AnabranchError):
+            await self._post(name, standby, known)
+
+    async def _post_in_turn(self, name: str, standby: Standby) -> None:
+        known = self._catalog.definitions()
+        turn = {changed_with(name, known)}
+        try:
+            if self.assignments.get(name):
+                await self._post(name, standby, known)
+        except AnabranchError:
+            await self._runtime.sleep(POST_AGAIN_S)
+        finally:
+            self._turns.give_back(turn)
+
+    def learn(self, known: Definitions) -> list[AnyDef]:
+        """What has moved, as it is now: a standby has taken over."""
+        moved: dict[str, AnyDef] = {}
+        for name, assignment in self.assignments.items():
+            newest, epoch = self._newest(name, assignment)
+            if epoch <= assignment.epoch:
+                continue
+            self.assignments.set(name, assignment.succeeded(newest, epoch))
+            self._succeeded[name] = self._begun[name] = self._runtime.now()
+            for one in known.values():
+                there = placed(moved.get(one.name, one), name, newest)
+                if isinstance(one, StreamDef) and one.name == assignment.stream:
+                    there = one.model_copy(update={"site": newest})
+                if there != one:
+                    moved[one.name] = there
+        return list(moved.values())
+
+    def _newest(self, name: str, assignment: Assignment) -> tuple[str, int]:
+        """Who is primary in the latest epoch, and in which: as those say who are, or those who were
+        told. One that died as soon as it had told them is still followed, so it is replaced."""
+        found = list(self._reported(name, "primary").items())
+        for site in self._sites.alive():
+            record = self._sites.record(site)
+            told = record.report.get("producers", {}).get(assignment.stream) if record else None
+            found += [(told[0], told[1])] if told else []
+        return max(found, key=lambda one: one[1], default=(assignment.site, assignment.epoch))
+
+    def routes(self) -> dict[str, Route]:
+        """For the sites: stream → who produces it and who stands by."""
+        return {r.stream: Route(r.site, r.epoch, r.standby, r.claim)
+                for _, r in self.assignments.items()}  # fmt: skip
+
+    def standby_of(self, stream: str) -> str | None:
+        return next((r.standby for _, r in self.assignments.items() if r.stream == stream), None)
+
+    def stands_by(self, name: str) -> str | None:
+        """The site that would take a task over now."""
+        assignment = self.assignments.get(name)
+        return assignment.standby if assignment else None
+
+    async def forget(self, names: Iterable[str]) -> None:
+        """These tasks are dropped: at every site, whoever stands by or has just taken over."""
+        gone = [name for name in names if self.assignments.get(name)]
+        if gone:
+            await self._sites.ask(Drop(tuple(gone)))
+        for name in gone:
+            self.assignments.forget(name)
+            self.problems.pop(name, None)
+
+    def report(self) -> dict[str, dict[str, Any]]:
+        """Task → who runs it, who stands by, and what is amiss."""
+        return {
+            name: asdict(assignment) | {
+                "problem": self.problems.get(name, ""),
+                "protected": self._protects(name, assignment),
+            }
+            for name, assignment in self.assignments.items()
+        }  # fmt: skip
+
+    def filled(self, known: Definitions) -> set[str]:
+        """Streams of pockets that may have moved: they are where the pocket is."""
+        return {one.output for one in known.values() if isinstance(one, PocketDef)
+                and self.keeps(one.name)}  # fmt: skip
+
+    def in_hand(self, name: str) -> bool:
+        """A live standby of the task is about to take over, or has already."""
+        assignment = self.assignments.get(name)
+        return assignment is not None and self._standby_is_well(name, assignment)
+
+    async def appoint(
+        self,
+        specs: Sequence[TaskSpec],
+        known: Definitions,
+        starts: Mapping[str, tuple[int, ...]],
+    ) -> dict[str, tuple[int, int]]:
+        """The incarnation of tasks that are created to begin behind `starts`, and for those that
+        may ever be taken over the epoch in which they begin. All sites have heard of it before a
+        task runs: who follows it must not look for it where it once was."""
+        self.assignments.create({spec.name: starts[spec.name] for spec in specs})
+        wanted = protected(known)
+        epochs = {}
+        for spec in specs:
+            known_assignment = self.assignments.get(spec.name) or self.assignments.had(spec.name)
+            if spec.output and (spec.name in wanted or known_assignment):
+                epoch = epochs[spec.name] = self.assignments.next_epoch()
+                self.assignments.set(
+                    spec.name, Assignment(spec.site, epoch, None, epoch, spec.output)
+                )
+                self._begun[spec.name] = self._runtime.now()
+        if epochs:
+            await self.broadcast()
+        return {spec.name: (self.assignments.incarnation(spec.name), epochs.get(spec.name, 0))
+                for spec in specs}  # fmt: skip
+
+    def keeps(self, name: str) -> bool:
+        """A task that is put back by a standby at its site, if at all; also the sink that goes with
+        it."""
+        return self.assignments.get(name) is not None
+
+    # -- choosing --------------------------------------------------------------------------------
+
+    def _reported(self, name: str, role: str) -> dict[str, int]:
+        """Sites that say they run the task in this role → its epoch there. A primary that failed by
+        its query goes on to be one: another would fail as well."""
+        found = {}
+        for site in self._sites.alive():
+            record = self._sites.record(site)
+            for task in record.report.get("tasks", ()) if record else ():
+                by_itself = task["role"] == "primary" and not task.get("cut_off")
+                failed = task["state"] == "failed" and not by_itself
+                if task["name"] == name and task["role"] == role and not failed:
+                    found[site] = task["epoch"]
+        return found
+
+    def _standby_is_well(self, name: str, assignment: Assignment) -> bool:
+        """It stands by, or has taken over and we are about to learn it."""
+        if assignment.standby is None:
+            return False
+        if any(self._reported(name, role).get(assignment.standby) == assignment.claim
+               for role in ("standby", "primary")):  # fmt: skip
+            return True
+        posted = self._posted.get(name, -math.inf)
+        return assignment.standby in self._sites.alive() and self._runtime.now() - posted < GRACE_S
+
+    def _runs(self, name: str, assignment: Assignment) -> bool:
+        """As far as we know: what was begun a moment ago has not been reported yet."""
+        begun = self._begun.get(name, -math.inf)
+        return (
+            assignment.site in self._reported(name, "primary")
+            or self._runtime.now() - begun < GRACE_S
+        )
+
+    def _protects(self, name: str, assignment: Assignment) -> bool:
+        return bool(self._report(name, assignment.standby).get("protects"))
+
+    def _recovers(self, name: str, assignment: Assignment) -> bool:
+        """It has just taken over: what it catches up with comes before its own standby."""
+        if self._runtime.now() - self._succeeded.get(name, -RECOVERY_S) > RECOVERY_S:
+            return False
+        return "recovered" not in self._report(name, assignment.site).get("timeline", {})
+
+    def _report(self, name: str, site: str | None) -> Mapping[str, Any]:
+        """What a site says of a task; empty if nothing."""
+        record = self._sites.record(site) if site else None
+        found = record.report.get("tasks", ()) if record else ()
+        return next((task for task in found if task["name"] == name), {})
+
+    def choose(
+        self,
+        spec: TaskSpec,
+        assignment: Assignment,
+        wanted: str | None,
+        costs: Mapping[str, float] | None = None,
+    ) -> str | None:
+        """A site for the standby: the one asked for if it is up, or another, that does not die with
+        the primary, rather not with those it reads either, from where its links cost least, and
+        that has little to do. If the primary is dead, whoever is posted takes over: then best where
+        it was."""
+        alive = self._sites.alive()
+        if assignment.site in alive and not self._runs(spec.name, assignment):
+            return assignment.site
+        others = [site for site in alive
+                  if site != assignment.site and not self._sites.silent(site)]  # fmt: skip
+        if wanted in others:
+            return wanted
+        feeding = {source.site for source in spec.inputs}
+        apart = [site for site in others if not self._sites.together(site, assignment.site)]
+        costs = costs or {}
+        worst = max(costs.values(), default=0.0)
+
+        def rank(site: str) -> tuple[bool, float, tuple[int, str]]:
+            return site in feeding, costs.get(site, worst), self._load(site)
+
+        return min(apart, key=rank, default=None)
+
+    def _load(self, site: str) -> tuple[int, str]:
+        record = self._sites.record(site)
+        return len(record.report.get("tasks", ())) if record else 0, site
+
+    # -- posting ---------------------------------------------------------------------------------
+
+    async def _post(self, name: str, standby: Standby, known: Definitions) -> None:
+        assignment = self.assignments[name]
+        costs = await self._runtime.blocking(self._costs, name, known)
+        site = self.choose(spec_of(name, known), assignment, standby.on, costs)
+        if site is None:
+            self.problems[name] = f"no site but {assignment.site} is up that could stand by"
+            return
+        try:
+            await self.post(name, site, standby, known)
+            self.problems.pop(name, None)
+        except AnabranchError as error:
+            self.problems[name] = error.line()
+            raise
+
+    async def post(self, name: str, site: str, standby: Standby, known: Definitions) -> None:
+        """Have `site` stand by for a task, instead of who did so before."""
+        assignment = self.assignments[name]
+        if assignment.standby and assignment.standby != site:
+            with suppress(AnabranchError):
+                await self._sites.reach(assignment.standby, Drop(standbys=(name,)))
+        spec = spec_of(name, known)
+        points = await self.restart_points.points()
+        point = await self.restart_points.start(spec, points)
+        consumers = self.restart_points.consumers(spec, known, points)
+        if any(one.after < point.output for one in consumers.values()):
+            raise SiteError(f"a reader of {name} needs more than is known of it")
+        claim = self.assignments.next_epoch()
+        await self._sites.call(site, Peers(self._sites.addresses()))
+        await self._sites.call(site, Announce(self.routes()))
+        post = StandBy(
+            task=spec.model_copy(update={"site": site}),
+            point=point,
+            primary=assignment.site,
+            epoch=claim,
+            batch=standby.batch or FIRST_BATCH,
+            codec=standby.compress,
+            wishes=Wishes(
+                standby.batch,
+                standby.recovery_us / 1e6 if standby.recovery_us else None,
+                standby.overhead,
+            ),
+            consumers=consumers,
+            sink=sink_along(spec, site, known),
+        )
+        await self._sites.call(site, post, POST_S)
+        now = self.assignments.get(name)
+        if now is None or now.epoch > assignment.epoch:
+            return  # dropped, or taken over by who stood by before: then it is told so
+        self._posted[name] = self._runtime.now()
+        self.assignments.set(name, replace(now, standby=site, claim=claim))
+        await self.broadcast()
+
+    async def broadcast(self) -> None:
+        """Tell all sites; those that miss it hear it with their next heartbeat."""
+        await self._sites.ask(Announce(self.routes()))
+
+
+def changed_with(name: str, known: Definitions) -> str:
+    """What changes when a standby of this task is posted: the query it belongs to."""
+    for one in known.values():
+        if isinstance(one, QueryDef) and any(node.name == name for node in one.nodes):
+            return one.name
+    return name

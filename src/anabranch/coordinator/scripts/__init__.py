@@ -1,0 +1,1 @@
+"""Scripts: every statement is checked, then all of them take effect."""

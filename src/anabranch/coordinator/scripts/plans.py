@@ -1,0 +1,42 @@
+"""How Spark would evaluate a query's expressions, as its sites say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.deploy.deploy import PREPARE_S
+from anabranch.errors import AnabranchError
+from anabranch.plan.tasks import TaskSpec
+
+
+def explained(sites: Sites, tasks: Sequence[TaskSpec]) -> str:
+    """A line: whose plans are kept, and what is a Spark job per instance, and why. Empty if Spark
+    has nothing to evaluate, or nobody can be asked."""
+    kept: list[str] = []
+    jobs: list[str] = []
+    for task in tasks:
+        if task.operators:
+            plans = _asked(sites, task)
+            reasons = [one["why"] for one in plans if one["plan"] == "job"]
+            if reasons:
+                jobs.append(f"{task.name or '(query)'} ({reasons[0]})")
+            elif plans:
+                kept.append(task.name or "(query)")
+    said = [f"plans are kept of {', '.join(kept)}"] if kept else []
+    said += [f"a job per instance evaluates {', '.join(jobs)}"] if jobs else []
+    return f"Spark: {'; '.join(said)}." if said else ""
+
+
+def _asked(sites: Sites, task: TaskSpec) -> list[dict[str, Any]]:
+    if task.site not in sites.alive():
+        return []
+    try:
+        peer = sites.peer(task.site)
+        found: list[dict[str, Any]] = peer.call(
+            "plans", timeout_s=PREPARE_S, task=task.model_dump()
+        )
+        return found
+    except AnabranchError:
+        return []

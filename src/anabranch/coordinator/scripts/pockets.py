@@ -1,0 +1,193 @@
+"""From a submitted pocket to what is deployed: its input query, its output stream, itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from anabranch.coordinator.scripts.changes import Changes
+from anabranch.errors import ConfigError
+from anabranch.language import CreateQuery, CreateStream, Script, parse
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
+from anabranch.plan.expressions import quoted
+from anabranch.plan.protection import Standby
+from anabranch.site.programs.submission import EXAMPLES, Submission
+
+Check = Callable[[Script, dict[str, AnyDef]], Changes]
+Place = Callable[[QueryDef, str, Mapping[str, AnyDef]], tuple[QueryDef, str]]
+"""Places a pocket's input query together with the pocket: the query then, and the pocket's site."""
+_NAME = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*;?\s*")
+
+
+def changes_for(
+    submitted: Submission,
+    known: Mapping[str, AnyDef],
+    sites: list[str],
+    check: Check,
+    place: Place,
+) -> tuple[Changes, PocketDef]:
+    """All that the pocket brings along, itself last. `check` binds statements."""
+    name = submitted.name
+    found = _find(known, name)
+    if found:
+        raise ConfigError(
+            f"there is a {found.kind} {found.name} already",
+            remedy="Drop it first, or give the pocket another name.",
+        )
+    if submitted.site is not None and submitted.site not in sites:
+        raise ConfigError(f"pocket {name}: unknown site '{submitted.site}'",
+                          remedy=f"Known sites: {', '.join(sites)}.")  # fmt: skip
+    changes, all_known = Changes(), dict(known)
+    source = _input(submitted, all_known, changes, check)
+    site = submitted.site or source.site
+    if submitted.site is None and source in changes.add and isinstance(source, QueryDef):
+        source, site = _placed(source, name, all_known, changes, place)
+    stream = _output(submitted, source, site, all_known, changes, check)
+    if _find({one.name: one for one in changes.add}, name):
+        raise ConfigError(
+            f"pocket {name} and the stream it brings along have the same name",
+            remedy="Give the pocket another name.",
+        )
+    pocket = PocketDef(
+        name=name,
+        input=source.name,
+        output=stream.name,
+        site=stream.site,
+        program=submitted.program,
+        standby=_standby(submitted, stream.site, sites),
+        made=tuple(one.name for one in changes.add),
+        text=f"submitted from {submitted.program.path}",
+    )
+    changes.add.append(pocket)
+    return changes, pocket
+
+
+def _standby(submitted: Submission, site: str, sites: list[str]) -> Standby | None:
+    """As the language reads it behind STANDBY."""
+    if submitted.standby is None:
+        return None
+    place = f"{submitted.name}.standby"
+    (query,) = parse(Script(f"SELECT x FROM s STANDBY {submitted.standby}", place))
+    if not isinstance(query, CreateQuery) or query.standby is None:
+        raise ConfigError("this is no protection", place=place)
+    asked = query.standby.asked
+    if asked.on is not None and asked.on not in sites:
+        raise ConfigError(f"unknown site '{asked.on}'", place=place,
+                          remedy=f"Known sites: {', '.join(sites)}.")  # fmt: skip
+    if asked.on == site:
+        raise ConfigError(f"it runs at {site} itself", place=place,
+                          remedy="A standby is at another site.")  # fmt: skip
+    return asked
+
+
+def _input(
+    submitted: Submission, known: dict[str, AnyDef], changes: Changes, check: Check
+) -> StreamDef | QueryDef:
+    name = _name_in(submitted.query)
+    if name is None:
+        place = f"{submitted.name}.query"
+        statements = parse(Script(submitted.query, place))
+        if (
+            len(statements) != 1
+            or not isinstance(query := statements[0], CreateQuery)
+            or query.name
+        ):
+            remedy = "Write a SELECT or MASTER query, or the name of a stream."
+            raise ConfigError("this is no query", place=place, remedy=remedy)
+        name = f"{submitted.name}_input"
+        at = f" AT {quoted(submitted.site)}" if submitted.site and not query.at else ""
+        text = f"CREATE QUERY {quoted(name)} AS {query.text}{at}"
+        _made(Script(text, place), known, changes, check)
+    source = _find(known, name)
+    if not isinstance(source, StreamDef | QueryDef):
+        what = f"{source.kind} {source.name}" if source else f"'{name}', which does not exist"
+        raise ConfigError(f"pocket {submitted.name} cannot read {what}")
+    return source
+
+
+def _placed(
+    query: QueryDef, pocket: str, known: dict[str, AnyDef], changes: Changes, place: Place
+) -> tuple[QueryDef, str]:
+    """The query that came with the pocket, unless its AT says where it is, placed with it."""
+    if query.pinned or query.stages:
+        return query, query.site
+    found, site = place(query, pocket, known)
+    changes.add[changes.add.index(query)] = known[query.name] = found
+    return found, site
+
+
+def _output(
+    submitted: Submission,
+    source: StreamDef | QueryDef,
+    site: str,
+    known: dict[str, AnyDef],
+    changes: Changes,
+    check: Check,
+) -> StreamDef:
+    """The stream that it fills; one that comes with the pocket is where the pocket is."""
+    name, placed = _name_in(submitted.output), True
+    if name is None:
+        place = f"{submitted.name}.output"
+        statements = parse(Script(submitted.output, place))
+        if len(statements) != 1 or not isinstance(made := statements[0], CreateStream):
+            remedy = f"Write {EXAMPLES['output']}."
+            raise ConfigError("this is no stream", place=place, remedy=remedy)
+        name, placed = made.name, made.site is not None
+        _made(Script(submitted.output, place), known, changes, check)
+    stream = _find(known, name)
+    if not isinstance(stream, StreamDef) or stream.source is not None:
+        what = f"{stream.kind} {stream.name}" if stream else f"'{name}', which does not exist"
+        raise ConfigError(
+            f"pocket {submitted.name} cannot fill {what}",
+            remedy="Its output is a stream without FROM.",
+        )
+    for one in known.values():
+        if isinstance(one, PocketDef) and one.output == stream.name:
+            raise ConfigError(f"stream {stream.name} is filled by pocket {one.name} already")
+    if stream.name in _upstream(source.name, known):
+        raise ConfigError(
+            f"pocket {submitted.name} would read what it gives, by way of {source.name}",
+            remedy="Give it an output stream of its own.",
+        )
+    if not placed:
+        moved = stream.model_copy(update={"site": site})
+        changes.add[-1] = moved
+        return moved
+    if submitted.site and submitted.site != stream.site:
+        raise ConfigError(
+            f"pocket {submitted.name} must run at {stream.site}, where its output stream"
+            f" {stream.name} is",
+            remedy="Leave its site out, or give it a stream of its own.",
+        )
+    return stream
+
+
+def _upstream(name: str, known: Mapping[str, AnyDef]) -> set[str]:
+    """`name` and all that it is made of, through queries and pockets."""
+    reads: dict[str, list[str]] = {}
+    for one in known.values():
+        if isinstance(one, QueryDef | PocketDef):
+            made = one.output if isinstance(one, PocketDef) else one.name
+            reads.setdefault(made, []).extend(one.reads)
+    found, rest = {name}, [name]
+    while rest:
+        new = [one for one in reads.get(rest.pop(), ()) if one not in found]
+        found.update(new)
+        rest += new
+    return found
+
+
+def _made(script: Script, known: dict[str, AnyDef], changes: Changes, check: Check) -> None:
+    (definition,) = check(script, known).add
+    changes.add.append(definition)
+    known[definition.name] = definition
+
+
+def _name_in(text: str) -> str | None:
+    """The name that `text` is, if it is nothing more."""
+    match = _NAME.fullmatch(text)
+    return match[1] or match[2] if match else None
+
+
+def _find(known: Mapping[str, AnyDef], name: str) -> AnyDef | None:
+    return next((one for one in known.values() if one.name.lower() == name.lower()), None)

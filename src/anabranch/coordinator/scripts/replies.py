@@ -1,0 +1,94 @@
+"""What statements say back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from anabranch.plan.catalog import AggregateDef, AnyDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.operators import Column
+from anabranch.plan.tree import show_call
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a statement says back: a line, a text, or a table."""
+
+    kind: Literal["line", "text", "table"]
+    text: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "text": self.text, "columns": self.columns, "rows": self.rows}
+
+
+def show(what: str, known: Iterable[AnyDef]) -> Answer:
+    """SHOW STREAMS, TABLES, QUERIES, AGGREGATES or POCKETS."""
+    columns, row = _TABLES[what]
+    rows = (row(definition) for definition in known)
+    return Answer("table", columns=columns, rows=tuple(one for one in rows if one))
+
+
+def _stream_row(one: AnyDef) -> Row | None:
+    if not isinstance(one, StreamDef):
+        return None
+    source = show_call(one.source) if one.source else ""
+    source += f" {one.shed}" if one.shed else ""
+    return one.name, one.site, source, _columns(one.columns)
+
+
+def _table_row(one: AnyDef) -> Row | None:
+    if not isinstance(one, TableDef):
+        return None
+    return one.name, one.site, show_call(one.source), _columns(one.columns)
+
+
+def _query_row(one: AnyDef) -> Row | None:
+    if not isinstance(one, QueryDef):
+        return None
+    into = show_call(one.sink) if one.sink else ""
+    into += f" ON {one.sink_site}" if one.sink_site else ""
+    asked = " ".join(str(part) for part in (one.standby, one.deadline) if part)
+    return one.name, one.site, ", ".join(one.reads), into, asked, _columns(one.columns)
+
+
+def _aggregate_row(one: AnyDef) -> Row | None:
+    if not isinstance(one, AggregateDef):
+        return None
+    return one.name, ", ".join(one.arguments), one.type, show_call(one.source)
+
+
+def _pocket_row(one: AnyDef) -> Row | None:
+    if not isinstance(one, PocketDef):
+        return None
+    return one.name, one.site, one.input, one.output, one.program.path
+
+
+_TABLES: dict[str, tuple[tuple[str, ...], Callable[[AnyDef], Row | None]]] = {
+    "streams": (("stream", "site", "from", "columns"), _stream_row),
+    "tables": (("table", "site", "from", "columns"), _table_row),
+    "queries": (("query", "site", "reads", "into", "asks for", "columns"), _query_row),
+    "aggregates": (("aggregate", "takes", "returns", "from"), _aggregate_row),
+    "pockets": (("pocket", "site", "reads", "fills", "from"), _pocket_row),
+}
+
+
+def describe(found: AnyDef) -> Answer:
+    """The statement that made it, and its columns or types."""
+    if isinstance(found, AggregateDef):
+        rows = [(f"argument {i}", type_) for i, type_ in enumerate(found.arguments, start=1)]
+        rows.append(("result", found.type))
+        return Answer("table", text=found.text, columns=("part", "type"), rows=tuple(rows))
+    if isinstance(found, PocketDef):
+        rows = [("reads", found.input), ("fills", found.output), ("site", found.site)]
+        return Answer("table", text=found.text, columns=("part", "value"), rows=tuple(rows))
+    columns = tuple((column.name, column.type) for column in found.columns)
+    return Answer("table", text=found.text, columns=("column", "type"), rows=columns)
+
+
+def _columns(columns: tuple[Column, ...]) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in columns)

@@ -1,0 +1,461 @@
+"""Running a script: every statement is checked before any of them changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+
+from anabranch.coordinator.approximate.scripts import (
+    ApproximateScripts,
+    Assignment,
+    Reported,
+)
+from anabranch.coordinator.control.sites import Sites, nearest
+from anabranch.coordinator.deploy.deploy import tasks
+from anabranch.coordinator.placement.placing import Placing
+from anabranch.coordinator.protection.checks import unprotected_sink
+from anabranch.coordinator.scripts.changes import Changes
+from anabranch.coordinator.scripts.plans import explained as plans_explained
+from anabranch.coordinator.scripts.pockets import changes_for
+from anabranch.coordinator.scripts.references import Outside
+from anabranch.coordinator.scripts.replies import Answer, Row, describe, show
+from anabranch.coordinator.scripts.sites import sites_that_run
+from anabranch.coordinator.scripts.stages import StageChoice
+from anabranch.coordinator.scripts.types import SparkTypes, Types, declared_types, is_function
+from anabranch.errors import ConfigError, PlacementError, SinkError
+from anabranch.language.binding.binder import bind_query
+from anabranch.language.binding.sources import bind_aggregate, bind_shed, bind_stream, bind_table
+from anabranch.language.grammar.parser import parse
+from anabranch.language.grammar.statements import (
+    CallNode,
+    Create,
+    CreateAggregate,
+    CreatePocket,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    Describe,
+    Drop,
+    Explain,
+    Name,
+    SelectState,
+    Show,
+    Statement,
+)
+from anabranch.language.source import Script, Span
+from anabranch.plan.approximate import worker_queries
+from anabranch.plan.catalog import (
+    AggregateDef,
+    AnyDef,
+    ApproximateDef,
+    PocketDef,
+    QueryDef,
+    Relation,
+    StreamDef,
+)
+from anabranch.plan.explain import explain
+from anabranch.plan.operators import Aggregate, Column
+from anabranch.plan.rules import rewritten
+from anabranch.plan.staging import staged
+from anabranch.plan.tasks import tasks_of
+from anabranch.standby.limits import impossible
+
+__all__ = ["Answer", "Changes", "ScriptCheck"]
+
+Definitions = dict[str, AnyDef]
+
+
+class ScriptCheck:
+    """Checks the statements of one script in order, each against what those before it made."""
+
+    def __init__(
+        self,
+        script: Script,
+        definitions: Definitions,
+        sites: Sites,
+        base: str,
+        site_rows: Callable[[], list[Row]],
+        placing: Placing,
+        stands_by: Callable[[str], str | None] = lambda query: None,
+        heartbeat_us: int = 0,
+        unnamed: str = "",
+        types: Types | None = None,
+        reported: Reported = lambda query: None,
+        assignment: Assignment = lambda *asked: (),
+    ) -> None:
+        """`stands_by`: query → the site that would take it over now. `unnamed`: what a query
+        without a name is called, instead of a name of ours and a sink."""
+        self._script = script
+        self._known = dict(definitions)
+        queries = [one for one in definitions.values() if isinstance(one, QueryDef)]
+        self._running = {node.name: node.site for query in queries for node in query.nodes}
+        self._placing = placing
+        self._sites = sites
+        self._outside = Outside(script, sites)
+        self._approximates = ApproximateScripts(script, self._outside, sites, reported, assignment)
+        self._stages = StageChoice(script, sites)
+        self._base = base
+        self._site_rows = site_rows
+        self._stands_by = stands_by
+        self._heartbeat_us = heartbeat_us
+        self._unnamed = unnamed
+        self._types: Types = types or SparkTypes(sites)
+        self._changes = Changes()
+        self._to_come: set[str] = set()
+        self._timely: dict[str, QueryDef] = {}
+        """Queries that are where deadlines want them: known once all have been bound."""
+
+    def run(self) -> Changes:
+        """Raises ScriptError at the first statement that is wrong; nothing has changed then."""
+        statements = parse(self._script)
+        self._to_come = {one.name.lower() for one in statements if isinstance(one, Create)}
+        before = dict(self._known)
+        self._check_all(statements)
+        found = self._placing.together(self._changes.add, self._known, self._running)
+        self._timely = {name: one for name, one in found.items() if one != self._known[name]}
+        if self._timely:
+            self._known, self._changes = before, Changes()
+            self._check_all(statements)
+        return self._changes
+
+    def _check_all(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            self._changes.answers.append(self._check(statement))
+
+    def explain(self) -> Answer:
+        """How the one query of the script runs or would run, whether it says EXPLAIN or not."""
+        match statements := parse(self._script):
+            case [Explain() as asked]:
+                return self._explain(asked.target)
+            case [CreateQuery() as query]:
+                return self._explain(query)
+        wrong = statements[1 if len(statements) > 1 else 0].span if statements else Span(0, 0)
+        message = f"one query is explained at a time, these are {len(statements)} statements"
+        if len(statements) == 1:
+            message = "this is no query to explain"
+        remedy = "Write one SELECT, CREATE QUERY, or EXPLAIN with the name of a query."
+        raise self._script.error(wrong, message, remedy)
+
+    def _check(self, statement: Statement) -> Answer:
+        match statement:
+            case CreateStream() | CreateTable():
+                return self._create_source(statement)
+            case CreateAggregate():
+                return self._create_aggregate(statement)
+            case CreatePocket():
+                return self._create_pocket(statement)
+            case CreateQuery():
+                return self._create_query(statement)
+            case Drop():
+                return self._drop(statement)
+            case Show():
+                return self._show(statement.what)
+            case Describe():
+                return describe(self._find(statement.name, statement.name_span))
+            case Explain():
+                return self._explain(statement.target)
+            case SelectState():
+                return self._state(statement)
+
+    def _create_source(self, statement: CreateStream | CreateTable) -> Answer:
+        self._check_new(statement.name, statement.name_span)
+        default = self._default_site(statement)
+        if isinstance(statement, CreateStream):
+            source: Relation = bind_stream(
+                statement, self._script, default_site=default, base=self._base
+            )
+        else:
+            source = bind_table(statement, self._script, default_site=default, base=self._base)
+        self._outside.check_site(source.site, statement.site_span or statement.name_span)
+        written = [(one.type, one.type_span) for one in statement.columns]
+        types = declared_types(self._script, self._types, written)
+        columns = tuple(
+            Column(name=declared.name.text, type=type_)
+            for declared, type_ in zip(statement.columns, types, strict=True)
+        )
+        source = source.model_copy(update={"columns": columns})
+        if isinstance(statement, CreateStream) and statement.shed and isinstance(source, StreamDef):
+            shed = bind_shed(statement.shed, source, self._script, self._types)
+            source = source.model_copy(update={"shed": shed})
+        if statement.source:
+            places = self._outside.check(source.site, statement.source, self._known, source=source)
+            source = source.model_copy(update={"places": places})
+        return self._add(source)
+
+    def _default_site(self, statement: CreateStream | CreateTable) -> str | None:
+        """Where there is one site, that; what has no source can be anywhere."""
+        names = sorted(self._sites.alive())
+        anywhere = statement.source is None
+        return names[0] if names and (anywhere or len(names) == 1) else None
+
+    def _create_aggregate(self, statement: CreateAggregate) -> Answer:
+        self._check_new(statement.name, statement.name_span)
+        aggregate = bind_aggregate(statement, self._script, base=self._base)
+        if is_function(self._types, statement.name):
+            raise self._script.error(
+                statement.name_span,
+                f"{statement.name} is a function of Spark's",
+                "Choose another name.",
+            )
+        written = [(one.text, one.span) for one in (*statement.arguments, statement.returns)]
+        *arguments, returns = declared_types(self._script, self._types, written)
+        types = {"arguments": tuple(arguments), "type": returns}
+        return self._add(aggregate.model_copy(update=types))
+
+    def _create_pocket(self, statement: CreatePocket) -> Answer:
+        """What it is its class says, which a site reads: its own if it is named."""
+        self._check_new(statement.name, statement.name_span)
+        if statement.site:
+            self._outside.check_site(statement.site.text, statement.site.span)
+        submitted = self._outside.pocket(statement, self._base)
+        changes, pocket = changes_for(
+            submitted, self._known, self._sites.names(), self._inner,
+            self._placing.place_with_pocket,
+        )  # fmt: skip
+        for one in changes.add:
+            self._add(one)
+        others = " and ".join(f"{one.kind} {one.name}" for one in changes.add[:-1])
+        made = f", and with it {others}" if others else ""
+        return Answer("line", f"pocket {pocket.name} created at {pocket.site}{made}")
+
+    def _inner(self, script: Script, known: Definitions) -> Changes:
+        """The statements in a pocket's class, checked as if they stood here."""
+        return ScriptCheck(
+            script, known, self._sites, self._base, self._site_rows, self._placing
+        ).run()
+
+    def _create_query(self, statement: CreateQuery) -> Answer:
+        self._check_new(statement.name, statement.name_span)
+        if not statement.name:
+            console = None if self._unnamed else CallNode("console", (), statement.span)
+            name = self._unnamed or self._free_name()
+            statement = replace(statement, name=name, sink=statement.sink or console)
+        if statement.approximate:
+            return self._create_approximate(statement)
+        query, results = self._bind(statement)
+        query = self._check_sink(statement, query, results)
+        for one in results:
+            self._add(one)
+        answer = self._add(query)
+        warning = unprotected_sink(query, self._known)
+        return replace(answer, text=f"{answer.text}\n{warning}") if warning else answer
+
+    def _create_approximate(self, statement: CreateQuery) -> Answer:
+        made = self._bind_approximate(statement)
+        for worker in worker_queries(made):
+            query = rewritten(worker, self._relation, self._running)
+            self._check_sink(statement, query, [])
+            self._add(query)
+        self._add(made)
+        sites = ", ".join(worker.site for worker in made.workers)
+        return Answer("line", f"query {made.name} created, its keys split over {sites}")
+
+    def _bind_approximate(self, statement: CreateQuery) -> ApproximateDef:
+        query = bind_query(
+            statement, self._script, self._lookup, list(self._known), self._types, base=self._base
+        )
+        return self._approximates.bind(statement, query, self._known)
+
+    def _check_sink(
+        self, statement: CreateQuery, query: QueryDef, results: list[StreamDef]
+    ) -> QueryDef:
+        """With the places that it writes to."""
+        made: list[AnyDef] = [query, *results]
+        for task in tasks([query], self._known | {one.name: one for one in made}):
+            if task.sink and statement.sink:
+                places = self._outside.check(task.site, statement.sink, self._known, sink=task)
+                query = query.model_copy(update={"places": places})
+        return query
+
+    def _free_name(self) -> str:
+        """For a query that was given none."""
+        names = (f"query_{number}" for number in count(1))
+        return next(name for name in names if not self._lookup(name) and name not in self._to_come)
+
+    def _bind(self, statement: CreateQuery) -> tuple[QueryDef, list[StreamDef]]:
+        """The query, and the streams of its stage if it has one."""
+        if statement.name in self._timely:
+            return self._timely[statement.name], []
+        query = bind_query(
+            statement, self._script, self._lookup, list(self._known), self._types, base=self._base
+        )
+        for name in sites_that_run(statement):
+            self._outside.check_site(name.text, name.span)
+        for name in (*statement.at, *statement.never):
+            self._outside.check_known(name.text, name.span)
+        if statement.standby and (wrong := impossible(statement.standby.asked, self._heartbeat_us)):
+            raise self._script.error(statement.standby.span, *wrong)
+        stage, why = self._stages.choose(query, statement.stage, self._known)
+        if stage:
+            return staged(query, stage, self._relation, why)
+        try:
+            plain = self._placing.place(query, self._relation, self._running)
+        except PlacementError as error:
+            raise self._script.error(statement.span, error.message, error.remedy) from None
+        return plain.model_copy(update={"stage_why": why}), []
+
+    def _add(self, definition: AnyDef) -> Answer:
+        self._known[definition.name] = definition
+        self._changes.add.append(definition)
+        where = "" if isinstance(definition, AggregateDef) else f" at {definition.site}"
+        return Answer("line", f"{definition.kind} {definition.name} created{where}")
+
+    def _drop(self, statement: Drop) -> Answer:
+        found = self._lookup(statement.name)
+        if found is None and statement.if_exists:
+            return Answer("line", f"there is no {statement.kind} {statement.name}")
+        if found is None:
+            same = [one.name for one in self._known.values() if one.kind == statement.kind]
+            remedy = nearest(statement.name, same, "There are")
+            message = f"there is no {statement.kind} {statement.name}"
+            raise self._script.error(statement.name_span, message, remedy)
+        if isinstance(found, QueryDef) and found.part_of:
+            message = f"{found.name} is a worker of {found.part_of}"
+            raise self._script.error(
+                statement.name_span, message, f"Write DROP QUERY {found.part_of}."
+            )
+        if found.kind != statement.kind and not (
+            isinstance(found, ApproximateDef) and statement.kind == "query"
+        ):
+            article = "an" if found.kind == "aggregate" else "a"
+            raise self._script.error(
+                statement.name_span,
+                f"{found.name} is {article} {found.kind}",
+                f"Write DROP {found.kind.upper()} {found.name}.",
+            )
+        self._check_unused(found, statement.name_span)
+        self._take_off(found)
+        text = f"{statement.kind} {found.name} dropped"
+        if isinstance(found, PocketDef) and (others := self._drop_made(found)):
+            text += f", and with it {' and '.join(others)}"
+        return Answer("line", text)
+
+    def _take_off(self, found: AnyDef) -> None:
+        del self._known[found.name]
+        if found in self._changes.add:
+            self._changes.add.remove(found)
+        else:
+            self._changes.drop.append(found.name)
+        if isinstance(found, QueryDef):
+            for stream in found.stages:
+                self._take_off(self._known[stream])
+        if isinstance(found, ApproximateDef):
+            for query in (*(worker.query for worker in found.workers), *found.leaving):
+                self._take_off(self._known[query])
+
+    def _drop_made(self, pocket: PocketDef) -> list[str]:
+        """What came with a pocket goes with it, unless others use it by now."""
+        made = [self._known[name] for name in pocket.made if name in self._known]
+        gone = [one for one in made if not any(_needs(user, one) for user in self._known.values())]
+        for one in gone:
+            self._take_off(one)
+        return [f"{one.kind} {one.name}" for one in gone]
+
+    def _check_unused(self, found: AnyDef, span: Span) -> None:
+        stages = found.stages if isinstance(found, QueryDef) else ()
+        gone = [found, *(self._known[stream] for stream in stages)]
+        users = [one for one in self._known.values() if one is not found
+                 and any(_needs(one, it) for it in gone)]  # fmt: skip
+        if users:
+            verb = "used" if isinstance(found, AggregateDef) else "read"
+            if any(isinstance(one, PocketDef) and one.output == found.name
+                   for one in self._known.values()):  # fmt: skip
+                verb = "filled or read"
+            message = f"{found.name} is {verb} by {', '.join(one.name for one in users)}"
+            drops = " ".join(f"DROP {one.kind.upper()} {one.name};" for one in users)
+            raise self._script.error(span, message, f"Drop them first: {drops}")
+
+    def _show(self, what: str) -> Answer:
+        if what == "sites":
+            columns = ("site", "address", "state")
+            return Answer("table", columns=columns, rows=tuple(self._site_rows()))
+        return show(what, self._known.values())
+
+    def _explain(self, target: CreateQuery | Name) -> Answer:
+        results: list[StreamDef] = []
+        if isinstance(target, CreateQuery) and target.approximate:
+            return Answer("text", self._approximates.explain(self._bind_approximate(target)))
+        if isinstance(target, CreateQuery):
+            query, results = self._bind(target)
+            known = {**self._known, query.name: query}
+            found_sites = self._placing.together([*self._changes.add, query], known, self._running)
+            query = found_sites.get(query.name, query)
+            with suppress(SinkError):  # what is not there is no mistake in the text
+                self._check_sink(target, query, results)
+            found: AnyDef = query
+        else:
+            found = self._find(target.text, target.span)
+        if isinstance(found, ApproximateDef):
+            return Answer("text", self._approximates.explain(found))
+        if not isinstance(found, QueryDef):
+            return describe(found)
+        made = {one.name: one for one in results}
+        notes = self._placing.notes(self._known | made | {found.name: found})
+        text = explain(found, lambda name: made.get(name) or self._relation(name), notes)
+        specs = tasks_of(found, lambda name: made.get(name) or self._relation(name))
+        if plans := plans_explained(self._sites, specs):
+            text += f"\n\n{plans}"
+        if found.standby and isinstance(target, Name) and found not in self._changes.add:
+            text += f"\n\n{self._now(found)}"
+        return Answer("text", text)
+
+    def _now(self, query: QueryDef) -> str:
+        """After failures it need not be where it was asked to be."""
+        standby = self._stands_by(query.name)
+        by = f"{standby} stands by" if standby else "no site stands by"
+        moved = f", written for {query.written.site}" if query.site != query.written.site else ""
+        return f"Now: {query.name} runs at {query.site}{moved}; {by}."
+
+    def _state(self, statement: SelectState) -> Answer:
+        found = self._find(statement.name.text, statement.name.span)
+        if not isinstance(found, QueryDef) or not found.stages or found in self._changes.add:
+            raise self._script.error(
+                statement.name.span, f"{found.name} is no stage that runs", "EXPLAIN says why."
+            )
+        try:
+            told = self._stages.state(found, self._relation(found.stages[0]).site, statement)
+        except ConfigError as error:
+            raise self._script.error(statement.span, error.message, error.remedy) from error
+        return told
+
+    def _relation(self, name: str) -> Relation:
+        found = self._known[name]
+        assert not isinstance(found, AggregateDef | ApproximateDef | PocketDef), (
+            "only relations are read"
+        )
+        return found
+
+    def _lookup(self, name: str) -> AnyDef | None:
+        """Names are compared as Spark does, without regard to case."""
+        found = self._known.get(name)
+        if found is None:
+            same = (one for key, one in self._known.items() if key.lower() == name.lower())
+            found = next(same, None)
+        return found
+
+    def _find(self, name: str, span: Span) -> AnyDef:
+        found = self._lookup(name)
+        if found is None:
+            raise self._script.error(
+                span, f"unknown stream or query '{name}'", nearest(name, self._known, "There are")
+            )
+        return found
+
+    def _check_new(self, name: str, span: Span) -> None:
+        if self._lookup(name) is not None:
+            raise self._script.error(
+                span, f"{name} exists already", "Drop it first, or rename this."
+            )
+
+
+def _needs(one: AnyDef, found: AnyDef) -> bool:
+    """Whether `one` reads, fills or calls `found`."""
+    if isinstance(one, PocketDef):
+        return found.name in (*one.reads, one.output)
+    if not isinstance(one, QueryDef):
+        return False
+    aggregates = (op for op in one.written.operators if isinstance(op, Aggregate))
+    calls = [call.function for aggregate in aggregates for call in aggregate.calls if call.source]
+    return found.name in (calls if isinstance(found, AggregateDef) else (*one.reads, *one.stages))

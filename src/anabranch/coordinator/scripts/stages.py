@@ -1,0 +1,162 @@
+"""Whether a window aggregate runs as a stage: what was asked for, what can be, what pays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.deploy.deploy import PREPARE_S, relation
+from anabranch.coordinator.scripts.replies import Answer
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.language.grammar.statements import CallNode, SelectState, StageNode
+from anabranch.language.source import Script
+from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
+from anabranch.plan.stage import Stage
+from anabranch.plan.staging import candidate
+from anabranch.units import duration_us
+
+MANY = 2_000_000
+"""Tuples in a source from which on a stage is chosen: it pays for the process that it takes."""
+_MEMORY = re.compile(r"[0-9]+(?:\.[0-9]+)? ?[KMGT]i?B")
+_DURATIONS = {"every": "every_us", "lost": "lost_us"}
+_OPTIONS = (*_DURATIONS, "memory", "backup", "partitions", "keyed", "late")
+
+
+class StageChoice:
+    def __init__(self, script: Script, sites: Sites) -> None:
+        self._script = script
+        self._sites = sites
+
+    def choose(
+        self, query: QueryDef, wanted: StageNode | None, known: Mapping[str, AnyDef]
+    ) -> tuple[Stage | None, str]:
+        """The stage, or None; and why, if that was a question."""
+        stage, refusal = candidate(query, lambda name: relation(known, name))
+        if wanted and wanted.wanted:
+            if stage is None:
+                raise self._script.error(wanted.call.span, f"this cannot be a stage: {refusal}")
+            # Another query of this name is to have a state of its own.
+            named = {"name": f"{query.name}-{uuid4().hex[:8]}"}
+            update = self._options(wanted.call) | self._servers(wanted) | named
+            return stage.model_copy(update=update), "asked for"
+        if stage is None or wanted:
+            return None, "asked for" if wanted and stage else ""
+        if query.standby:
+            return None, "the query has a standby"
+        if readers := _readers(stage.input.stream, known):
+            return None, f"{readers[0]} reads {stage.input.stream} too, which is then read once"
+        there = self._tuples(stage, known)
+        if there < MANY:
+            return None, f"about {there:,} tuples are there; it is chosen from {MANY:,} on"
+        return stage, f"chosen, since about {there:,} tuples are there"
+
+    def state(self, query: QueryDef, site: str, statement: SelectState) -> Answer:
+        """The rows of a SELECT from the state of `query`, and below them the offsets in it."""
+        told = self._sites.peer(site).call(
+            "state_query",
+            timeout_s=PREPARE_S,
+            stream=query.stages[0],
+            operators=[one.model_dump() for one in query.nodes[-1].operators],
+            before=statement.before,
+            after=statement.after,
+        )
+        offsets = ", ".join(f"{name}: {offset:,}" for name, offset in told["offsets"].items())
+        rows = tuple(tuple(row) for row in told["rows"])
+        text = f"as of the offsets {offsets}"
+        return Answer("table", text, columns=tuple(told["columns"]), rows=rows)
+
+    def _tuples(self, stage: Stage, known: Mapping[str, AnyDef]) -> int:
+        """How many there are at present, roughly; 0 if nobody can say."""
+        site = relation(known, stage.input.stream).site
+        try:
+            asked = stage.model_dump(mode="json")
+            found = self._sites.peer(site).call("stage_size", timeout_s=PREPARE_S, stage=asked)
+        except AnabranchError:  # which will be told when it is read
+            return 0
+        return int(found)
+
+    def _servers(self, wanted: StageNode) -> dict[str, Any]:
+        """The sites of ON. Where they are on several machines, a file is no database for them."""
+        names = [one.text for one in wanted.sites]
+        for number, one in enumerate(wanted.sites):
+            if one.text in names[:number]:
+                raise self._script.error(one.span, f"{one.text} is named twice")
+        addresses = self._sites.addresses()
+        hosts = {addresses[name].rpartition(":")[0] for name in names if name in addresses}
+        given = {option.name for option in wanted.call.options}
+        if len(hosts) > 1 and "backup" not in given:
+            message = (
+                f"the sites of this stage are on several machines ({', '.join(sorted(hosts))})"
+            )
+            remedy = "Give them a database: STAGE(backup = 'postgresql://…')."
+            raise self._script.error(wanted.call.span, message, remedy)
+        return {"sites": tuple(names)}
+
+    def _options(self, call: CallNode) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for option in call.options:
+            if field := _DURATIONS.get(option.name):
+                try:
+                    found[field] = duration_us(str(option.value))
+                except ConfigError:
+                    raise self._wrong(option, "a duration such as 1s") from None
+            elif option.name == "memory":
+                if not _MEMORY.fullmatch(str(option.value)):
+                    raise self._wrong(option, "a size such as '500MB'")
+                found["memory"] = option.value
+            elif option.name == "backup":
+                found["backup"] = str(option.value)
+            elif option.name == "partitions":
+                if option.value != "files":
+                    raise self._wrong(option, "'files'")
+                found["by_file"] = True
+            elif option.name in ("keyed", "late"):
+                if not isinstance(option.value, bool):
+                    raise self._wrong(option, "true or false")
+                found[option.name] = option.value
+            else:
+                message = f"STAGE has no option '{option.name}'"
+                raise self._script.error(option.span, message, f"It has {', '.join(_OPTIONS)}.")
+        return found
+
+    def _wrong(self, option: Any, expected: str) -> Exception:
+        message = f"STAGE has {option.name} = {option.value!r}"
+        return self._script.error(option.span, message, f"Give {expected}.")
+
+
+def with_database(definition: AnyDef, folder: Path) -> AnyDef:
+    """The stream of a stage with several servers that was given no database: a file in `folder` is
+    theirs."""
+    if not isinstance(definition, StreamDef) or not definition.stage:
+        return definition
+    stage = definition.stage
+    if stage.parts == 1 or stage.backup:
+        return definition
+    file = str((folder / f"{quote(stage.name, safe='')}.duckdb").resolve())
+    return definition.model_copy(update={"stage": stage.model_copy(update={"backup": file})})
+
+
+def forget_database(definition: AnyDef, folder: Path) -> None:
+    """Remove the file that it was given there."""
+    if isinstance(definition, StreamDef) and definition.stage and definition.stage.backup:
+        file = Path(definition.stage.backup)
+        if file.parent == folder.resolve():
+            file.unlink(missing_ok=True)
+
+
+def _readers(stream: str, known: Mapping[str, AnyDef]) -> list[str]:
+    """Queries that follow the stream itself."""
+    return [
+        one.name
+        for one in known.values()
+        if isinstance(one, QueryDef) and any(stream in _streams(node) for node in one.nodes)
+    ]
+
+
+def _streams(node: Any) -> set[str]:
+    return {port.stream for port in node.inputs}

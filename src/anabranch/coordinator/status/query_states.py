@@ -1,0 +1,164 @@
+"""In which state each query and pocket is, as a person would say it, and why it gets nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, TypeGuard
+
+from anabranch.coordinator.deploy.deploy import Definitions
+from anabranch.coordinator.protection.description import primaries
+from anabranch.errors import from_dict
+from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.graph import Node
+from anabranch.plan.tasks import sink_task
+
+Report = dict[str, Any]
+UP = "up"
+
+
+@dataclass(frozen=True)
+class State:
+    """`state` is one word or two; `reason`, if there is something to say, what it waits for."""
+
+    state: str
+    reason: str = ""
+
+    @property
+    def goes_on(self) -> bool:
+        return self.state in ("running", "done")
+
+
+def query_states(
+    reports: Iterable[Report], known: Definitions, protection: Mapping[str, Report]
+) -> dict[str, dict[str, str]]:
+    """Of each that the user knows: workers are told with the query that they are part of.
+    `reports`: of every site; `protection`: task → who runs it and who stands by."""
+    states = _States(list(reports), known, protection)
+    return {one.name: asdict(states.of(one.name)) for one in known.values()
+            if isinstance(one, PocketDef) or is_asked_for(one)}  # fmt: skip
+
+
+def is_asked_for(one: AnyDef) -> TypeGuard[QueryDef | ApproximateDef]:
+    """A query that the user knows, not one of its workers."""
+    return isinstance(one, ApproximateDef) or (isinstance(one, QueryDef) and not one.part_of)
+
+
+class _States:
+    def __init__(
+        self, reports: list[Report], known: Definitions, protection: Mapping[str, Report]
+    ) -> None:
+        self._known = known
+        self._protection = protection
+        self._sites = {one["site"]: one for one in reports}
+        self._tasks = {task["name"]: task for task in primaries({"sites": reports})}
+        self._standbys = [task for one in reports for task in one["tasks"]
+                          if task["role"] == "standby" and not task["error"]]  # fmt: skip
+        self._filled = {one.output: one.name for one in known.values()
+                        if isinstance(one, PocketDef)}  # fmt: skip
+        self._sources = {one["stream"]: one for site in reports for one in site["sources"]}
+        self.of = cache(self._of)
+
+    def _of(self, name: str) -> State:
+        one = self._known[name]
+        if isinstance(one, ApproximateDef):
+            return self._of_workers([worker.query for worker in one.workers])
+        assert isinstance(one, QueryDef | PocketDef)
+        task = self._tasks.get(name)
+        if task is None:
+            return self._without_task(name, one.site)
+        if task["state"] not in ("running", "done"):
+            return _as_told(task)
+        sink = self._sink(one) if isinstance(one, QueryDef) and one.sink else None
+        if sink and not sink.goes_on:
+            return sink
+        if task["state"] == "running" and (trouble := next(self._troubles(one), None)):
+            return trouble
+        return sink or State(task["state"])
+
+    def _of_workers(self, workers: Sequence[str]) -> State:
+        """As all of them are; while one is replaced, the others' results go on."""
+        states = {name: self.of(name) for name in workers if name in self._known}
+        troubles = [(name, one) for name, one in states.items() if not one.goes_on]
+        if not troubles:
+            done = bool(states) and all(one.state == "done" for one in states.values())
+            return State("done" if done else "running")
+        name, worst = next((one for one in troubles if one[1].state == "failed"), troubles[0])
+        same = len({one.state for one in states.values()}) == 1
+        word = worst.state if same or worst.state == "failed" else "recovering"
+        return State(word, f"worker {name}: {worst.reason or worst.state}")
+
+    def _without_task(self, name: str, site: str) -> State:
+        assignment = self._protection.get(name)
+        if assignment and any(task["name"] == name for task in self._standbys):
+            return State("taking over", f"{assignment['standby']} after {assignment['site']}")
+        there = self._away(assignment["site"] if assignment else site)
+        return there or State("waiting", _not_yet(site))
+
+    def _sink(self, query: QueryDef) -> State:
+        site = query.sink_site or query.site
+        task = self._tasks.get(sink_task(query.name))
+        if task is not None and task["state"] != "waiting":
+            return State("failed" if task["error"] else task["state"])
+        if task is None and self._state(site) == UP:
+            return State("sink away", f"its sink: {_not_yet(site)}")
+        how = self._state(site) if task is None else "putting it back"
+        return State("sink away", f"its sink is at {site}, which is {how}; results wait for it")
+
+    def _troubles(self, one: QueryDef | PocketDef) -> Iterator[State]:
+        """What keeps its inputs from coming: a query waits for all of them."""
+        if isinstance(one, QueryDef):
+            for node in one.nodes[:-1]:
+                yield from self._trouble_in(node)
+        for name in one.reads:
+            read = self._known.get(self._filled.get(name, name))
+            if isinstance(read, QueryDef | PocketDef):
+                if not (state := self.of(read.name)).goes_on and state.state != "sink away":
+                    verb = "has" if state.state == "no input" else "is"
+                    yield State("no input", f"{read.kind} {read.name} {verb} {state.state}")
+            elif isinstance(read, StreamDef | TableDef):
+                yield from self._trouble_of(read)
+
+    def _trouble_in(self, part: Node) -> Iterator[State]:
+        """Of a query that was moved towards its sources."""
+        task = self._tasks.get(part.name)
+        state = _as_told(task) if task else self._without_task(part.name, part.site)
+        if not state.goes_on:
+            yield State("no input", f"its part at {part.site}: {state.reason or state.state}")
+
+    def _trouble_of(self, source: StreamDef | TableDef) -> Iterator[State]:
+        report = self._sources.get(source.name)
+        if report is None:
+            there = self._away(source.site)
+            why = there.reason if there else _not_yet(source.site)
+            yield State("no input", f"{source.kind} {source.name}: {why}")
+        elif report["error"]:
+            why = from_dict(report["error"]).message
+            yield State("no input", f"{source.kind} {source.name} failed: {why}")
+
+    def _away(self, site: str) -> State | None:
+        """Of what is at a site that is not up."""
+        match self._state(site):
+            case "up":
+                return None
+            case "starting":
+                return State("starting", f"site {site} {self._sites[site]['problem']}")
+            case "stuck":
+                return State("stuck", f"site {site}: {self._sites[site]['problem']}")
+            case _:
+                return State("lost", f"site {site} is away")
+
+    def _state(self, site: str) -> str:
+        report = self._sites.get(site)
+        return report["state"] if report else "away"
+
+
+def _as_told(task: Report) -> State:
+    """What the site that has a task says of it."""
+    waits = task["state"] == "waiting"
+    return State(task["state"], f"site {task['site']} is putting it back" if waits else "")
+
+
+def _not_yet(site: str) -> str:
+    return f"site {site} is back and has not been given it again yet"

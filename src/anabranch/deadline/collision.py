@@ -1,0 +1,46 @@
+"""The paper's use case: collision warning over two nodes (figure 2)."""
+
+from __future__ import annotations
+
+from anabranch.deadline.problem import Operator, Output, Problem, Source
+
+OUTPUTS = {"control": 0.030, "warning": 0.300, "information": 3.0}
+"""Outputs 1, 2 and 3, with their deadlines."""
+SENSOR, CENTRE = 10, 100
+"""Tuples that come at once from the on-board sensor and from the centre."""
+KEPT = 0.5
+"""O3's selectivity."""
+WARNING = ("O4", *(f"O{n}" for n in range(7, 22)))
+"""The operators behind O3."""
+
+
+def collision(v2v: int, per_tuple: float = 0.001, scale: float = 1.0) -> Problem:
+    """With `v2v` tuples at once from other vehicles, each costing every operator `per_tuple`
+    seconds. `scale` stretches the deadlines."""
+
+    def operator(name: str, tuples: float, read: str, *sites: str, out: float = 0.0) -> Operator:
+        return Operator(name, tuples * per_tuple, (read,), sites, traffic=out or tuples)
+
+    warned = v2v * KEPT
+    chain = zip(("O3", *WARNING), WARNING, strict=False)
+    return Problem(
+        sites={"node1": 1, "node2": 1},
+        sources=(
+            Source("sensor", "node1", SENSOR),
+            Source("v2v", "node1", v2v),
+            Source("centre", "node2", CENTRE),
+        ),
+        operators=(
+            operator("O1", SENSOR, "sensor", "node1"),
+            operator("O2", v2v, "v2v", "node1"),
+            operator("O3", v2v, "O2", "node1", "node2", out=warned),
+            *(operator(name, warned, before, "node2") for before, name in chain),
+            operator("O6", CENTRE, "centre", "node2"),
+            operator("O5", CENTRE, "O6", "node2"),
+        ),
+        outputs=(
+            Output("control", "O1", OUTPUTS["control"] * scale, "node1"),
+            Output("warning", "O21", OUTPUTS["warning"] * scale, "node2"),
+            Output("information", "O5", OUTPUTS["information"] * scale, "node2"),
+        ),
+    )

@@ -1,0 +1,176 @@
+"""Where operators may go, in two forms of the program: full, as in the paper, and lean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+from anabranch.deadline.linear import Linear, Solution
+from anabranch.deadline.plan import all_traffic
+from anabranch.deadline.problem import Problem
+from anabranch.deadline.subdeadlines import Way
+
+Where = dict[tuple[str, str], int]
+"""(site, operator) → z, the binary column that says that it is there."""
+
+
+def columns(program: Linear, problem: Problem) -> Where:
+    """z, with (10): only where it may be; every operator is at one site; and no site gets more than
+    its slots can keep up with, since input keeps coming."""
+    z = {
+        (site, operator.name): program.binary()
+        for operator in problem.operators
+        for site in operator.sites
+    }
+    for operator in problem.operators:
+        program.row([(z[site, operator.name], 1) for site in operator.sites], 1, 1)
+    for site, slots in problem.sites.items():
+        terms = [
+            (z[site, one.name], one.load) for one in problem.operators if (site, one.name) in z
+        ]
+        if any(load for _, load in terms):
+            program.row(terms, upper=slots)
+    return z
+
+
+def chosen(z: Where, solution: Solution) -> dict[str, str]:
+    return {
+        operator: site for (site, operator), column in z.items() if solution.values[column] > 0.5
+    }
+
+
+def way(problem: Problem, z: Where) -> Way:
+    """What a link takes while it is not known where its ends are: a row for each site that the
+    producer may be at, lifted if it is elsewhere."""
+
+    def rows(producer: str, consumer: str) -> list[tuple[list[tuple[int, float]], float]]:
+        fixed = problem.source_sites.get(producer)
+        found = []
+        for site in (fixed,) if fixed else problem.by_name[producer].sites:
+            there = [(z[other, consumer], problem.delay(site, other))
+                     for other in problem.by_name[consumer].sites]  # fmt: skip
+            most = max(delay for _, delay in there)
+            terms = [(column, -delay) for column, delay in there if delay]
+            if not most:
+                continue
+            if fixed:
+                found.append((terms, 0.0))
+            else:
+                found.append(([*terms, (z[site, producer], -most)], -most))
+        return found or [([], 0.0)]
+
+    return rows
+
+
+def edf_rows(
+    program: Linear, problem: Problem, z: Where, deadlines: dict[tuple[str, str], int], most: float
+) -> None:
+    """(6) at every site, for the pairs that are there: `most` lifts it from the others. The sums
+    are columns, each made of the one before, which keeps the rows short."""
+    busy: dict[str, int] = {}
+    seen: set[str] = set()
+    for pair in problem.order:
+        operator = problem.by_name[pair[1]]
+        for site in operator.sites:
+            here = z[site, operator.name]
+            if operator.name not in seen:
+                total = program.column()
+                terms = [(total, 1.0), (here, -operator.cost)]
+                terms += [(busy[site], -1.0)] if site in busy else []
+                program.row(terms, 0, 0)
+                busy[site] = total
+            program.row([(busy[site], 1.0), (deadlines[pair], -1.0), (here, most)], upper=most)
+        seen.add(operator.name)
+
+
+def lean(program: Linear, problem: Problem, z: Where, weight: float) -> None:
+    """Every site reaches every other: only what a stream costs on its way is left to say."""
+    unit = weight / (all_traffic(problem) or 1.0)
+    sinks = _sinks(problem)
+    for source in problem.sources:
+        _cross(program, problem, z, (source.name, source.traffic * unit), sinks, source.site)
+    for operator in problem.operators:
+        _cross(program, problem, z, (operator.name, operator.traffic * unit), sinks, None)
+
+
+def _sinks(problem: Problem) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for output in problem.outputs:
+        if output.site is not None:
+            found.setdefault(output.operator, set()).add(output.site)
+    return found
+
+
+def _cross(
+    program: Linear,
+    problem: Problem,
+    z: Where,
+    stream: tuple[str, float],
+    sinks: dict[str, set[str]],
+    fixed: str | None,
+) -> None:
+    name, cost = stream
+    for site in problem.sites:
+        made = z.get((site, name))
+        if site == fixed:
+            continue
+        readers = [z[site, one] for one in problem.readers[name] if (site, one) in z]
+        wanted = site in sinks.get(name, ())
+        if not (readers or wanted):
+            continue
+        crossing = program.column(0, 1, cost)
+        here = [(made, 1.0)] if made is not None else []
+        for reader in readers:
+            program.row([(crossing, 1.0), (reader, -1.0), *here], 0)
+        if wanted:
+            program.row([(crossing, 1.0), *here], 1)
+
+
+def full(program: Linear, problem: Problem, z: Where, weight: float) -> None:
+    """(7) to (11): streams may be relayed by sites that do not use them, and not all pairs of sites
+    need be linked."""
+    unit = weight / (all_traffic(problem) or 1.0)
+    sinks = _sinks(problem)
+    streams: list[tuple[str, float, str | None]] = [
+        (one.name, one.traffic * unit, one.site) for one in problem.sources
+    ]
+    streams += [(one.name, one.traffic * unit, None) for one in problem.operators]
+    for name, cost, fixed in streams:
+        _relayed(program, problem, z, (name, cost), fixed, sinks.get(name, set()))
+
+
+def _relayed(
+    program: Linear,
+    problem: Problem,
+    z: Where,
+    stream: tuple[str, float],
+    fixed: str | None,
+    sinks: set[str],
+) -> None:
+    name, cost = stream
+    sites = list(problem.sites)
+    most = len(sites)
+    available = {site: program.binary() for site in sites}
+    level = {site: program.column(0, most) for site in sites}
+    flows = {
+        (a, b): program.binary(cost)
+        for a, b in product(sites, sites)
+        if a != b and (a, b) not in problem.forbidden
+    }
+    for site in sites:
+        coming = [(column, -1.0) for (_, there), column in flows.items() if there == site]
+        made = [(z[site, name], -1.0)] if (site, name) in z else []
+        program.row([(available[site], 1.0), *coming, *made], upper=float(site == fixed))  # (7)
+        for reader in problem.readers[name]:
+            if (site, reader) in z:
+                program.row([(z[site, reader], 1.0), (available[site], -1.0)], upper=0)  # (8)
+        if site in sinks:
+            program.row([(available[site], 1.0)], 1)
+    for (a, b), flow in flows.items():
+        program.row([(flow, 1.0), (available[a], -1.0)], upper=0)  # (9)
+        # (11): l_a ≥ l_b + 1 if the stream flows from a to b.
+        program.row([(level[a], 1.0), (level[b], -1.0), (flow, -(most + 1.0))], -most)
+
+
+Form = Callable[[Linear, Problem, Where, float], None]
+FORMS: dict[str, Form] = {"lean": lean, "full": full}

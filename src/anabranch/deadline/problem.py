@@ -1,0 +1,162 @@
+"""Operators, where they may run, and by when their results must be there: as data.
+
+Times are in seconds. Notation as in the paper: c_o is an operator's cost, d_s the end-to-end
+deadline of an output, Pre(s) the operators upstream of it, d'_{s,o} an ideal sub-deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+Pair = tuple[str, str]
+"""An output and one of the operators upstream of it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    name: str
+    site: str
+    traffic: float = 1.0
+    """What it puts on a link to another site, in any unit that all streams share."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`cost` is its computing time for all tuples that come at once, `load` the share of a slot
+    that it takes while input keeps coming. It waits for all its `inputs`, which are the names of
+    sources or operators. `size` is the number of a query's operators that it stands for."""
+
+    name: str
+    cost: float
+    inputs: tuple[str, ...]
+    sites: tuple[str, ...]
+    load: float = 0.0
+    traffic: float = 1.0
+    size: int = 1
+
+
+@dataclass(frozen=True)
+class Output:
+    """The results of an operator, due `deadline` after the input that completes them. `site` is
+    its sink's; None: wherever they are made."""
+
+    name: str
+    operator: str
+    deadline: float
+    site: str | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`sites` says how many slots each has. `forbidden` are pairs of sites that no stream may cross
+    directly; only the full form of the program knows them. `latency` is what a tuple takes from one
+    site to another, 0 where it is not named. Raises ValueError if a name is unknown, a cost not
+    positive or the operators go in a circle."""
+
+    sites: dict[str, int]
+    sources: tuple[Source, ...]
+    operators: tuple[Operator, ...]
+    outputs: tuple[Output, ...]
+    forbidden: frozenset[tuple[str, str]] = field(default=frozenset())
+    latency: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = [one.name for one in self.streams]
+        if len(set(known)) < len(known):
+            raise ValueError("two operators or sources have one name")
+        for operator in self.operators:
+            _check(operator, set(known), self.sites)
+        if lost := {one.operator for one in self.outputs} - {one.name for one in self.operators}:
+            raise ValueError(f"an output is made by an unknown operator: {min(lost)}")
+        if len(self.topological) < len(self.operators):
+            raise ValueError("operators must not read each other in a circle")
+
+    @property
+    def streams(self) -> tuple[Source | Operator, ...]:
+        """Whatever can be read."""
+        return (*self.sources, *self.operators)
+
+    @cached_property
+    def by_name(self) -> dict[str, Operator]:
+        return {one.name: one for one in self.operators}
+
+    def delay(self, sender: str, receiver: str) -> float:
+        return 0.0 if sender == receiver else self.latency.get((sender, receiver), 0.0)
+
+    @cached_property
+    def source_sites(self) -> dict[str, str]:
+        return {one.name: one.site for one in self.sources}
+
+    @cached_property
+    def topological(self) -> tuple[Operator, ...]:
+        """Operators, each behind those that it reads."""
+        done = {one.name for one in self.sources}
+        order: list[Operator] = []
+        waiting = list(self.operators)
+        while ready := [one for one in waiting if done.issuperset(one.inputs)]:
+            order += ready
+            done.update(one.name for one in ready)
+            waiting = [one for one in waiting if one.name not in done]
+        return tuple(order)
+
+    @cached_property
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        """Source or operator → the operators that read it."""
+        found: dict[str, list[str]] = {one.name: [] for one in self.streams}
+        for operator in self.operators:
+            for name in dict.fromkeys(operator.inputs):
+                found[name].append(operator.name)
+        return {name: tuple(readers) for name, readers in found.items()}
+
+    @cached_property
+    def upstream(self) -> dict[str, tuple[Operator, ...]]:
+        """Pre(s) of every output, in topological order."""
+        return {output.name: self._upstream(output.operator) for output in self.outputs}
+
+    def _upstream(self, last: str) -> tuple[Operator, ...]:
+        needed = {last}
+        for operator in reversed(self.topological):
+            if operator.name in needed:
+                needed.update(operator.inputs)
+        return tuple(one for one in self.topological if one.name in needed)
+
+    @cached_property
+    def ideal(self) -> dict[Pair, float]:
+        """(1): d'_{s,o} = c_o · d_s / c'_s, an equal share of laxity for every operator."""
+        return dict(self._ideals())
+
+    def _ideals(self) -> Iterator[tuple[Pair, float]]:
+        for output in self.outputs:
+            upstream = self.upstream[output.name]
+            whole = sum(one.cost for one in upstream)
+            for operator in upstream:
+                yield (output.name, operator.name), operator.cost * output.deadline / whole
+
+    @cached_property
+    def order(self) -> tuple[Pair, ...]:
+        """All pairs by d' ascending, as (6) wants them; ties go to the shorter end-to-end deadline,
+        then to the operator upstream."""
+        deadline = {one.name: one.deadline for one in self.outputs}
+        place = {one.name: n for n, one in enumerate(self.topological)}
+        rank = {one.name: n for n, one in enumerate(self.outputs)}
+
+        def key(pair: Pair) -> tuple[float, float, int, int]:
+            # Rounded, so that a tie is one in floating point too.
+            ideal = float(f"{self.ideal[pair]:.9g}")
+            return ideal, deadline[pair[0]], place[pair[1]], rank[pair[0]]
+
+        return tuple(sorted(self.ideal, key=key))
+
+
+def _check(operator: Operator, known: set[str], sites: dict[str, int]) -> None:
+    where = f"operator {operator.name}"
+    if operator.cost <= 0:
+        raise ValueError(f"{where} must cost something")
+    if unknown := set(operator.inputs) - known:
+        raise ValueError(f"{where} reads {min(unknown)}, which nobody makes")
+    if unknown := set(operator.sites) - set(sites):
+        raise ValueError(f"{where} may run at {min(unknown)}, which is no site")
+    if not operator.sites:
+        raise ValueError(f"{where} may run nowhere")

@@ -1,0 +1,79 @@
+"""The load shedder's two decisions: how many tuples may pass, and which.
+
+How many depends on the clock and on what came before, so it is decided once and recorded. Which
+depends on the tuples and that number alone, so it can be found out again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Worth = NDArray[np.float64]
+SPANS = 100
+"""What came lately is counted in so many parts of `per_us`."""
+REMEMBERED = 1024
+"""Values that a tuple is held against."""
+
+
+class Allowance:
+    """At most `most` tuples every `per_us`: a bucket that holds that many, full at first, and fills
+    at that rate.
+
+    Were it emptied by whoever comes first, the valuable would find it empty. So while more comes
+    than can pass, only as large a share of the tuples is let through as can be borne, by how they
+    compare to those that came lately."""
+
+    def __init__(self, most: int, per_us: int) -> None:
+        self._most = most
+        self._per_us = per_us
+        self._held = float(most)
+        self._at: int | None = None
+        self._came: deque[tuple[int, int]] = deque()
+        self._worth: Worth = np.empty(0)
+
+    def take(self, now_us: int, wanted: int, worth: Callable[[], Worth]) -> int:
+        """How many of `wanted` tuples that come now may pass; they count as passed. Asked only if
+        not all can: what they are worth."""
+        if not wanted:
+            return 0
+        if self._at is not None:
+            gained = max(0, now_us - self._at) * self._most / self._per_us
+            self._held = min(float(self._most), self._held + gained)
+        self._at = max(now_us, self._at or now_us)
+        share = (self._held + self._most) / max(1, self._lately(self._at, wanted))
+        good = wanted if share >= 1 else self._good(worth(), share)
+        passed = min(good, int(self._held))
+        self._held -= passed
+        return passed
+
+    def _lately(self, now_us: int, more: int) -> int:
+        """Tuples that came in the last `per_us`."""
+        while self._came and self._came[0][0] <= now_us - self._per_us:
+            self._came.popleft()
+        if self._came and now_us - self._came[-1][0] < self._per_us // SPANS:
+            since, count = self._came.pop()
+            self._came.append((since, count + more))
+        else:
+            self._came.append((now_us, more))
+        return sum(count for _, count in self._came)
+
+    def _good(self, worth: Worth, share: float) -> int:
+        """How many of these are in the best `share` of the last ones."""
+        known = np.where(np.isnan(worth), -np.inf, worth)
+        self._worth = np.concatenate((self._worth, known))[-REMEMBERED:]
+        best = max(1, round(share * len(self._worth)))
+        least = np.partition(self._worth, len(self._worth) - best)[-best]
+        return int(np.count_nonzero(known >= least))
+
+
+def most_valuable(values: Worth, keep: int) -> NDArray[np.intp]:
+    """The places of the `keep` largest values, in the order in which they came. Of equals the first
+    are kept; NaN, which stands for NULL too, is worth least."""
+    worth = np.where(np.isnan(values), -np.inf, values)
+    known = ~np.isnan(values)
+    order = np.lexsort((np.arange(len(values)), ~known, -worth))
+    return np.sort(order[:keep])

@@ -1,0 +1,129 @@
+"""Task extraction (5.3 of the paper): which operators of a site are scheduled as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.deadline.plan import Plan
+from anabranch.deadline.problem import Problem
+
+SLACK = 1e-6
+"""By how much sums of floating point numbers may be off, in parts of them."""
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """Operators of one site, a path, upstream first. Named after the last."""
+
+    operators: tuple[str, ...]
+    site: str
+    cost: float
+    deadline: float
+
+    @property
+    def name(self) -> str:
+        return self.operators[-1]
+
+
+def extract(
+    problem: Problem,
+    placement: dict[str, str],
+    sub_deadlines: dict[str, float],
+    ends: frozenset[str] = frozenset(),
+) -> tuple[LocalTask, ...]:
+    """Each operator is a task of its own at first. One whose output only one operator reads is
+    merged with it if that one reads nothing else and is at the same site; of several readers, with
+    the one on the way to the smallest end-to-end deadline; and never one of `ends`. A task's
+    sub-deadline is the sum of its operators'."""
+    urgency = _urgency(problem)
+    paths: dict[str, list[str]] = {}
+    for operator in problem.topological:
+        path = [operator.name]
+        if len(operator.inputs) == 1 and operator.inputs[0] in paths:
+            before = operator.inputs[0]
+            together = placement[before] == placement[operator.name]
+            follows = before not in ends and _next(problem, before, urgency) == operator.name
+            if together and follows:
+                path = [*paths.pop(before), operator.name]
+        paths[operator.name] = path
+    return tuple(_task(problem, placement, sub_deadlines, path) for path in paths.values())
+
+
+def tasks_of(problem: Problem, plan: Plan) -> tuple[LocalTask, ...]:
+    """Extracted so that the plan's deadlines hold. Who reads a task's output in its middle may have
+    to wait for its end; where that would be too late the task ends there."""
+    sub_deadlines = {name: plan.sub_deadline(name) for _, name in plan.deadlines}
+    ends: frozenset[str] = frozenset()
+    while True:
+        tasks = extract(problem, plan.placement, sub_deadlines, ends)
+        inner = frozenset(
+            name
+            for output, waited in longest(problem, tasks).items()
+            if waited > plan.promised[output] * (1 + SLACK)
+            for one in problem.upstream[output]
+            for task in tasks
+            if one.name in task.operators
+            for name in task.operators[:-1]
+            if len(problem.readers[name]) > 1 or any(o.operator == name for o in problem.outputs)
+        )
+        if inner <= ends:
+            return tasks
+        ends |= inner
+
+
+def longest(problem: Problem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
+    """Output → what the longest way to it may take."""
+    home = {name: task for task in tasks for name in task.operators}
+    end = ends(problem, tasks)
+    return {one.name: end[home[one.operator].name] for one in problem.outputs}
+
+
+def ends(problem: Problem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
+    """Task → the sum of the sub-deadlines on the longest way up to its end, and of what tuples
+    take between sites."""
+    home = {name: task for task in tasks for name in task.operators}
+    end: dict[str, float] = {}
+
+    def ended(task: LocalTask) -> float:
+        if task.name not in end:
+            inputs = problem.by_name[task.operators[0]].inputs
+            before = [arrives(name, task.site) for name in inputs]
+            end[task.name] = task.deadline + max(before, default=0.0)
+        return end[task.name]
+
+    def arrives(name: str, site: str) -> float:
+        if name in problem.source_sites:
+            return problem.delay(problem.source_sites[name], site)
+        return ended(home[name]) + problem.delay(home[name].site, site)
+
+    return {task.name: ended(task) for task in tasks}
+
+
+def _urgency(problem: Problem) -> dict[str, float]:
+    """Operator → the smallest end-to-end deadline that depends on it."""
+    found: dict[str, float] = {}
+    for output in problem.outputs:
+        for operator in problem.upstream[output.name]:
+            found[operator.name] = min(output.deadline, found.get(operator.name, output.deadline))
+    return found
+
+
+def _next(problem: Problem, name: str, urgency: dict[str, float]) -> str | None:
+    """Which of its readers an operator goes on with; an output of its own that is due earlier, or
+    at the same time, ends the path."""
+    readers = problem.readers[name]
+    own = [one.deadline for one in problem.outputs if one.operator == name]
+    if not readers:
+        return None
+    best = min(readers, key=lambda one: (urgency.get(one, float("inf")), readers.index(one)))
+    if own and min(own) <= urgency.get(best, float("inf")):
+        return None
+    return best
+
+
+def _task(
+    problem: Problem, placement: dict[str, str], sub_deadlines: dict[str, float], path: list[str]
+) -> LocalTask:
+    cost = sum(problem.by_name[name].cost for name in path)
+    deadline = sum(sub_deadlines.get(name, float("inf")) for name in path)
+    return LocalTask(tuple(path), placement[path[0]], cost, deadline)

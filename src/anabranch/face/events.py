@@ -1,0 +1,150 @@
+"""What happened: the differences between two moments of the system.
+
+Pure: times come with the snapshots, or with what sites report of a take-over, to the millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from anabranch.face.model import Frozen, QueryView, Snapshot
+
+Kind = Literal[
+    "site_up", "site_down", "created", "dropped", "failed", "done", "noticed", "taken_over",
+    "recovered", "moved", "protected", "unprotected", "shed", "checkpoint", "estimate", "statement",
+    "kill",
+]  # fmt: skip
+
+
+class Difference(Frozen):
+    """An event before it has a number and a story. `at` is when it was, if somebody knows better
+    than who looked."""
+
+    kind: Kind
+    text: str
+    query: str = ""
+    site: str = ""
+    at: float | None = None
+
+
+def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
+    """Sites first: what happens to queries then has its cause before it."""
+    return [*_sites(before, after), *_queries(before, after), *_shed(before, after),
+            *_stages(before, after), *_estimates(before, after)]  # fmt: skip
+
+
+def _sites(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    was = {one.name: one for one in before.sites}
+    for site in after.sites:
+        old = was.get(site.name)
+        up, was_up = site.state == "up", old is not None and old.state == "up"
+        if up and not was_up:
+            text = f"site {site.name} is up, process {site.pid}"
+            yield Difference(kind="site_up", text=text, site=site.name)
+        elif was_up and not up:
+            text = f"site {site.name} is {site.state}: {site.problem}"
+            yield Difference(kind="site_down", text=text, site=site.name)
+        elif up and old is not None and old.pid != site.pid:
+            text = f"site {site.name} died and is back, process {site.pid}"
+            yield Difference(kind="site_up", text=text, site=site.name)
+
+
+def _queries(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    was = {one.name: one for one in before.queries}
+    for query in after.queries:
+        old = was.pop(query.name, None)
+        if old is None:
+            text = f"{query.kind} {query.name} created at {query.site or 'no site'}"
+            yield Difference(kind="created", text=text, query=query.name, site=query.site)
+            continue
+        yield from _moved(old, query, after)
+        yield from _recovered(old, query)
+        if query.state != old.state and query.state in ("failed", "done"):
+            text = f"{query.kind} {query.name} {query.state}" + (query.error and f": {query.error}")
+            kind: Kind = "failed" if query.state == "failed" else "done"
+            yield Difference(kind=kind, text=text, query=query.name, site=query.site)
+        yield from _protection(old, query)
+    for gone in was.values():
+        yield Difference(kind="dropped", text=f"{gone.kind} {gone.name} dropped", query=gone.name)
+
+
+def _moved(old: QueryView, query: QueryView, after: Snapshot) -> Iterator[Difference]:
+    """A move is one that was asked for; a take-over is nobody's wish."""
+    if query.estimates or not (old.site and query.site) or old.site == query.site:
+        return
+    gone = all(one.state != "up" for one in after.sites if one.name == old.site)
+    taken = query.taken
+    if not taken.asked if taken else gone:
+        name, was_at = query.name, old.site
+        if taken and taken.noticed:
+            text = f"{query.site} finds {was_at} gone, which ran {name}"
+            yield Difference(kind="noticed", text=text, query=name, site=was_at, at=taken.noticed)
+        text = f"{query.site} has taken {name} over from {was_at}"
+        at = taken.claimed if taken else None
+        yield Difference(kind="taken_over", text=text, query=name, site=was_at, at=at)
+    else:
+        text = f"{query.name} moved from {old.site} to {query.site}"
+        yield Difference(kind="moved", text=text, query=query.name, site=query.site)
+
+
+def _recovered(old: QueryView, query: QueryView) -> Iterator[Difference]:
+    """All that the dead one had got is processed; or all that it owed is estimated."""
+    taken, before = query.taken, old.taken
+    known = before and taken and before.epoch == taken.epoch and before.recovered
+    if taken and taken.recovered and not taken.asked and not known:
+        text = f"{query.site} has caught up with all that {taken.was_at} had got for {query.name}"
+        yield Difference(kind="recovered", text=text, query=query.name, site=taken.was_at,
+                         at=taken.recovered)  # fmt: skip
+    was, now = old.estimates, query.estimates
+    if was and now and was.recovering and not now.recovering:
+        text = f"all damaged windows of {query.name} are estimated"
+        yield Difference(kind="recovered", text=text, query=query.name)
+
+
+def _protection(old: QueryView, query: QueryView) -> Iterator[Difference]:
+    """Who has another standby was without one, however short that was."""
+    was, now = old.protection, query.protection
+    if now is None:
+        return
+    safe_before = was.standby if was and was.protected else None
+    safe_now = now.standby if now.protected else None
+    if safe_now == safe_before:
+        return
+    kind: Kind = "protected" if now.protected else "unprotected"
+    text = f"{query.name} is {now.text}"
+    yield Difference(kind=kind, text=text, query=query.name, site=query.site)
+
+
+def _shed(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    was = {one.name: one.left_out.get("shed", 0) for one in before.streams}
+    for stream in after.streams:
+        shed = stream.left_out.get("shed", 0)
+        if shed > was.get(stream.name, 0):
+            text = f"stream {stream.name} has shed {shed:,} tuples so far"
+            yield Difference(kind="shed", text=text, query=stream.name, site=stream.site)
+
+
+def _stages(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    was = {one.name: _flushed(one) for one in before.queries}
+    for query in after.queries:
+        if (flushed := _flushed(query)) > was.get(query.name, 0):
+            text = f"checkpoint {flushed:,} of {query.name} is on disk"
+            yield Difference(kind="checkpoint", text=text, query=query.name, site=query.site)
+
+
+def _flushed(query: QueryView) -> int:
+    return int((query.stage or {}).get("flushed", 0))
+
+
+def _estimates(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    """Of workers that are away: what is estimated belongs to the story of their death."""
+    was = {one.name: one.estimates.estimated for one in before.queries if one.estimates}
+    away = {one.name for one in after.sites if one.state != "up"}
+    for query in after.queries:
+        more = query.estimates.estimated - was.get(query.name, 0) if query.estimates else 0
+        if query.estimates and more > 0:
+            dead = [one.site for one in query.estimates.workers if one.site in away]
+            text = f"{more:,} results of {query.name} estimated within {query.estimates.within:g}"
+            yield Difference(kind="estimate", text=text, query=query.name,
+                             site=dead[0] if dead else "")  # fmt: skip

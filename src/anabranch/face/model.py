@@ -1,0 +1,178 @@
+"""One moment of the whole system, as typed data: what the API answers and the pages draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class TaskView(Frozen):
+    """A task as its primary reports it. `load` is the part of a second it computes in a second."""
+
+    name: str
+    query: str
+    site: str
+    output: str | None
+    inputs: tuple[str, ...]
+    sink: str | None
+    state: str
+    error: str
+    epoch: int
+    queue: int
+    rows_in: int
+    rows_out: int
+    rate_in: float
+    rate_out: float
+    p50_ms: float | None
+    p99_ms: float | None
+    load: float
+
+
+class StreamView(Frozen):
+    name: str
+    site: str
+    state: str
+    error: str
+    rows: int
+    rate: float
+    left_out: dict[str, int]
+    """Late, skipped, shed: counted and shown, never silent."""
+
+
+class LinkView(Frozen):
+    """What flows from one site to another. `round_trip_ms` is None while it is not measured."""
+
+    sender: str
+    receiver: str
+    streams: tuple[str, ...]
+    rate: float
+    queue: int
+    """Tuples that wait at the receiver."""
+    round_trip_ms: float | None = None
+
+
+class ProtectionView(Frozen):
+    """`batch` is b; what the tuner expects of it are None where nothing is tuned yet."""
+
+    site: str
+    standby: str | None
+    epoch: int
+    protected: bool
+    text: str
+    asked: str = ""
+    batch: int | None = None
+    overhead: float | None = None
+    recovery_s: float | None = None
+
+
+class TakenView(Frozen):
+    """How the site that runs a query came to it, by that site's clock, in seconds since 1970: it
+    found the primary gone, all had been told, and all that the primary had got was processed. Of
+    a move, which somebody asked for, nobody was gone."""
+
+    was_at: str
+    epoch: int
+    asked: bool
+    noticed: float | None = None
+    claimed: float | None = None
+    recovered: float | None = None
+
+
+class StepView(Frozen):
+    """A task on the way to a query's results: its sub-deadline, and what is left of it at least."""
+
+    task: str
+    site: str
+    sub_deadline_ms: float | None
+    laxity_ms: float | None
+
+
+class DeadlineView(Frozen):
+    deadline_ms: float
+    judged: int
+    late: int
+    steps: tuple[StepView, ...] = ()
+
+
+class PlacedView(Frozen):
+    task: str
+    site: str
+    why: str
+
+
+class WorkerView(Frozen):
+    """`bound` is how far off estimates of its keys are at most, with the query's confidence;
+    `damaged` windows are to be estimated still."""
+
+    query: str
+    site: str
+    keys: int
+    bound: float | None
+    protection: str
+    why: str
+    damaged: int
+
+
+class EstimatesView(Frozen):
+    within: float
+    confidence: float
+    estimated: int
+    recovering: bool
+    workers: tuple[WorkerView, ...]
+    problem: str = ""
+
+
+class QueryView(Frozen):
+    name: str
+    site: str
+    kind: str
+    state: str
+    reads: tuple[str, ...]
+    rate_in: float
+    rate_out: float
+    rows_out: int
+    queue: int
+    p50_ms: float | None
+    p99_ms: float | None
+    error: str
+    protection: ProtectionView | None = None
+    taken: TakenView | None = None
+    deadline: DeadlineView | None = None
+    placed: tuple[PlacedView, ...] = ()
+    estimates: EstimatesView | None = None
+    stage: dict[str, Any] | None = None
+    """A stage's epoch, checkpoints, offsets and the like, as its state server says them."""
+    plans: str = ""
+    """How Spark evaluates it."""
+
+
+class SiteView(Frozen):
+    name: str
+    address: str
+    pid: int
+    state: str
+    problem: str
+    load: float
+    """The part of a second that its tasks compute in a second, added up."""
+    http: str = ""
+    """Where it tells its health and figures itself."""
+
+
+class Snapshot(Frozen):
+    at: float
+    """Seconds since 1970."""
+    sites: tuple[SiteView, ...] = ()
+    links: tuple[LinkView, ...] = ()
+    streams: tuple[StreamView, ...] = ()
+    queries: tuple[QueryView, ...] = ()
+    tasks: tuple[TaskView, ...] = ()
+    bottleneck: str = ""
+    """The task whose queue waits for it most; empty where nothing waits long."""
+
+    def query(self, name: str) -> QueryView | None:
+        return next((one for one in self.queries if one.name == name), None)

@@ -1,0 +1,136 @@
+"""The system's picture as options of an ECharts graph: sites, what runs there, what flows."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import Any
+
+from anabranch.face.layout import FEW, WIDE, Canvas, member_points, site_points, site_radius
+from anabranch.face.model import LinkView, Snapshot, TaskView
+
+CALM, BUSY, FULL, DEAD = "#64748b", "#f59e0b", "#dc2626", "#b91c1c"
+SITE, STREAM, TASK = "#0d9488", "#3b82f6", "#8b5cf6"
+NEUTRAL = "#64748b"
+"""Readable on white and on black."""
+LEGEND = (
+    ("diamond", STREAM, "stream"), ("circle", TASK, "operator"), ("line", CALM, "flows"),
+    ("line", BUSY, "waits > 1 s"), ("line", FULL, "waits > 5 s, or the bottleneck"),
+)  # fmt: skip
+"""What the picture is made of; wider lines carry more tuples a second."""
+
+
+def graph_options(now: Snapshot, canvas: Canvas = WIDE) -> dict[str, Any]:
+    """Widths grow with the logarithm of the rate, colours with how long tuples wait."""
+    return {
+        "animation": False,
+        "tooltip": {"confine": True},
+        "series": [{
+            "type": "graph", "layout": "none", "roam": "move", "left": 0, "right": 0, "top": 22,
+            "bottom": 8, "edgeSymbol": ["none", "arrow"], "edgeSymbolSize": 7,
+            "label": {"show": True, "position": "bottom", "fontSize": 11, "color": NEUTRAL},
+            "labelLayout": {"hideOverlap": True}, "emphasis": {"disabled": True},
+            "data": [*_corners(canvas), *_sites(now, canvas), *_members(now, canvas)],
+            "links": _edges(now),
+        }],
+    }  # fmt: skip
+
+
+def _node(key: str, at: tuple[float, float], name: str, tip: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": key,
+        "name": name,
+        "x": round(at[0], 1),
+        "y": round(at[1], 1),
+        "tooltip": {"formatter": tip},
+        **more,
+    }
+
+
+def _corners(canvas: Canvas) -> list[dict[str, Any]]:
+    """Nothing to be seen: so the picture keeps its size whatever is on it."""
+    return [_node(f"corner {at}", at, "", "", symbolSize=0, silent=True)
+            for at in ((0.0, 0.0), (canvas.width, canvas.height))]  # fmt: skip
+
+
+def _sites(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
+    points = site_points(sorted(one.name for one in now.sites), canvas)
+    size = 2 * site_radius(len(now.sites), canvas)
+    found = []
+    for one in now.sites:
+        colour = {"up": SITE, "starting": BUSY}.get(one.state, DEAD)
+        tip = f"site {escape(one.name)}: {escape(one.state)}<br>load {one.load:.0%}"
+        tip += f"<br>{escape(one.problem)}" if one.problem else ""
+        name = one.name if one.state == "up" else f"{one.name} {one.state}"
+        found.append(
+            _node(
+                f"site {one.name}", points[one.name], name, tip, symbolSize=size, z=1,
+                itemStyle={"color": f"{colour}22", "borderColor": colour, "borderWidth": 1.5,
+                           "borderType": "solid" if one.state == "up" else "dashed"},
+                label={"position": "top", "distance": 2, "color": colour, "fontWeight": "bold"},
+            )
+        )  # fmt: skip
+    return found
+
+
+def _members(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
+    points = member_points(now, canvas)
+    small = 0.7 if len(now.sites) > FEW else 1.0
+    streams = [
+        _node(one.name, points[one.name], one.name if len(now.sites) <= FEW else "",
+              f"stream {escape(one.name)}: {escape(one.state)}<br>{one.rate:,.0f} tuples/s",
+              symbol="diamond", symbolSize=14 * small, itemStyle={"color": STREAM})
+        for one in now.streams
+    ]  # fmt: skip
+    return streams + [_task(one, now, points[one.name], small) for one in now.tasks if not one.sink]
+
+
+def _task(one: TaskView, now: Snapshot, at: tuple[float, float], small: float) -> dict[str, Any]:
+    worst = one.name == now.bottleneck
+    style = {"color": DEAD if one.error else TASK, "borderColor": FULL,
+             "borderWidth": 4 if worst else 0}  # fmt: skip
+    tip = (f"{escape(one.name)} at {escape(one.site)}: {escape(one.state)}<br>"
+           f"in {one.rate_in:,.0f}/s, out {one.rate_out:,.0f}/s<br>{one.queue:,} wait")  # fmt: skip
+    tip += f"<br>{escape(one.error)}" if one.error else ""
+    tip += "<br><b>the bottleneck</b>" if worst else ""
+    named = one.name.partition("/")[0] == one.query  # a worker's name is its query's with a number
+    label = one.name if named and len(now.sites) <= FEW else ""
+    return _node(one.name, at, label, tip, symbolSize=(18 if worst else 13) * small,
+                 itemStyle=style, query=one.query)  # fmt: skip
+
+
+def _edges(now: Snapshot) -> list[dict[str, Any]]:
+    rates = {one.name: one.rate for one in now.streams}
+    rates |= {one.output: one.rate_out for one in now.tasks if one.output}
+    makers = {one.name: (one.name, one.site) for one in now.streams}
+    makers |= {one.output: (one.name, one.site) for one in now.tasks if one.output and not one.sink}
+    links = {(one.sender, one.receiver): one for one in now.links}
+    few = len(now.sites) <= FEW
+    edges = []
+    for task in now.tasks:
+        if task.sink:
+            continue
+        for stream in task.inputs:
+            if stream in makers:
+                maker, site = makers[stream]
+                link = links.get((site, task.site))
+                edges.append(_edge(maker, task, rates.get(stream, 0.0), link, few=few))
+    return edges
+
+
+def _edge(
+    source: str, task: TaskView, rate: float, link: LinkView | None, *, few: bool
+) -> dict[str, Any]:
+    waits_s = task.queue / max(rate, 1.0)
+    colour = CALM if waits_s < 1 else BUSY if waits_s < 5 else FULL
+    flow = f"{rate:,.0f}/s"
+    if link and link.round_trip_ms is not None:
+        flow += f" · {link.round_trip_ms:,.0f} ms"
+    return {
+        "source": source, "target": task.name,
+        "lineStyle": {"color": colour, "width": round(1.0 + math.log10(1.0 + rate), 1),
+                      "curveness": 0.15, "opacity": 0.8 if few or waits_s >= 1 else 0.35},
+        "label": {"show": bool(link) and few, "formatter": flow, "fontSize": 10, "color": NEUTRAL},
+        "tooltip": {"formatter": f"{escape(source)} → {escape(task.name)}<br>{flow}"
+                                 f"<br>{task.queue:,} wait"},
+    }  # fmt: skip

@@ -1,0 +1,153 @@
+"""How a query keeps what its clauses promise: protection, deadline, placement, estimates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anabranch.coordinator.protection.description import protection_of, standby_of
+from anabranch.face.model import (
+    DeadlineView,
+    EstimatesView,
+    PlacedView,
+    ProtectionView,
+    QueryView,
+    StepView,
+    TakenView,
+    TaskView,
+    WorkerView,
+)
+from anabranch.plan.protection import UNLIMITED
+
+Status = dict[str, Any]
+Line = tuple[str, str, bool]
+"""What it is about, what to say of it, and whether that is good news."""
+
+
+def protection_view(name: str, status: Status) -> ProtectionView | None:
+    assigned = status["protection"].get(name)
+    if assigned is None or name not in status["standbys"]:
+        return None
+    text, well = protection_of(name, status)
+    standby = standby_of(name, status) or {}
+    tuned = standby.get("tuning") or ()
+    batch = standby.get("batch")
+    return ProtectionView(
+        site=assigned["site"], standby=assigned["standby"], epoch=assigned["epoch"],
+        protected=well, text=text, asked=status["standbys"][name],
+        batch=None if batch is None or batch >= UNLIMITED else batch,
+        overhead=max((one["overhead"] for one in tuned), default=None),
+        recovery_s=max((one["recovery_s"] for one in tuned), default=None),
+    )  # fmt: skip
+
+
+def taken_view(task: Status | None) -> TakenView | None:
+    """Of the task that runs now, if it has stood by before."""
+    if task is None or not task.get("timeline"):
+        return None
+    return TakenView(was_at=task["primary"], epoch=task["epoch"], asked=bool(task.get("asked")),
+                     **task["timeline"])  # fmt: skip
+
+
+def deadline_view(name: str, raw: Mapping[str, Status]) -> DeadlineView | None:
+    """`raw`: all primaries by name. The last task of a query judges its results."""
+    last = next((one for one in raw.values() if one["query"] == name and one.get("deadline_ms")),
+                None)  # fmt: skip
+    if last is None:
+        return None
+    steps = [
+        StepView(task=one["name"], site=one["site"], sub_deadline_ms=one["sub_deadline_ms"],
+                 laxity_ms=one.get("laxity_ms"))
+        for one in _way(last, raw) if one.get("sub_deadline_ms") is not None
+    ]  # fmt: skip
+    return DeadlineView(deadline_ms=last["deadline_ms"], judged=last["judged"],
+                        late=last["late"], steps=tuple(steps))  # fmt: skip
+
+
+def _way(last: Status, raw: Mapping[str, Status]) -> list[Status]:
+    """All tasks up to `last`, those furthest upstream first."""
+    made = {one["output"]: one for one in raw.values() if one.get("output")}
+    found, waiting = [last], [last]
+    while waiting:
+        for stream in waiting.pop(0).get("inputs", ()):
+            if stream in made and made[stream] not in found:
+                found.append(made[stream])
+                waiting.append(made[stream])
+    return found[::-1]
+
+
+def placed_view(name: str, tasks: Iterable[TaskView], status: Status) -> tuple[PlacedView, ...]:
+    """Why the system has put each of the query's tasks where it is; empty where AT says so."""
+    reasons = status.get("placement") or {}
+    own = [one for one in tasks if one.query == name and not one.sink and one.name in reasons]
+    return tuple(PlacedView(task=one.name, site=one.site, why=reasons[one.name]["text"])
+                 for one in own)  # fmt: skip
+
+
+def estimates_view(name: str, status: Status) -> EstimatesView | None:
+    found = (status.get("approximations") or {}).get(name)
+    if not found:
+        return None
+    workers = tuple(
+        WorkerView(**{key: one[key] for key in WorkerView.model_fields}) for one in found["workers"]
+    )
+    return EstimatesView(within=found["within"], confidence=found["confidence"],
+                         estimated=found["estimated"], recovering=bool(found["recovering"]),
+                         workers=workers, problem=found.get("problem") or "")  # fmt: skip
+
+
+def told(query: QueryView) -> list[Line]:
+    """All of it in a sentence each; what the query does not ask for is not told."""
+    lines = [_deadline(query), _protection(query), _stage(query), _estimates(query)]
+    return [line for line in lines if line]
+
+
+def _deadline(query: QueryView) -> Line | None:
+    due = query.deadline
+    if due is None:
+        return None
+    share = f" ({due.late / due.judged:.2%})" if due.late else ""
+    text = f"due in {due.deadline_ms:,.0f} ms: {due.late:,} of {due.judged:,} late{share}"
+    left = [one.laxity_ms for one in due.steps if one.laxity_ms is not None]
+    if left:
+        text += f"; least laxity {min(left):,.0f} ms"
+    return "deadline", text, not due.late
+
+
+def _protection(query: QueryView) -> Line | None:
+    kept = query.protection
+    if kept is None:
+        return None
+    text = f"{kept.asked}: {kept.text}"
+    if kept.recovery_s is not None and kept.overhead is not None:
+        text += f"; recovery {kept.recovery_s:.2f} s, overhead {kept.overhead:.0%} expected"
+    return "protection", text, kept.protected
+
+
+def _stage(query: QueryView) -> Line | None:
+    state = query.stage
+    if not state or "rows" not in state:
+        return None
+    text = (f"{state['rows']:,} tuples in, epoch {state['epoch']:,}, checkpoint "
+            f"{state['flushed']:,} on disk; {state['partials']:,} partials of {state['slices']:,}"
+            " slices")  # fmt: skip
+    if restarts := state.get("restarts"):
+        text += f"; started again {restarts} ×"
+    problem = state.get("backup_problem") or ""
+    if problem:
+        text += f"; backup: {problem}"
+    return "stage", text, not problem
+
+
+def _estimates(query: QueryView) -> Line | None:
+    made = query.estimates
+    if made is None:
+        return None
+    able = sum(one.protection == "estimates" for one in made.workers)
+    text = (f"within {made.within:g} with {made.confidence:.0%}: {able} of {len(made.workers)}"
+            f" workers can be estimated, {made.estimated:,} results were")  # fmt: skip
+    bounds = [one.bound for one in made.workers if one.bound is not None]
+    text += f", off by up to {max(bounds):.3g}" if bounds else ""
+    text += "; recovering now" if made.recovering else ""
+    text += f"; {made.problem}" if made.problem else ""
+    return "estimates", text, not (made.recovering or made.problem)

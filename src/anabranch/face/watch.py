@@ -1,0 +1,106 @@
+"""Looks at the system once a second, for everybody who looks at us.
+
+Reads what the sites' heartbeats brought anyway: a viewer costs the sites nothing. Whoever
+subscribes and is slow misses moments, and holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anabranch.face.events import Difference, differences
+from anabranch.face.model import Snapshot
+from anabranch.face.snapshot import snapshot
+from anabranch.face.stories import Chronicle, Event
+
+INTERVAL_S = 1.0
+HISTORY = 600
+"""Moments that are kept for charts: ten minutes."""
+_SLOW = 16
+"""Moments that a slow subscriber may be behind before it misses some."""
+
+Look = Callable[[], dict[str, Any]]
+
+
+class Moment:
+    """What a subscriber gets: the system now, and what has happened since the moment before."""
+
+    def __init__(self, snapshot: Snapshot, events: list[Event]) -> None:
+        self.snapshot = snapshot
+        self.events = events
+
+
+class Watch:
+    """`look` gives the coordinator's status from what it has heard, without asking anyone."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._chronicle = Chronicle()
+        self._lock = threading.Lock()
+        self._subscribers: set[tuple[asyncio.AbstractEventLoop, asyncio.Queue[Moment]]] = set()
+        self._stopped = threading.Event()
+        self.now = Snapshot(at=time.time())
+        self.history: deque[Snapshot] = deque(maxlen=HISTORY)
+        self._first = True
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    @property
+    def events(self) -> list[Event]:
+        return self._chronicle.events
+
+    def tell(self, *found: Difference) -> None:
+        """Something that no report shows, such as a statement."""
+        with self._lock:
+            new = self._chronicle.add(time.time(), found)
+            self._publish(Moment(self.now, new))
+
+    @asynccontextmanager
+    async def subscribe(self) -> AsyncIterator[asyncio.Queue[Moment]]:
+        queue: asyncio.Queue[Moment] = asyncio.Queue(_SLOW)
+        mine = (asyncio.get_running_loop(), queue)
+        with self._lock:
+            self._subscribers.add(mine)
+        try:
+            yield queue
+        finally:
+            with self._lock:
+                self._subscribers.discard(mine)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self.step()
+            self._stopped.wait(INTERVAL_S)
+
+    def step(self) -> None:
+        """One look. What was there before the first is no news."""
+        after = snapshot(self._look(), time.time())
+        with self._lock:
+            found: Iterable[Difference] = () if self._first else differences(self.now, after)
+            self._first = False
+            self.now = after
+            self.history.append(after)
+            self._publish(Moment(after, self._chronicle.add(after.at, found)))
+
+    def _publish(self, moment: Moment) -> None:
+        for loop, queue in self._subscribers:
+            loop.call_soon_threadsafe(_offer, queue, moment)
+
+
+def _offer(queue: asyncio.Queue[Moment], moment: Moment) -> None:
+    if queue.full():
+        queue.get_nowait()
+    queue.put_nowait(moment)

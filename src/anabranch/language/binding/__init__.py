@@ -1,0 +1,1 @@
+"""Statements → definitions: what the names mean."""

@@ -1,0 +1,152 @@
+"""FROM and MASTER: the inputs of a query, their windows, and whose tuples it is evaluated at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from anabranch.language.expressions.scope import Scope, Source
+from anabranch.language.grammar.statements import (
+    Count,
+    Duration,
+    FromItem,
+    Name,
+    Select,
+    WindowNode,
+)
+from anabranch.language.source import Script
+from anabranch.language.wording import did_you_mean_name, listed
+from anabranch.plan.catalog import AggregateDef, AnyDef, ApproximateDef, PocketDef
+from anabranch.plan.windows import Panes, Range, Relation, RowPanes, Rows, TimePanes, Window
+
+Lookup = Callable[[str], AnyDef | None]
+"""What has this name, whatever its case."""
+
+
+def bind_from(
+    script: Script, items: Sequence[FromItem], lookup: Lookup, names: Iterable[str]
+) -> Scope:
+    """The inputs; `names` are those that `lookup` knows, for suggestions."""
+    sources: list[Source] = []
+    for item in items:
+        source = _source(script, item, lookup, names)
+        if any(one.alias.lower() == source.alias.lower() for one in sources):
+            raise script.error(
+                (item.alias or item.name).span,
+                f"two inputs are called '{source.alias}'",
+                f"Give one of them a name of its own, as in {item.name.text}[10s] AS other.",
+            )
+        sources.append(source)
+    if all(source.is_table for source in sources):
+        raise script.error(
+            items[0].span,
+            "a query needs a stream, whose tuples it is evaluated at",
+            "Name one in FROM besides the table.",
+        )
+    return Scope(script, sources)
+
+
+def _source(script: Script, item: FromItem, lookup: Lookup, names: Iterable[str]) -> Source:
+    found = lookup(item.name.text)
+    if found is None:
+        remedy = did_you_mean_name(item.name.text, names) or "SHOW STREAMS lists those there are."
+        raise script.error(item.name.span, f"unknown stream '{item.name.text}'", remedy)
+    if isinstance(found, AggregateDef):
+        raise script.error(item.name.span, f"{found.name} is an aggregate, not a stream")
+    if isinstance(found, PocketDef):
+        message = f"{found.name} is a pocket, not a stream"
+        raise script.error(item.name.span, message, f"Read {found.output}, which it fills.")
+    if isinstance(found, ApproximateDef):
+        message = f"the results of {found.name} are in its table, where estimates come late"
+        raise script.error(item.name.span, message, "Read that: CREATE TABLE … FROM postgres(…).")
+    source = Source(found, item.alias.text if item.alias else found.name, item)
+    if source.is_table and item.window:
+        raise script.error(
+            item.window.span,
+            f"{found.name} is a table and takes no window",
+            "All its rows take part; leave the brackets out.",
+        )
+    return source
+
+
+def _written(item: FromItem, window: str) -> str:
+    return f"{item.name.text}{window}" + (f" AS {item.alias.text}" if item.alias else "")
+
+
+def windows(scope: Scope) -> tuple[Window, ...]:
+    """The windows of a query that joins."""
+    return tuple(_window(scope.script, source) for source in scope.sources)
+
+
+def _window(script: Script, source: Source) -> Window:
+    if source.is_table:
+        return Relation()
+    node = source.item.window
+    if node is None:
+        raise script.error(
+            source.item.span,
+            f"{source.alias} needs a window, since the query reads several inputs",
+            f"Write how long its tuples take part, as in {_written(source.item, '[10s]')}.",
+        )
+    if node.slide:
+        raise script.error(
+            node.span,
+            "SLIDE is for aggregates",
+            f"Leave it out: {_written(source.item, _brackets(node))}.",
+        )
+    if isinstance(node.width, Duration):
+        return Range(width_us=node.width.us)
+    return Rows(count=node.width.rows)
+
+
+def _brackets(node: WindowNode) -> str:
+    width = node.width
+    return f"[{width.text if isinstance(width, Duration) else f'{width.rows} ROWS'}]"
+
+
+def panes(source: Source) -> Panes | None:
+    """The windows of an aggregate; without SLIDE each begins where the one before it ends."""
+    node = source.item.window
+    if node is None:
+        return None
+    width, slide = node.width, node.slide or node.width
+    if isinstance(width, Count) and isinstance(slide, Count):
+        return RowPanes(width=width.rows, slide=slide.rows)
+    assert isinstance(width, Duration)
+    assert isinstance(slide, Duration), "the parser saw to it that both are of one kind"
+    return TimePanes(width_us=width.us, slide_us=slide.us)
+
+
+def masters(scope: Scope, select: Select) -> tuple[int, ...]:
+    """Indexes of the inputs whose tuples a query is evaluated at; without MASTER all streams."""
+    if not select.masters:
+        return tuple(i for i, source in enumerate(scope.sources) if not source.is_table)
+    found: list[int] = []
+    for name in select.masters:
+        index = _master(scope, name)
+        if index in found:
+            raise scope.script.error(name.span, f"MASTER names {name.text} twice")
+        found.append(index)
+    return tuple(found)
+
+
+def _master(scope: Scope, name: Name) -> int:
+    low = name.text.lower()
+    sources = scope.sources
+    indexes = [i for i, one in enumerate(sources) if one.alias.lower() == low]
+    indexes = indexes or [i for i, one in enumerate(sources) if one.definition.name.lower() == low]
+    if not indexes:
+        aliases = [one.alias for one in sources]
+        remedy = did_you_mean_name(name.text, aliases)
+        remedy = remedy or f"MASTER names inputs in FROM: {listed(aliases, 'or')}."
+        raise scope.script.error(name.span, f"'{name.text}' is not in FROM", remedy)
+    if len(indexes) > 1:
+        aliases = [sources[i].alias for i in indexes]
+        message = f"{name.text} is in FROM more than once"
+        raise scope.script.error(name.span, message, f"Write {listed(aliases, 'or')}.")
+    if sources[indexes[0]].is_table:
+        raise scope.script.error(
+            name.span,
+            f"{name.text} is a table, and only streams can be MASTER",
+            "Name a stream: a query is evaluated at its tuples.",
+        )
+    return indexes[0]

@@ -1,0 +1,1 @@
+"""Spark SQL expressions: their names, types, and what may be done with them."""

@@ -1,0 +1,203 @@
+"""What the names in a query's expressions mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from anabranch.errors import ScriptError
+from anabranch.language.expressions.pieces import Placed, expr
+from anabranch.language.grammar.lexer import Token
+from anabranch.language.grammar.statements import ColumnRef, Expression, FromItem, Name
+from anabranch.language.source import Script
+from anabranch.language.wording import did_you_mean_name, listed
+from anabranch.plan.catalog import Relation, StreamDef, TableDef
+from anabranch.plan.expressions import Expr, Naming, Use, flat, flat_name, plain, quoted
+from anabranch.plan.operators import Column
+from anabranch.stream import names as wire
+
+EVENT_TIME = Column(name=wire.EVENT_TIME, type="BIGINT")
+"""The only system column that expressions may use: event time in µs."""
+
+_FEW = 12
+"""Columns that an error lists."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input of a query, by what the query calls it."""
+
+    definition: Relation
+    alias: str
+    item: FromItem
+
+    @property
+    def is_table(self) -> bool:
+        return isinstance(self.definition, TableDef)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All that expressions may use: its own columns, then `_ts`, which a table has not."""
+        own = self.definition.columns
+        return own if self.is_table else (*own, EVENT_TIME)
+
+    def find(self, name: str) -> Column | None:
+        return next((one for one in self.columns if one.name.lower() == name.lower()), None)
+
+    def __str__(self) -> str:
+        return f"{'table' if self.is_table else 'stream'} {self.definition.name}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The column that the first `parts` of a dotted name mean; the others are fields."""
+
+    use: Use
+    type: str
+    parts: int
+
+
+class Scope:
+    """The columns of a query's inputs. Names match whatever their case, as in Spark."""
+
+    def __init__(self, script: Script, sources: Sequence[Source]) -> None:
+        self.script = script
+        self.sources = sources
+
+    @property
+    def naming(self) -> Naming:
+        """How columns are called where Spark types expressions of this scope."""
+        return plain if len(self.sources) == 1 else flat
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All that expressions may use, as `naming` has it."""
+        if len(self.sources) == 1:
+            return self.sources[0].columns
+        return tuple(
+            Column(name=flat_name(Use(input=source.alias, column=one.name)), type=one.type)
+            for source in self.sources
+            for one in source.columns
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The lower-case names that, standing alone, mean a column."""
+        return frozenset(one.name.lower() for source in self.sources for one in source.columns)
+
+    def columns_in(self, expression: Expression) -> frozenset[str]:
+        """The lower-case names that mean a column here, not a function such as current_date.
+
+        Where columns keep their names Spark finds them; elsewhere only those that were taken out of
+        the text do."""
+        if len(self.sources) == 1 and not self.sources[0].item.window:
+            return self.names
+        return self.names & {ref.parts[0].text.lower() for ref in expression.columns}
+
+    def expr(self, expression: Expression) -> Expr:
+        return expr(self.script, expression.tokens, self.placed(expression))
+
+    def placed(
+        self, expression: Expression, refs: Iterable[ColumnRef] | None = None
+    ) -> list[Placed]:
+        """The places of all columns in `expression`, or of `refs`. Raises if one is unknown."""
+        tokens = expression.tokens
+        fields = _unnamed_fields(tokens)
+        placed = []
+        for ref in expression.columns if refs is None else refs:
+            found = self.resolve(ref)
+            span = ref.parts[0].span.to(ref.parts[found.parts - 1].span)
+            is_field = span.start in fields and _ends_argument(tokens, span.end)
+            after = f" AS {quoted(found.use.column)}" if is_field else ""
+            placed.append(Placed(span, found.use, after))
+        return placed
+
+    def resolve(self, ref: ColumnRef) -> Found:
+        """The column that `ref` means.
+
+        As in Spark, `a.b` is column b of input a before it is field b of column a.
+        """
+        first, *rest = ref.parts
+        source = self.called(first.text)
+        if rest and source and (column := source.find(rest[0].text)):
+            return Found(_use(source, column), column.type, 2)
+        having = [(one, column) for one in self.sources if (column := one.find(first.text))]
+        if len(having) > 1:
+            raise self._ambiguous(first, [_use(*one) for one in having])
+        if having:
+            return Found(_use(*having[0]), having[0][1].type, 1)
+        if not rest:
+            raise self._unknown_column(first, self.sources)
+        raise self._unknown_column(rest[0], [self.qualifier(first, rest[0])])
+
+    def called(self, alias: str) -> Source | None:
+        return next((one for one in self.sources if one.alias.lower() == alias.lower()), None)
+
+    def qualifier(self, name: Name, after: Name | None = None) -> Source:
+        """The input that the query calls `name`; `after` is what follows its dot, if not a `*`."""
+        if source := self.called(name.text):
+            return source
+        renamed = [
+            one for one in self.sources if one.definition.name.lower() == name.text.lower()
+        ]  # fmt: skip
+        if renamed:
+            written = [f"{one.alias}.{after.text if after else '*'}" for one in renamed]
+            called = listed([one.alias for one in renamed], "and")
+            message = f"{renamed[0]} is called {called} here"
+            raise self.script.error(name.span, message, f"Write {listed(written, 'or')}.")
+        aliases = [one.alias for one in self.sources]
+        columns = [one.name for source in self.sources for one in source.columns] if after else []
+        remedy = did_you_mean_name(name.text, [*aliases, *columns])
+        remedy = remedy or f"This query reads {listed(aliases, 'and')} only."
+        what = "stream or column" if after else "stream"
+        raise self.script.error(name.span, f"unknown {what} '{name.text}'", remedy)
+
+    def _ambiguous(self, name: Name, uses: Sequence[Use]) -> ScriptError:
+        written = [f"{use.input}.{use.column}" for use in uses]
+        message = f"'{name.text}' is ambiguous: several inputs have it"
+        return self.script.error(name.span, message, f"Write {listed(written, 'or')}.")
+
+    def _unknown_column(self, name: Name, among: Sequence[Source]) -> ScriptError:
+        low = name.text.lower()
+        event_time = "Use _ts, the event time in µs."
+        if low in (wire.POSITION, wire.BORN):
+            return self.script.error(name.span, f"'{name.text}' is not for queries", event_time)
+        if low == EVENT_TIME.name:
+            return self.script.error(name.span, "a table has no event time")
+        for source in among:
+            stream = source.definition
+            if isinstance(stream, StreamDef) and (stream.timestamp or "").lower() == low:
+                message = f"'{name.text}' is the TIMESTAMP of {source}, not a column"
+                return self.script.error(name.span, message, event_time)
+        names = [one.name for source in among for one in source.definition.columns]
+        where = str(among[0]) if len(among) == 1 else "any input"
+        message = f"unknown column '{name.text}' of {where}"
+        remedy = did_you_mean_name(name.text, names)
+        if not remedy and 0 < len(names) <= _FEW:
+            remedy = f"There is {listed(names, 'and')}."
+        return self.script.error(name.span, message, remedy)
+
+
+def _use(source: Source, column: Column) -> Use:
+    return Use(input=source.alias, column=column.name)
+
+
+def _unnamed_fields(tokens: Sequence[Token]) -> set[int]:
+    """Where arguments of `struct(…)` start. Spark would name the field of one that is a column
+    after what the plan calls the column."""
+    found: set[int] = set()
+    opened: list[str] = []
+    for index, token in enumerate(tokens[:-1]):
+        if token.key in ("(", "["):
+            opened.append(tokens[index - 1].key if index and token.key == "(" else "")
+        elif token.key in (")", "]"):
+            opened.pop()
+        if token.key in ("(", ",") and opened and opened[-1] == "STRUCT":
+            found.add(tokens[index + 1].span.start)
+    return found
+
+
+def _ends_argument(tokens: Sequence[Token], end: int) -> bool:
+    """Whether a comma or bracket is what follows the place `end`."""
+    after = next((token for token in tokens if token.span.start >= end), None)
+    return after is not None and after.key in (",", ")")

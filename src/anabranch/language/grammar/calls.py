@@ -1,0 +1,93 @@
+"""Wrappers and sinks with their options: `file(path = 'a.csv', loop = TRUE, every = 10s)`."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from anabranch.language.grammar.lexer import Kind
+from anabranch.language.grammar.statements import CallNode, Option, OptionValue
+from anabranch.language.grammar.tokens import Cursor
+
+_INTEGER = re.compile(r"[0-9]+")
+_DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
+_VALUE = "a string, a number, TRUE, FALSE or a duration"
+
+
+def call(cursor: Cursor, what: str) -> CallNode:
+    """call := name ( [option {, option}] )"""
+    start = cursor.peek()
+    name = cursor.name(what)
+    return CallNode(name.text, options_in_brackets(cursor), cursor.since(start))
+
+
+def options_in_brackets(cursor: Cursor) -> tuple[Option, ...]:
+    """( [option {, option}] )"""
+    cursor.expect("(")
+    options: dict[str, Option] = {}
+    while not cursor.at(")"):
+        option = _option(cursor)
+        if option.name in options:
+            raise cursor.error(option.span, f"option '{option.name}' is given twice")
+        options[option.name] = option
+        if not cursor.at(")"):
+            cursor.expect(",", ")")
+    cursor.expect(")")
+    return tuple(options.values())
+
+
+def _option(cursor: Cursor) -> Option:
+    """option := name = value"""
+    start = cursor.peek()
+    name = cursor.name("the name of an option")
+    cursor.expect("=")
+    value = _value(cursor)
+    return Option(name.text, value, cursor.since(start))
+
+
+def _value(cursor: Cursor) -> OptionValue:
+    """value := string | [-] number | TRUE | FALSE | duration"""
+    token = cursor.peek()
+    if token.kind is Kind.STRING:
+        return _string(cursor)
+    if token.kind is Kind.NUMBER:
+        return _number_or_duration(cursor)
+    if cursor.accept("-"):
+        return -_number(cursor)
+    if cursor.accept("TRUE", "FALSE"):
+        return token.key == "TRUE"
+    error = cursor.unexpected((_VALUE,))
+    if token.is_name:
+        error.remedy = f"Put text in quotes: '{token.text}'."
+    raise error
+
+
+def _string(cursor: Cursor) -> str:
+    """Strings that touch are one with a quote in between, `'it''s'`, as in Spark."""
+    token = cursor.advance()
+    text = token.text
+    while cursor.peek().kind is Kind.STRING and cursor.peek().span.start == token.span.end:
+        token = cursor.advance()
+        text += cursor.script.slice(token.span)[-1] + token.text
+    return text
+
+
+def _number_or_duration(cursor: Cursor) -> OptionValue:
+    """A duration stays text; whoever reads the option knows that it is one."""
+    if found := cursor.accept_duration():
+        return found.text
+    if _DECIMAL.fullmatch(cursor.peek().text):
+        return _number(cursor)
+    return cursor.duration().text
+
+
+def _number(cursor: Cursor) -> int | float:
+    token = cursor.peek()
+    if not _DECIMAL.fullmatch(token.text) or token.kind is not Kind.NUMBER:
+        raise cursor.unexpected(("a number",))
+    cursor.advance()
+    # Limits first: Python refuses to read an integer of thousands of digits.
+    value = float(token.text)
+    if math.isinf(value) or (_INTEGER.fullmatch(token.text) and value >= 2**63):
+        raise cursor.error(token.span, f"the number {cursor.show(token)} is too large")
+    return int(token.text) if _INTEGER.fullmatch(token.text) else value

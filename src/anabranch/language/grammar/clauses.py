@@ -1,0 +1,111 @@
+"""The clauses of statements: which words start them, and how they are gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from anabranch.language.grammar import translations
+from anabranch.language.grammar.lexer import Kind
+from anabranch.language.grammar.tokens import Cursor
+from anabranch.language.grammar.translations import reject_join
+
+JOINS = frozenset({
+    "ANTI", "CROSS", "FULL", "INNER", "JOIN", "LATERAL", "LEFT", "NATURAL", "ON", "OUTER", "RIGHT",
+    "SEMI", "USING",
+})  # fmt: skip
+LATER: dict[str, str] = {}
+"""Words that start what the language has no meaning for yet, and what to call it."""
+ENDLESS = {
+    "ORDER": "ORDER BY", "SORT": "SORT BY", "CLUSTER": "CLUSTER BY", "DISTRIBUTE": "DISTRIBUTE BY",
+    "LIMIT": "LIMIT", "OFFSET": "OFFSET", "INTERSECT": "INTERSECT",
+    "EXCEPT": "EXCEPT", "QUALIFY": "QUALIFY",
+}  # fmt: skip
+"""Words that start what only makes sense for tables, which end."""
+SELDOM = frozenset({"APPROXIMATE", "STAGE", "NO", "NOT"})
+"""Clauses that are not proposed where anything else could be meant."""
+Clauses = Mapping[str, Callable[[Cursor], Any]]
+"""From the keyword of a clause to the production of what follows the keyword."""
+_NEED_NUMBER = frozenset({"COST"})
+"""Words that are columns' names just as often."""
+_NEEDED = dict.fromkeys(("GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE"), "BY") | {"NOT": "AT"}
+"""Words that start a clause only with this one behind them."""
+
+
+def at_clause(cursor: Cursor, *words: str) -> str | None:
+    """The one of `words` that a clause starts with here; some need another word or a number behind
+    them."""
+    first, *others = cursor.peek().key.split() or [""]
+    if first not in words:
+        return None
+    if first in _NEED_NUMBER:
+        return first if cursor.peek(1).kind is Kind.NUMBER else None
+    needed = _NEEDED.get(first)
+    return first if needed in (None, *others, cursor.peek(1).key) else None
+
+
+def at_unsupported(cursor: Cursor) -> str | None:
+    """The first word of the unsupported clause that starts here, if one does."""
+    return at_clause(cursor, *LATER, *ENDLESS)
+
+
+def accept_clause(cursor: Cursor, word: str) -> bool:
+    """Pass `word`, with the BY that belongs to it."""
+    if not at_clause(cursor, word):
+        return False
+    token = cursor.advance()
+    if word in _NEEDED and token.key == word:
+        cursor.advance()
+    return True
+
+
+def reject_unsupported(cursor: Cursor) -> None:
+    """Raise if what comes next is part of SQL, or of the language to come, but not supported."""
+    word, span = at_unsupported(cursor), cursor.peek().span
+    if cursor.at(*JOINS):
+        raise reject_join(cursor)
+    if word in LATER:
+        raise cursor.error(span, f"{LATER[word]} is not supported yet")
+    if word in ENDLESS:
+        remedy = translations.ENDLESS.get(word, "A stream has no end to wait for.")
+        raise cursor.error(span, f"{ENDLESS[word]} is not supported", remedy)
+
+
+class Open(NamedTuple):
+    """What a clause holds, and the words that could have followed in it."""
+
+    held: Any
+    more: Sequence[str]
+
+
+def take(cursor: Cursor, table: Clauses) -> dict[str, Any]:
+    """What the clauses that come next hold, in any order, each at most once."""
+    found: dict[str, Any] = {}
+    while cursor.at(*table):
+        keyword = cursor.advance()
+        if keyword.key in found:
+            raise cursor.error(keyword.span, f"{keyword.key} is given twice", "Keep one of them.")
+        found[keyword.key] = table[keyword.key](cursor)
+    return found
+
+
+def gather(
+    cursor: Cursor, table: Clauses, misplaced: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What the clauses up to the end of the statement hold, in any order, each at most once.
+
+    `misplaced` says of keywords that cannot stand here where they could.
+    """
+    found = take(cursor, table)
+    if not cursor.at_end():
+        if word := at_clause(cursor, *(misplaced or ())):
+            raise cursor.error(cursor.peek().span, (misplaced or {})[word])
+        reject_unsupported(cursor)
+        last = next(reversed(found.values()), None)
+        more = last.more if isinstance(last, Open) else ()
+        others = [word for word in table if word not in found and word not in SELDOM]
+        expected = (*more, *others, ";")
+        raise cursor.unexpected(expected, remedy=translations.clause(cursor.peek()))
+    return {
+        word: clause.held if isinstance(clause, Open) else clause for word, clause in found.items()
+    }

@@ -1,0 +1,98 @@
+"""Spark SQL types as a column list writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.errors import ScriptError
+from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.tokens import Cursor
+from anabranch.language.source import Span
+from anabranch.language.wording import did_you_mean_keyword
+
+_PLAIN = frozenset({
+    "BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT",
+    "REAL", "DOUBLE", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "STRING", "BINARY",
+})  # fmt: skip
+_SIZED = {"DECIMAL": (0, 2), "DEC": (0, 2), "NUMERIC": (0, 2), "CHAR": (1, 1), "VARCHAR": (1, 1)}
+"""Types with numbers in parentheses: how many there may be at least and at most."""
+_ELSEWHERE = {
+    "BOOL": "BOOLEAN", "TEXT": "STRING", "NVARCHAR": "STRING", "DATETIME": "TIMESTAMP",
+    "INT2": "SMALLINT", "INT4": "INT", "INT8": "BIGINT", "INT16": "SMALLINT", "INT32": "INT",
+    "INT64": "BIGINT", "FLOAT4": "FLOAT", "FLOAT8": "DOUBLE", "FLOAT32": "FLOAT",
+    "FLOAT64": "DOUBLE", "DOUBLE PRECISION": "DOUBLE", "NUMBER": "DECIMAL", "BYTES": "BINARY",
+    "BLOB": "BINARY", "TIMESTAMPTZ": "TIMESTAMP",
+}  # fmt: skip
+"""What other databases call a type of Spark's."""
+
+
+def column_type(cursor: Cursor) -> Span:
+    """type := word | word(n, …) | ARRAY<type> | MAP<type, type> | STRUCT<name[:] type, …>"""
+    start = cursor.peek()
+    if start.kind is not Kind.WORD:
+        raise cursor.unexpected(("a type such as DOUBLE",))
+    if nested := _NESTED.get(start.key):
+        cursor.advance()
+        cursor.expect("<")
+        nested(cursor)
+        cursor.expect(">")
+    elif start.key in _SIZED:
+        cursor.advance()
+        _sizes(cursor, start)
+    elif start.key in _PLAIN:
+        cursor.advance()
+    else:
+        raise _unknown(cursor, start)
+    return cursor.since(start)
+
+
+def _array(cursor: Cursor) -> None:
+    column_type(cursor)
+
+
+def _map(cursor: Cursor) -> None:
+    column_type(cursor)
+    cursor.expect(",")
+    column_type(cursor)
+
+
+def _struct(cursor: Cursor) -> None:
+    while True:
+        cursor.name("the name of a field")
+        cursor.accept(":")
+        column_type(cursor)
+        if not cursor.accept(","):
+            return
+
+
+_NESTED: dict[str, Callable[[Cursor], None]] = {"ARRAY": _array, "MAP": _map, "STRUCT": _struct}
+
+
+def _sizes(cursor: Cursor, type_: Token) -> None:
+    least, most = _SIZED[type_.key]
+    sizes = 0
+    if cursor.accept("("):
+        sizes = 1
+        _size(cursor)
+        while cursor.accept(","):
+            _size(cursor)
+            sizes += 1
+        cursor.expect(")")
+    if not least <= sizes <= most:
+        example = "VARCHAR(20)" if least else "DECIMAL(10, 2)"
+        message = f"{type_.key} takes {'one number' if most == 1 else 'at most two numbers'}"
+        raise cursor.error(cursor.since(type_), message, f"Write it like {example}.")
+
+
+def _size(cursor: Cursor) -> None:
+    if not (cursor.peek().text.isascii() and cursor.peek().text.isdigit()):
+        raise cursor.unexpected(("a whole number",))
+    cursor.advance()
+
+
+def _unknown(cursor: Cursor, token: Token) -> ScriptError:
+    known = _ELSEWHERE.get(token.key)
+    remedy = (
+        f"Use {known}." if known else did_you_mean_keyword(token.text, [*_PLAIN, *_SIZED, *_NESTED])
+    )
+    return cursor.error(token.span, f"unknown type {cursor.show(token)}", remedy)

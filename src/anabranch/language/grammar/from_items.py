@@ -1,0 +1,162 @@
+"""FROM: streams and tables with their windows and aliases."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from anabranch.language.grammar.clauses import (
+    JOINS,
+    SELDOM,
+    at_clause,
+    at_unsupported,
+    reject_unsupported,
+)
+from anabranch.language.grammar.lexer import Kind
+from anabranch.language.grammar.statements import Count, Extent, FromItem, Name, WindowNode
+from anabranch.language.grammar.tokens import Cursor
+from anabranch.language.grammar.translations import clause, reject_window_function
+from anabranch.language.wording import closest
+
+AFTER_FROM = ("WHERE", "GROUP BY", "HAVING", "STANDBY", "DEADLINE", "COST", "INTO", "AT")
+"""What may follow the items of FROM."""
+_FOLLOWS = (
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "STANDBY",
+    "DEADLINE",
+    "COST",
+    "INTO",
+    "AT",
+    "UNION",
+    *SELDOM,
+)
+
+
+def from_items(cursor: Cursor) -> tuple[FromItem, ...]:
+    """FROM := item {, item}"""
+    items = [_item(cursor)]
+    while cursor.accept(","):
+        items.append(_item(cursor))
+    return tuple(items)
+
+
+def _item(cursor: Cursor) -> FromItem:
+    """item := name [window] [[AS] alias]"""
+    start = cursor.peek()
+    if cursor.at("("):
+        raise cursor.error(
+            start.span, "subqueries are not supported", "Make it a query of its own."
+        )
+    reject_window_function(cursor)
+    name = cursor.name("the name of a stream")
+    window = _window(cursor) if cursor.at("[") else None
+    alias = _alias(cursor)
+    if alias and cursor.at("["):
+        _reject_late_window(cursor, name, window, alias)
+    if not cursor.at_end() and not cursor.at(",") and not at_clause(cursor, *_FOLLOWS):
+        _reject_after_item(cursor, alone=not window and not alias)
+    return FromItem(name, window, alias, cursor.since(start))
+
+
+def _alias(cursor: Cursor) -> Name | None:
+    if cursor.accept("AS"):
+        return cursor.name("an alias")
+    if not cursor.peek().is_name or _starts_clause(cursor):
+        return None
+    _reject_misspelt_clause(cursor)
+    return cursor.name("an alias")
+
+
+def _window(cursor: Cursor) -> WindowNode:
+    """window := [ extent [SLIDE extent] ], both durations or both rows"""
+    start = cursor.expect("[")
+    width = _extent(cursor, rows_said=False)
+    slide = None
+    if cursor.accept("SLIDE"):
+        slide = _slide(cursor, width)
+    if not cursor.at("]"):
+        raise cursor.unexpected(("]",) if slide else ("SLIDE", "]"))
+    cursor.advance()
+    return WindowNode(width, slide, cursor.since(start))
+
+
+def _slide(cursor: Cursor, width: Extent) -> Extent:
+    slide = _extent(cursor, rows_said=isinstance(width, Count))
+    if type(slide) is not type(width):
+        kind = "a number of rows" if isinstance(width, Count) else "a duration"
+        example = "[100 ROWS SLIDE 10]" if isinstance(width, Count) else "[30m SLIDE 10m]"
+        raise cursor.error(
+            slide.span, f"the window is {kind}, so SLIDE takes one too", f"As in {example}."
+        )
+    return slide
+
+
+def _extent(cursor: Cursor, *, rows_said: bool) -> Extent:
+    """extent := duration | n ROWS; the second extent of rows may leave ROWS out"""
+    start = cursor.peek()
+    if start.kind is not Kind.NUMBER:
+        expected = ("a duration such as 10s", "a number of ROWS")
+        raise cursor.unexpected(expected, remedy=clause(start))
+    if duration := cursor.accept_duration():
+        if duration.us == 0:
+            raise cursor.error(duration.span, "a window cannot be empty")
+        return duration
+    counted = cursor.peek(1).key in ("ROWS", "ROW") or (rows_said and cursor.peek(1).key == "]")
+    if counted:
+        return _count(cursor)
+    if start.text.isdigit():
+        number = start.text if len(start.text) <= 20 else f"{start.text[:20]}…"
+        remedy = f"Write {number}s for seconds, or {number} ROWS."
+        raise cursor.error(start.span, f"the window of '{number}' has no unit", remedy)
+    return cursor.duration()
+
+
+def _count(cursor: Cursor) -> Count:
+    token = cursor.advance()
+    ascii_digits = token.text.isascii() and token.text.isdigit()
+    if not ascii_digits or len(token.text) > 18 or int(token.text) == 0:
+        raise cursor.error(token.span, f"{cursor.show(token)} is no number of rows")
+    cursor.accept("ROWS", "ROW")
+    return Count(int(token.text), cursor.since(token))
+
+
+def _reject_late_window(
+    cursor: Cursor, name: Name, window: WindowNode | None, alias: Name
+) -> NoReturn:
+    start = cursor.peek()
+    if window:
+        raise cursor.error(start.span, f"{name.text} has a window already", "Keep one of them.")
+    _window(cursor)
+    brackets = cursor.script.slice(cursor.since(start))
+    raise cursor.error(
+        cursor.since(start),
+        "the window comes before the alias",
+        f"Write {name.text}{brackets} AS {alias.text}.",
+    )
+
+
+def _reject_after_item(cursor: Cursor, *, alone: bool) -> NoReturn:
+    reject_unsupported(cursor)
+    expected = ("[", ",", *AFTER_FROM, ";") if alone else (",", *AFTER_FROM, ";")
+    raise cursor.unexpected(expected, remedy=clause(cursor.peek()))
+
+
+def _starts_clause(cursor: Cursor) -> bool:
+    return bool(at_clause(cursor, *_FOLLOWS, *JOINS) or at_unsupported(cursor))
+
+
+def _reject_misspelt_clause(cursor: Cursor) -> None:
+    """A word that looks like a keyword and has more after it than an alias can is a misspelling.
+
+    STANDBY may stand alone, and taken for an alias it would leave the query unprotected.
+    """
+    after = cursor.peek(1)
+    follows = (*_FOLLOWS, ",", "[", ";", "")
+    word = cursor.peek()
+    if after.key not in follows and (remedy := clause(word)):
+        raise cursor.unexpected((",", *AFTER_FROM, ";"), remedy=remedy)
+    keywords = [text.split()[0] for text in AFTER_FROM]
+    misspelt = after.key not in follows and closest(word.text, keywords)
+    if word.kind is Kind.WORD and (misspelt or closest(word.text, ["STANDBY"], 0.85)):
+        raise cursor.unexpected((*AFTER_FROM, ";"))

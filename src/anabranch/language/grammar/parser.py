@@ -1,0 +1,292 @@
+"""Script text → statements.
+
+A production is a function of the cursor, named after what it reads, with its rule as docstring.
+Tables lead from keywords to productions, so one more statement or clause is one more line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from anabranch.language.grammar import translations
+from anabranch.language.grammar.calls import call
+from anabranch.language.grammar.clauses import Clauses, gather
+from anabranch.language.grammar.column_types import column_type
+from anabranch.language.grammar.lexer import Token
+from anabranch.language.grammar.queries import create_query, query
+from anabranch.language.grammar.statements import (
+    CallNode,
+    ColumnDecl,
+    CreateAggregate,
+    CreatePocket,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    Describe,
+    Drop,
+    DropKind,
+    Explain,
+    Name,
+    Show,
+    ShowKind,
+    Statement,
+    TypeNode,
+)
+from anabranch.language.grammar.states import at_state, select_state
+from anabranch.language.grammar.timeliness import shed
+from anabranch.language.grammar.tokens import Cursor
+from anabranch.language.source import Script
+
+
+def parse(script: Script) -> list[Statement]:
+    """The statements of `script`, which `;` separates. Raises ScriptError at the first mistake."""
+    cursor = Cursor(script)
+    statements: list[Statement] = []
+    while True:
+        while cursor.accept(";"):
+            pass
+        if cursor.at_end():
+            return statements
+        statements.append(_statement(cursor))
+        if not cursor.at_end():
+            raise cursor.unexpected((";",))
+
+
+def _statement(cursor: Cursor) -> Statement:
+    """statement := CREATE … | DROP … | SHOW … | DESCRIBE … | EXPLAIN … | query"""
+    start = cursor.peek()
+    try:
+        if cursor.at("SELECT") and at_state(cursor):
+            return select_state(cursor, start)
+        if cursor.at("SELECT", "MASTER"):
+            return query(cursor, start, Name("", start.span))
+        if not cursor.at(*_STATEMENTS):
+            expected = (*_STATEMENTS, "SELECT", "MASTER")
+            raise cursor.unexpected(expected, remedy=translations.statement(start))
+        cursor.advance()
+        return _STATEMENTS[start.key](cursor, start)
+    except RecursionError:
+        raise cursor.error(start.span, "this statement is nested too deeply") from None
+
+
+def _create(cursor: Cursor, start: Token) -> Statement:
+    """create := CREATE STREAM … | CREATE TABLE … | CREATE QUERY … | CREATE AGGREGATE …"""
+    if not cursor.at(*_CREATIONS):
+        remedy = translations.creation(cursor.peek())
+        raise cursor.unexpected(tuple(_CREATIONS), remedy=remedy)
+    return _CREATIONS[cursor.advance().key](cursor, start)
+
+
+_OF_QUERIES = {
+    word: f"{word} is for queries: give it to those that read this"
+    for word in ("STANDBY", "DEADLINE", "COST")
+}
+_STREAM_CLAUSES: Clauses = {
+    "TIMESTAMP": lambda cursor: cursor.name("the name of a field"),
+    "LATENESS": lambda cursor: cursor.duration(),
+    "SHED": lambda cursor: shed(cursor, *_STREAM_CLAUSES),
+    "FROM": lambda cursor: call(cursor, "the name of a wrapper"),
+    "AT": lambda cursor: cursor.name("the name of a site"),
+}
+
+
+def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
+    """create stream := CREATE STREAM name (column {, column}) {clause}"""
+    name = cursor.name("the name of the stream")
+    columns = _columns(cursor)
+    found = gather(cursor, _STREAM_CLAUSES, _OF_QUERIES)
+    site: Name | None = found.get("AT")
+    span = cursor.since(start)
+    return CreateStream(
+        name=name.text,
+        columns=columns,
+        timestamp=found.get("TIMESTAMP"),
+        lateness=found.get("LATENESS"),
+        shed=found.get("SHED"),
+        source=found.get("FROM"),
+        site=site.text if site else None,
+        name_span=name.span,
+        site_span=site.span if site else None,
+        span=span,
+        text=cursor.script.slice(span),
+    )
+
+
+_TABLE_CLAUSES: Clauses = {word: _STREAM_CLAUSES[word] for word in ("FROM", "AT")}
+_NOT_OF_TABLES = _OF_QUERIES | {
+    **{
+        word: f"{word} is for streams; a table has no event times"
+        for word in ("TIMESTAMP", "LATENESS")
+    },
+    "SHED": "SHED is for streams; a table is read whole",
+}
+
+
+def _create_table(cursor: Cursor, start: Token) -> CreateTable:
+    """create table := CREATE TABLE name (column {, column}) FROM wrapper [AT site]"""
+    name = cursor.name("the name of the table")
+    columns = _columns(cursor)
+    found = gather(cursor, _TABLE_CLAUSES, _NOT_OF_TABLES)
+    if "FROM" not in found:
+        remedy = "Say where its rows come from, as in FROM file(path = 'rooms.csv')."
+        raise cursor.error(name.span, "a table needs FROM wrapper(...)", remedy)
+    site: Name | None = found.get("AT")
+    span = cursor.since(start)
+    return CreateTable(
+        name=name.text,
+        columns=columns,
+        source=found["FROM"],
+        site=site.text if site else None,
+        name_span=name.span,
+        site_span=site.span if site else None,
+        span=span,
+        text=cursor.script.slice(span),
+    )
+
+
+_AGGREGATE_CLAUSES: Clauses = {
+    "RETURNS": lambda cursor: _type(cursor),
+    "FROM": lambda cursor: call(cursor, "python"),
+}
+
+
+def _create_aggregate(cursor: Cursor, start: Token) -> CreateAggregate:
+    """create aggregate := CREATE AGGREGATE name (type {, type}) RETURNS type FROM python(…)"""
+    name = cursor.name("the name of the aggregate")
+    cursor.expect("(")
+    arguments = [_type(cursor)]
+    while cursor.expect(",", ")").key == ",":
+        arguments.append(_type(cursor))
+    found = gather(cursor, _AGGREGATE_CLAUSES)
+    for word, example in (("RETURNS", "DOUBLE"), ("FROM", "python(class = 'module:Class')")):
+        if word not in found:
+            message = f"an aggregate needs {word}"
+            raise cursor.error(name.span, message, f"As in {word} {example}.")
+    span = cursor.since(start)
+    return CreateAggregate(
+        name=name.text,
+        arguments=tuple(arguments),
+        returns=found["RETURNS"],
+        source=found["FROM"],
+        name_span=name.span,
+        span=span,
+        text=cursor.script.slice(span),
+    )
+
+
+_POCKET_CLAUSES: Clauses = {
+    "FROM": lambda cursor: call(cursor, "python"),
+    "AT": lambda cursor: cursor.name("the name of a site"),
+}
+
+
+def _create_pocket(cursor: Cursor, start: Token) -> CreatePocket:
+    """create pocket := CREATE POCKET name FROM python(class = 'module:Class') [AT site]"""
+    name = cursor.name("the name of the pocket")
+    found = gather(cursor, _POCKET_CLAUSES, _OF_QUERIES)
+    example = "FROM python(class = 'module:Class')"
+    if "FROM" not in found:
+        raise cursor.error(name.span, "a pocket needs FROM", f"As in {example}.")
+    source: CallNode = found["FROM"]
+    options = {one.name: one.value for one in source.options}
+    class_ = options.get("class")
+    if source.name != "python" or set(options) != {"class"} or ":" not in str(class_):
+        raise cursor.error(source.span, "this is no class of a pocket", f"Write {example}.")
+    span = cursor.since(start)
+    return CreatePocket(
+        name=name.text,
+        class_=str(class_),
+        source=source,
+        site=found.get("AT"),
+        name_span=name.span,
+        span=span,
+        text=cursor.script.slice(span),
+    )
+
+
+_CREATIONS: dict[str, Callable[[Cursor, Token], Statement]] = {
+    "STREAM": _create_stream,
+    "TABLE": _create_table,
+    "QUERY": create_query,
+    "AGGREGATE": _create_aggregate,
+    "POCKET": _create_pocket,
+}
+
+
+def _type(cursor: Cursor) -> TypeNode:
+    mark = cursor.mark()
+    span = column_type(cursor)
+    return TypeNode(cursor.collapsed_since(mark), span)
+
+
+def _columns(cursor: Cursor) -> tuple[ColumnDecl, ...]:
+    cursor.expect("(")
+    columns = [_column(cursor)]
+    while cursor.expect(",", ")").key == ",":
+        columns.append(_column(cursor))
+    return tuple(columns)
+
+
+def _column(cursor: Cursor) -> ColumnDecl:
+    """column := name type"""
+    start = cursor.peek()
+    translations.reject_computed_column(cursor)
+    name = cursor.name("the name of a column")
+    type_ = _type(cursor)
+    return ColumnDecl(name, type_.text, cursor.since(start), type_.span)
+
+
+def _drop(cursor: Cursor, start: Token) -> Drop:
+    """drop := DROP (STREAM | TABLE | QUERY | AGGREGATE | POCKET) [IF EXISTS] name"""
+    kind = cast(DropKind, cursor.expect(*_CREATIONS).key.lower())
+    if_exists = cursor.at("IF") and cursor.peek(1).key == "EXISTS"
+    if if_exists:
+        cursor.advance()
+        cursor.advance()
+    name = cursor.name(f"the name of {'an' if kind == 'aggregate' else 'a'} {kind}")
+    span = cursor.since(start)
+    return Drop(kind, name.text, if_exists, name.span, span, cursor.script.slice(span))
+
+
+_SHOWN = ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES")
+
+
+def _show(cursor: Cursor, start: Token) -> Show:
+    """show := SHOW (STREAMS | TABLES | QUERIES | AGGREGATES | POCKETS | SITES)"""
+    what = cursor.expect(*_SHOWN).key.lower()
+    span = cursor.since(start)
+    return Show(cast(ShowKind, what), span, cursor.script.slice(span))
+
+
+def _describe(cursor: Cursor, start: Token) -> Describe:
+    """describe := DESCRIBE name"""
+    name = cursor.name("the name of a stream or query")
+    span = cursor.since(start)
+    return Describe(name.text, name.span, span, cursor.script.slice(span))
+
+
+def _explain(cursor: Cursor, start: Token) -> Explain:
+    """explain := EXPLAIN (CREATE QUERY … | select … | name)"""
+    target = _explained(cursor)
+    span = cursor.since(start)
+    return Explain(target, span, cursor.script.slice(span))
+
+
+def _explained(cursor: Cursor) -> CreateQuery | Name:
+    start = cursor.peek()
+    if cursor.accept("CREATE"):
+        cursor.expect("QUERY")
+        return create_query(cursor, start)
+    if cursor.at("SELECT", "MASTER"):
+        return query(cursor, start, Name("", start.span))
+    return cursor.name("CREATE QUERY, SELECT or the name of a query")
+
+
+_STATEMENTS: dict[str, Callable[[Cursor, Token], Statement]] = {
+    "CREATE": _create,
+    "DROP": _drop,
+    "SHOW": _show,
+    "DESCRIBE": _describe,
+    "EXPLAIN": _explain,
+}

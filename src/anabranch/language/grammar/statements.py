@@ -1,0 +1,323 @@
+"""What a script says, as data.
+
+Two nodes are equal when they say the same: places in the text, comments and white space between
+tokens do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlglot import exp
+
+from anabranch.language.grammar.lexer import Token
+from anabranch.language.source import Span
+from anabranch.plan.protection import Standby
+from anabranch.plan.timeliness import CostHint, Deadline
+
+OptionValue = str | int | float | bool
+DropKind = Literal["stream", "table", "query", "aggregate", "pocket"]
+ShowKind = Literal["streams", "tables", "queries", "aggregates", "pockets", "sites"]
+
+
+@dataclass(frozen=True)
+class Name:
+    text: str
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Duration:
+    us: int
+    text: str = field(compare=False)
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class ColumnDecl:
+    """`type` is the type as the script writes it, on one line."""
+
+    name: Name
+    type: str
+    span: Span = field(compare=False)
+    type_span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Option:
+    name: str
+    value: OptionValue
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class CallNode:
+    """A wrapper or sink with its options, each named once."""
+
+    name: str
+    options: tuple[Option, ...]
+    span: Span = field(compare=False)
+
+    @property
+    def values(self) -> dict[str, OptionValue]:
+        return {option.name: option.value for option in self.options}
+
+
+@dataclass(frozen=True)
+class ColumnRef:
+    """A dotted name in an expression that is not a parameter of a lambda around it."""
+
+    parts: tuple[Name, ...]
+
+    @property
+    def span(self) -> Span:
+        return self.parts[0].span.to(self.parts[-1].span)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A Spark SQL expression.
+
+    `sql` is the text as written, for Spark; `tree` is sqlglot's reading of it, for questions about
+    it; `columns` are its column references and `parameters` the lower-case names of its lambda
+    parameters.
+    """
+
+    tokens: tuple[Token, ...] = field(repr=False)
+    sql: str = field(compare=False)
+    span: Span = field(compare=False)
+    tree: exp.Expr = field(compare=False, repr=False)
+    columns: tuple[ColumnRef, ...] = field(compare=False)
+    parameters: frozenset[str] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class SelectItem:
+    """An expression and the name that the script gives it, if any."""
+
+    expression: Expression
+    alias: Name | None
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class StarItem:
+    """`*` or `qualifier.*`."""
+
+    qualifier: Name | None
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Count:
+    """`10 ROWS`."""
+
+    rows: int
+    span: Span = field(compare=False)
+
+
+Extent = Duration | Count
+
+
+@dataclass(frozen=True)
+class WindowNode:
+    """What stands in the brackets of `S[10s]` or `S[100 ROWS SLIDE 10]`; both are of one kind."""
+
+    width: Extent
+    slide: Extent | None
+    span: Span = field(compare=False)
+    """Brackets included."""
+
+
+@dataclass(frozen=True)
+class FromItem:
+    name: Name
+    window: WindowNode | None
+    alias: Name | None
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Select:
+    masters: tuple[Name, ...]
+    items: tuple[SelectItem | StarItem, ...]
+    sources: tuple[FromItem, ...]
+    where: Expression | None
+    group: tuple[Expression, ...]
+    having: Expression | None
+    span: Span = field(compare=False)
+    union: tuple[Name, ...] = ()
+    """The streams behind UNION ALL SELECT * FROM."""
+
+
+@dataclass(frozen=True)
+class ShedNode:
+    """SHED ABOVE `most` every `per_us` KEEP BY `keep`."""
+
+    most: int
+    per_us: int
+    keep: Expression
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class CreateStream:
+    """Without `source`, programs fill the stream."""
+
+    name: str
+    columns: tuple[ColumnDecl, ...]
+    timestamp: Name | None
+    lateness: Duration | None
+    shed: ShedNode | None
+    source: CallNode | None
+    site: str | None
+    name_span: Span = field(compare=False)
+    site_span: Span | None = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    name: str
+    columns: tuple[ColumnDecl, ...]
+    source: CallNode
+    site: str | None
+    name_span: Span = field(compare=False)
+    site_span: Span | None = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class TypeNode:
+    """A type as the script writes it, on one line."""
+
+    text: str
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class CreateAggregate:
+    name: str
+    arguments: tuple[TypeNode, ...]
+    returns: TypeNode
+    source: CallNode
+    name_span: Span = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class CreatePocket:
+    """`class_` is `module:Class`; what it reads and fills is written there."""
+
+    name: str
+    class_: str
+    source: CallNode
+    site: Name | None
+    name_span: Span = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class StandbyNode:
+    """`on` is the site in `asked`, with its place."""
+
+    asked: Standby
+    on: Name | None
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class StageNode:
+    """`STAGE(option = value, …) ON site, …`, or `NO STAGE`."""
+
+    wanted: bool
+    call: CallNode
+    sites: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True)
+class ApproximateNode:
+    """`sites` are empty if the statement names none."""
+
+    epsilon: float
+    confidence: float
+    failures: int
+    sites: tuple[Name, ...]
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class CreateQuery:
+    """A query without a name, `SELECT …` alone or behind EXPLAIN, has the empty name."""
+
+    name: str
+    select: Select
+    sink: CallNode | None
+    sink_site: Name | None
+    standby: StandbyNode | None
+    stage: StageNode | None
+    deadline: Deadline | None
+    cost: CostHint | None
+    approximate: ApproximateNode | None
+    at: tuple[Name, ...]
+    """The sites of AT, of which it may have any."""
+    never: tuple[Name, ...]
+    """Those of NOT AT."""
+    name_span: Span = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Drop:
+    kind: DropKind
+    name: str
+    if_exists: bool
+    name_span: Span = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Show:
+    what: ShowKind
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Describe:
+    name: str
+    name_span: Span = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Explain:
+    """`target` is a query that need not exist, or the name of one that does."""
+
+    target: CreateQuery | Name
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class SelectState:
+    """`SELECT … FROM STATE name …`, answered once. `before` and `after` are the text around
+    `STATE name`, for Spark."""
+
+    name: Name
+    before: str
+    after: str
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+Create = CreateStream | CreateTable | CreateQuery | CreateAggregate | CreatePocket
+Statement = Create | Drop | Show | Describe | Explain | SelectState

@@ -1,0 +1,201 @@
+"""Exact minimisation by elimination: dynamic programming over (operator, site).
+
+On a tree every table has two axes at most. A plan that re-merges needs one more for every path that
+is open at a time; where the tables would be too large there is no exact answer here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anabranch.placement.network import Array
+from anabranch.placement.problem import Problem, Sites
+
+LARGEST_TABLE = 4_000_000
+Adjacent = dict[int, set[int]]
+_Factor = tuple[tuple[int, ...], Array]
+"""Vertices, and a cost for each combination of their choices."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """`best` is the choice of `vertex`, by index, for each combination of those behind it."""
+
+    vertex: int
+    behind: tuple[int, ...]
+    best: NDArray[np.intp]
+
+
+class Elimination:
+    """`alone[v]` is the cost of vertex v at each of its `choices`, whatever the others do; `pairs`
+    are the links between vertices that have a choice; `square` is the cost of a rate of 1."""
+
+    def __init__(
+        self, problem: Problem, square: Array, prices: Array | None = None,
+        fixed: Sites | None = None, free: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        """With `fixed`, only the vertices in `free` may change. `prices` are added to the penalties
+        of being somewhere."""
+        self._problem = problem
+        self._square = square
+        costs = problem.penalties if prices is None else problem.penalties + prices
+        changing = set(range(len(problem.vertices)) if free is None else free)
+        self._choices = [
+            np.flatnonzero(problem.allowed[v])
+            if v in changing or fixed is None
+            else fixed[v : v + 1]
+            for v in range(len(problem.vertices))
+        ]
+        self._alone = {v: costs[v][self._choices[v]] for v in range(len(problem.vertices))}
+        self._pairs: dict[tuple[int, int], list[int]] = {}
+        self._gather()
+
+    def _gather(self) -> None:
+        """Links to a vertex without a choice only make sites dearer for the other."""
+        one = [len(choices) == 1 for choices in self._choices]
+        problem = self._problem
+        for link, (a, b) in enumerate(
+            zip(problem.producers.tolist(), problem.consumers.tolist(), strict=True)
+        ):
+            if a == b or (one[a] and one[b]):
+                continue
+            if one[a]:
+                row = self._square[self._choices[a][0], self._choices[b]]
+                self._alone[b] = self._alone[b] + problem.rates[link] * row
+            elif one[b]:
+                row = self._square[self._choices[a], self._choices[b][0]]
+                self._alone[a] = self._alone[a] + problem.rates[link] * row
+            else:
+                self._pairs.setdefault((min(a, b), max(a, b)), []).append(link)
+
+    def run(self, largest: int = LARGEST_TABLE) -> Sites | None:
+        """The best placement; None if a table would be larger than that."""
+        done = self._eliminate(largest)
+        if done is None:
+            return None
+        steps, _ = done
+        chosen = np.array([choices[0] for choices in self._choices], dtype=np.intp)
+        at = np.zeros(len(self._choices), dtype=np.intp)
+        for step in reversed(steps):
+            at[step.vertex] = step.best[tuple(at[v] for v in step.behind)]
+            chosen[step.vertex] = self._choices[step.vertex][at[step.vertex]]
+        return chosen
+
+    def marginal(self, vertex: int, largest: int = LARGEST_TABLE) -> Array | None:
+        """The lowest cost of all else for each site that `vertex` may be at, infinite elsewhere."""
+        done = self._eliminate(largest, kept=vertex)
+        if done is None:
+            return None
+        _, factors = done
+        costs = np.full(len(self._square), np.inf)
+        mine = [table for scope, table in factors if scope == (vertex,)]
+        costs[self._choices[vertex]] = np.add.reduce([self._alone[vertex], *mine])
+        return costs
+
+    def _eliminate(
+        self, largest: int, kept: int | None = None
+    ) -> tuple[list[_Step], list[_Factor]] | None:
+        """All vertices but `kept`, those with the fewest neighbours first; what is left over."""
+        adjacent = self._adjacent()
+        factors: list[_Factor] = []
+        steps: list[_Step] = []
+        left = self._with_choice()
+        if kept is not None:
+            left.discard(kept)
+        while left:
+            vertex, behind = _next(left, adjacent)
+            if self._size(vertex, behind) > largest:
+                return None
+            mine = [one for one in factors if vertex in one[0]]
+            factors = [one for one in factors if vertex not in one[0]]
+            best, lowest = self._best(vertex, behind, mine)
+            steps.append(_Step(vertex, behind, best))
+            factors.append((behind, lowest))
+            _drop(vertex, behind, left, adjacent)
+        return steps, factors
+
+    def _adjacent(self) -> Adjacent:
+        adjacent: Adjacent = {v: set() for v in self._alone}
+        for a, b in self._pairs:
+            adjacent[a].add(b)
+            adjacent[b].add(a)
+        return adjacent
+
+    def _with_choice(self) -> set[int]:
+        return {v for v, choices in enumerate(self._choices) if len(choices) > 1}
+
+    def _size(self, vertex: int, behind: tuple[int, ...]) -> int:
+        return prod(len(self._choices[v]) for v in (vertex, *behind))
+
+    def _best(
+        self, vertex: int, behind: tuple[int, ...], factors: list[_Factor]
+    ) -> tuple[NDArray[np.intp], Array]:
+        """The best choice of `vertex` for each combination of those behind it, and its cost."""
+        if len(behind) == 1 and all(scope == (vertex,) for scope, _ in factors):
+            return self._best_of_leaf(vertex, behind[0], [costs for _, costs in factors])
+        table = self._table(vertex, behind, factors)
+        best = table.argmin(axis=0)
+        return best, np.take_along_axis(table, best[None], axis=0)[0]
+
+    def _best_of_leaf(
+        self, vertex: int, other: int, factors: list[Array]
+    ) -> tuple[NDArray[np.intp], Array]:
+        """As on a tree: one sum over all pairs of sites and one look for the smallest."""
+        alone = np.add.reduce([self._alone[vertex], *factors])
+        first, *rest = self._pairs[min(vertex, other), max(vertex, other)]
+        rate = self._problem.rates[first]
+        table = self._square_of(first, other, vertex) + (alone / rate)[None, :]
+        for link in rest:
+            table += self._problem.rates[link] / rate * self._square_of(link, other, vertex)
+        best = table.argmin(axis=1)
+        return best, rate * table[np.arange(len(table)), best]
+
+    def _table(self, vertex: int, behind: tuple[int, ...], factors: list[_Factor]) -> Array:
+        """What it costs that `vertex` is at each site, for each combination of those behind it."""
+        axes = (vertex, *behind)
+        alone = self._alone[vertex].reshape(-1, *(1 for _ in behind))
+        table: Array = np.zeros(tuple(len(self._choices[v]) for v in axes)) + alone
+        for other in behind:
+            for link in self._pairs.get((min(vertex, other), max(vertex, other)), ()):
+                costs = self._problem.rates[link] * self._square_of(link, vertex, other)
+                table += _spread(costs, (vertex, other), axes)
+        for scope, costs in factors:
+            table += _spread(costs, scope, axes)
+        return table
+
+    def _square_of(self, link: int, vertex: int, other: int) -> Array:
+        """For each choice of the one and of the other."""
+        here, there = self._choices[vertex], self._choices[other]
+        square = self._square if self._problem.producers[link] == vertex else self._square.T
+        if len(here) < len(square) or len(there) < len(square):
+            square = square[np.ix_(here, there)]
+        return square
+
+
+def _next(left: set[int], adjacent: Adjacent) -> tuple[int, tuple[int, ...]]:
+    """The vertex with the fewest neighbours left, and these."""
+    vertex = min(left, key=lambda v: (len(adjacent[v]), v))
+    return vertex, tuple(sorted(adjacent[vertex]))
+
+
+def _drop(vertex: int, behind: tuple[int, ...], left: set[int], adjacent: Adjacent) -> None:
+    """What is behind it is from now on joined by its table."""
+    left.remove(vertex)
+    for other in behind:
+        adjacent[other] |= set(behind) - {other}
+        adjacent[other].discard(vertex)
+
+
+def _spread(table: Array, scope: tuple[int, ...], axes: tuple[int, ...]) -> Array:
+    """The table of some vertices with an axis for each of `axes`."""
+    order = sorted(range(len(scope)), key=lambda i: axes.index(scope[i]))
+    shape = [1] * len(axes)
+    for i in order:
+        shape[axes.index(scope[i])] = table.shape[i]
+    spread: Array = table.transpose(order).reshape(shape)
+    return spread

@@ -1,0 +1,145 @@
+"""The placers: each takes a problem and gives a placement that keeps its pins and capacities.
+
+Raises PlacementError, naming the obstacle, if there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from anabranch.errors import ConfigError, PlacementError
+from anabranch.placement import METHODS
+from anabranch.placement.capacity import within_capacity
+from anabranch.placement.elimination import Elimination
+from anabranch.placement.network import Array
+from anabranch.placement.pockets import with_pockets
+from anabranch.placement.problem import Placement, Problem, Sites, placement
+from anabranch.placement.search import search
+from anabranch.placement.sweep import landmark_squares, sweep
+
+
+class Placer(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def place(self, problem: Problem) -> Placement: ...
+
+
+@dataclass(frozen=True)
+class Dp:
+    """Exact, over the sum of all samples: trees, and plans that re-merge a little."""
+
+    name: str = "dp"
+
+    def place(self, problem: Problem) -> Placement:
+        found = _exact(problem)
+        if found is None:
+            raise PlacementError(
+                "this plan re-merges too much to be placed exactly",
+                remedy='Use method = "search", or "best" for whichever does.',
+            )
+        return found
+
+
+def _exact(problem: Problem) -> Placement | None:
+    """None if the plan re-merges too much."""
+
+    def solve(pinned: Problem, prices: Array | None = None) -> Sites | None:
+        return Elimination(pinned, pinned.network.mean_square, prices).run()
+
+    def priced(prices: Array) -> Sites:
+        found = solve(pinned, prices)
+        assert found is not None, "prices change no table's size"
+        return found
+
+    best = solve(problem)
+    if best is None:
+        return None
+    pinned = with_pockets(problem, best)
+    first = best if pinned is problem else solve(pinned)
+    assert first is not None, "pins make tables smaller"
+    sites = within_capacity(pinned, first, priced)
+    return placement(pinned, sites, "dp", exact=bool((sites == best).all()))
+
+
+@dataclass(frozen=True)
+class Search:
+    """Good, over the sum of all samples: any plan. Never worse than the sweeps."""
+
+    name: str = "search"
+    seed: int = 1
+
+    def place(self, problem: Problem) -> Placement:
+        best = search(problem, seed=self.seed)
+        pinned = with_pockets(problem, best)
+        first = best if pinned is problem else search(pinned, seed=self.seed)
+        sites = within_capacity(pinned, first, lambda prices: search(pinned, prices, self.seed))
+        return placement(pinned, sites, self.name)
+
+
+@dataclass(frozen=True)
+class Best:
+    """Exact where that is possible, else the search."""
+
+    name: str = "best"
+
+    def place(self, problem: Problem) -> Placement:
+        return _exact(problem) or Search().place(problem)
+
+
+@dataclass(frozen=True)
+class Sbon:
+    """The paper's sweeps (Pietzuch et al., 2006) over the mean of the samples; with `landmarks`, by
+    coordinates in the latency space that they span."""
+
+    name: str = "sbon"
+    landmarks: int = 0
+
+    def place(self, problem: Problem) -> Placement:
+        squares = problem.network.mean_square[None]
+        if self.landmarks:
+            squares = landmark_squares(squares, self.landmarks)
+        swept = sweep(problem, squares)[0]
+        return placement(problem, within_capacity(problem, swept, lambda _: swept), self.name)
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The paper's robust placement: the sweeps on each sample, and every vertex to the site that
+    won most often; of equals the first."""
+
+    name: str = "vote"
+    landmarks: int = 0
+
+    def place(self, problem: Problem) -> Placement:
+        squares = problem.network.squares
+        if self.landmarks:
+            squares = landmark_squares(squares, self.landmarks)
+        votes = sweep(problem, squares)
+        count = len(problem.network.sites)
+        won = [int(np.bincount(one, minlength=count).argmax()) for one in votes.T]
+        elected = np.array(won, dtype=np.intp)
+        return placement(problem, within_capacity(problem, elected, lambda _: elected), self.name)
+
+
+PLACERS: dict[str, Placer] = {
+    one.name: one
+    for one in (
+        Best(), Dp(), Search(), Sbon(), Vote(),
+        Sbon("sbon-landmarks", landmarks=3), Vote("vote-landmarks", landmarks=3),
+    )
+}  # fmt: skip
+assert tuple(PLACERS) == METHODS
+
+
+def placer(name: str) -> Placer:
+    try:
+        return PLACERS[name]
+    except KeyError:
+        known = ", ".join(PLACERS)
+        raise ConfigError(
+            f"unknown placement method '{name}'", remedy=f"There are {known}."
+        ) from None

@@ -1,0 +1,92 @@
+"""What is known of the network: the sites, latency samples between them, and what they can take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import shortest_path
+
+Array = NDArray[np.float64]
+
+UNMEASURED_S = 1.0
+"""Between two sites as long as nothing at all has been measured: then traffic alone counts."""
+FAR = 2.0
+"""A pair that cannot even be reached over others is taken to be so much worse than the worst."""
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """`latency[k, m, n]` is the k-th sample, the newest last, of the seconds from site m to site n;
+    NaN where it was not measured. `capacity` is the load that a site still takes, without limit
+    where it is not named."""
+
+    sites: tuple[str, ...]
+    latency: Array
+    capacity: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.sites)
+        if self.latency.ndim != 3 or self.latency.shape[1:] != (n, n):
+            raise ValueError(f"latency has the shape {self.latency.shape}, not (k, {n}, {n})")
+
+    @classmethod
+    def unmeasured(
+        cls, sites: Sequence[str], capacity: Mapping[str, float] | None = None
+    ) -> Network:
+        return cls(tuple(sites), np.full((1, len(sites), len(sites)), np.nan), capacity or {})
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        return {site: i for i, site in enumerate(self.sites)}
+
+    @cached_property
+    def squares(self) -> Array:
+        """Squared latency of every sample, gaps filled: (k, n, n)."""
+        return np.square(filled(self.latency))
+
+    @cached_property
+    def mean_square(self) -> Array:
+        """Over the samples: what a tuple a second between two sites costs."""
+        mean: Array = self.squares.mean(axis=0)
+        return mean
+
+    @cached_property
+    def limits(self) -> Array:
+        return np.array([self.capacity.get(site, np.inf) for site in self.sites])
+
+    def part(self, samples: slice) -> Network:
+        """The same with some of the samples."""
+        return Network(self.sites, self.latency[samples], self.capacity)
+
+
+def filled(latency: Array) -> Array:
+    """Gaps filled with the pair's mean over the other samples; of a pair that never was measured,
+    with the shortest way over others; or with more than the worst."""
+    found = np.array(latency, dtype=np.float64)
+    n = found.shape[1]
+    found[:, np.arange(n), np.arange(n)] = 0.0
+    missing = np.isnan(found)
+    if not missing.any():
+        return found
+    counts = (~missing).sum(axis=0)
+    sums = np.where(missing, 0.0, found).sum(axis=0)
+    mean = np.divide(sums, counts, out=np.full((n, n), np.inf), where=counts > 0)
+    if np.isinf(mean).any():
+        mean = _over_others(mean)
+    filled_in: Array = np.where(missing, mean, found)
+    return filled_in
+
+
+def _over_others(mean: Array) -> Array:
+    """A pair measured one way only is taken to be as far the other way."""
+    known = np.minimum(mean, mean.T)
+    measured = known[np.isfinite(known) & ~np.eye(len(known), dtype=bool)]
+    worst = FAR * measured.max() if measured.size else UNMEASURED_S
+    # An entry of 0 would be no edge at all.
+    ways = shortest_path(np.where(np.isfinite(known), np.maximum(known, 1e-9), 0.0), directed=False)
+    ways[np.isinf(ways)] = worst
+    return np.where(np.isfinite(mean), mean, ways)

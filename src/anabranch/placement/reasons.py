@@ -1,0 +1,82 @@
+"""Why a vertex is where it is: its share of the cost, and what the next best site would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from anabranch.placement.capacity import local_costs
+from anabranch.placement.problem import Problem
+
+
+@dataclass(frozen=True)
+class Reason:
+    """`cost` is that of the vertex's own links, `share` its part of the total (each link belongs
+    half to either end). `worse` is by how much the total would rise if this vertex alone were at
+    `runner_up`; None if it may be nowhere else."""
+
+    vertex: str
+    site: str
+    cost: float
+    share: float
+    runner_up: str | None = None
+    worse: float = 0.0
+
+    def text(self, total: float, stays: str = "") -> str:
+        """In EXPLAIN: `40% of the cost; at room2 all would cost 12% more`. `stays` is why it is not
+        looked at elsewhere."""
+        part = f"{self.share:.0%} of the cost"
+        if stays:
+            return f"{part}; it stays: {stays}"
+        if self.runner_up is None:
+            return f"{part}; it may be nowhere else"
+        more = self.worse / total if total else 0.0
+        if abs(more) < 0.005:
+            return f"{part}; at {self.runner_up} all would cost the same"
+        if more < 0:  # what was measured has changed since it was placed
+            return f"{part}; at {self.runner_up} all would cost {-more:.0%} less"
+        if more >= 2:
+            return f"{part}; at {self.runner_up} all would cost {1 + more:.3g} times as much"
+        return f"{part}; at {self.runner_up} all would cost {more:.0%} more"
+
+
+def reasons(problem: Problem, sites: Mapping[str, str]) -> dict[str, Reason]:
+    placed = problem.indexes(sites)
+    links = problem.link_costs(placed)
+    total = links.sum()
+    own = np.zeros(len(problem.vertices))
+    np.add.at(own, problem.producers, links / 2)
+    np.add.at(own, problem.consumers, links / 2)
+    costs = local_costs(problem, placed) - problem.penalties
+    room = problem.network.limits - problem.load_of(placed)
+    found: dict[str, Reason] = {}
+    for v, vertex in enumerate(problem.vertices):
+        here = placed[v]
+        fits = problem.allowed[v] & (room >= vertex.load)
+        fits[here] = False
+        elsewhere = np.where(fits, costs[v], np.inf)
+        second = int(elsewhere.argmin())
+        found[vertex.name] = Reason(
+            vertex.name,
+            problem.network.sites[here],
+            float(costs[v][here]),
+            float(own[v] / total) if total else 0.0,
+            problem.network.sites[second] if fits.any() else None,
+            float(elsewhere[second] - costs[v][here]) if fits.any() else 0.0,
+        )
+    return found
+
+
+def costs_elsewhere(problem: Problem, sites: Mapping[str, str], vertex: str) -> dict[str, float]:
+    """What a vertex's links would cost at each site that it may be at but is not: for a standby,
+    what they will cost once it has taken over. That of a pinned one may be anywhere."""
+    placed, v = problem.indexes(sites), problem.index[vertex]
+    costs = (local_costs(problem, placed) - problem.penalties)[v]
+    pinned = problem.allowed[v].sum() == 1
+    return {
+        site: float(costs[i])
+        for i, site in enumerate(problem.network.sites)
+        if (pinned or problem.allowed[v][i]) and i != placed[v]
+    }

@@ -1,0 +1,218 @@
+"""Queries whose keys are split over workers, so that a lost worker's windows can be estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.plan.catalog import (
+    AnyDef,
+    Approximate,
+    ApproximateDef,
+    Generation,
+    QueryDef,
+    Worker,
+)
+from anabranch.plan.expressions import Expr, Use
+from anabranch.plan.graph import Node
+from anabranch.plan.operators import Condition, Item, Operator, Projection, Selection
+from anabranch.plan.protection import percentage
+from anabranch.plan.spec import Column
+from anabranch.plan.windows import WINDOW_END
+
+ESTIMATED, LOWER, UPPER, CONFIDENCE = "estimated", "lower", "upper", "confidence"
+MARKS = (
+    Item(expr=Expr(pieces=("false",)), name=ESTIMATED, type="boolean"),
+    *(
+        Item(expr=Expr(pieces=("CAST(NULL AS DOUBLE)",)), name=name, type="double")
+        for name in (LOWER, UPPER, CONFIDENCE)
+    ),
+)
+"""What a worker's results have besides the query's own columns: they are exact."""
+
+
+def with_workers(made: ApproximateDef) -> ApproximateDef:
+    """With a worker at each of its sites."""
+    workers = tuple(
+        Worker(site=site, generations=(Generation(query=f"{made.name}/{number}"),))
+        for number, site in enumerate(made.asked.sites, 1)
+    )
+    return made.model_copy(update={"workers": workers})
+
+
+def replaced(made: ApproximateDef, number: int, site: str, since: int) -> ApproximateDef:
+    """With another query, at `site`, for the keys of a worker that died."""
+    before = made.workers[number].generations
+    name = f"{made.name}/{number + 1}.{len(before) + 1}"
+    worker = Worker(site=site, generations=(*before, Generation(query=name, since=since)))
+    workers = (*made.workers[:number], worker, *made.workers[number + 1 :])
+    return made.model_copy(update={"workers": workers})
+
+
+def dealt_out(
+    made: ApproximateDef,
+    assignment: tuple[tuple[str, ...], ...],
+    changed: Sequence[int],
+    since: int,
+    windows: int,
+) -> ApproximateDef:
+    """With another query, at the same site, for each worker that gets other keys."""
+    workers, leaving = list(made.workers), []
+    for number in changed:
+        worker = workers[number]
+        leaving.append(worker.query)
+        name = f"{made.name}/{number + 1}.{len(worker.generations) + 1}"
+        new = Generation(query=name, since=since, handed=True)
+        workers[number] = Worker(site=worker.site, generations=(*worker.generations, new))
+    update = {"workers": tuple(workers), "assignment": assignment, "leaving": tuple(leaving)}
+    return made.model_copy(update={**update, "dealt": windows})
+
+
+def key_text(key: Sequence[object]) -> str:
+    """A key as it is listed in an assignment."""
+    return "\x1f".join(str(part) for part in key)
+
+
+def located(made: ApproximateDef, known: Mapping[str, AnyDef]) -> ApproximateDef:
+    """With the sites at which the queries of its workers are: a standby may have taken over."""
+    workers = tuple(
+        worker.model_copy(update={"site": query.site})
+        if isinstance(query := known.get(worker.query), QueryDef)
+        else worker
+        for worker in made.workers
+    )
+    return made.model_copy(update={"workers": workers})
+
+
+def worker_queries(made: ApproximateDef) -> list[QueryDef]:
+    return [worker_query(made, number) for number in range(len(made.workers))]
+
+
+def worker_query(made: ApproximateDef, number: int) -> QueryDef:
+    """The query of one worker: a filter on its keys in front of the aggregate, and one on whole
+    windows behind it if it began late."""
+    worker = made.workers[number]
+    node = made.template.written
+    *selections, aggregate, projection = node.operators
+    mine: list[Operator] = [
+        *selections,
+        Selection(condition=Condition(expr=_mine(made, number))),
+        aggregate,
+    ]
+    if worker.since:
+        late = Expr(
+            pieces=("unix_micros(", f") >= {worker.since}"),
+            uses=(Use(input="", column=WINDOW_END),),
+        )
+        mine.append(Selection(condition=Condition(expr=late)))
+    own = Node(
+        name=worker.query,
+        site=worker.site,
+        inputs=node.inputs,
+        operators=(*mine, projection),
+        columns=node.columns,
+    )
+    update = {
+        "name": worker.query,
+        "site": worker.site,
+        "written": own,
+        "nodes": (own,),
+        "part_of": made.name,
+        "where": None,
+    }
+    return made.template.model_copy(update=update)
+
+
+def _mine(made: ApproximateDef, number: int) -> Expr:
+    """Whether a tuple's key is this worker's."""
+    aggregate = next(op for op in made.template.written.operators if op.kind == "aggregate")
+    key = _key_text([item.expr for item in aggregate.keys])
+    count = len(made.workers)
+    by_hash = _around("pmod(hash(", key, f"), {count}) = {number}")
+    if not any(made.assignment):
+        return by_hash
+    listed = [text for keys in made.assignment for text in keys]
+    other = _both(_around("", key, f" NOT IN ({_literals(listed)})"), "AND", by_hash)
+    own = made.assignment[number]
+    if not own:
+        return other
+    return _both(_around("", key, f" IN ({_literals(own)})"), "OR", other)
+
+
+def approximate(
+    query: QueryDef, asked: Approximate, keys: tuple[str, ...], value: str, width: int, slide: int
+) -> ApproximateDef:
+    """Of a query that is bound, with all its columns."""
+    *before, projection = query.written.operators
+    assert isinstance(projection, Projection)
+    marked = Projection(items=(*projection.items, *MARKS))
+    columns = (*query.columns, *(Column(name=item.name, type=item.type) for item in MARKS))
+    node = query.written.model_copy(update={"operators": (*before, marked), "columns": columns})
+    template = query.model_copy(update={"written": node, "nodes": (node,), "columns": columns})
+    made = ApproximateDef(
+        name=query.name,
+        columns=columns,
+        site=asked.sites[0],
+        asked=asked,
+        template=template,
+        keys=keys,
+        value=value,
+        width_us=width,
+        slide_us=slide,
+        text=query.text,
+        base=query.base,
+    )
+    return with_workers(made)
+
+
+def _key_text(keys: list[Expr]) -> Expr:
+    """A key of several columns as one text."""
+    texts = [_around("coalesce(CAST(", key, " AS STRING), '')") for key in keys]
+    joined = texts[0]
+    for text in texts[1:]:
+        joined = _joined(joined, ", ", text)
+    return joined if len(texts) == 1 else _around("concat_ws(char(31), ", joined, ")")
+
+
+def _around(before: str, inner: Expr, behind: str) -> Expr:
+    first, *rest = inner.pieces
+    pieces = [before + first, *rest]
+    pieces[-1] += behind
+    return Expr(pieces=tuple(pieces), uses=inner.uses)
+
+
+def _joined(left: Expr, between: str, right: Expr) -> Expr:
+    *first, last = left.pieces
+    head, *rest = right.pieces
+    return Expr(pieces=(*first, last + between + head, *rest), uses=(*left.uses, *right.uses))
+
+
+def _both(left: Expr, word: str, right: Expr) -> Expr:
+    return _around("((", _joined(left, f") {word} (", right), "))")
+
+
+def _literals(texts: list[str] | tuple[str, ...]) -> str:
+    return ", ".join("'" + one.replace("\\", "\\\\").replace("'", "\\'") + "'" for one in texts)
+
+
+def explain_approximate(made: ApproximateDef, known: Mapping[str, Any] | None = None) -> str:
+    """Which worker has what, and why: `known` is what has been learnt about it so far."""
+    asked = made.asked
+    lines = [
+        f"approximate {made.value} by {', '.join(made.keys)} within {asked.epsilon:g}"
+        f" with confidence {percentage(asked.confidence)}, {len(made.workers)} workers"
+        + (f" of which {asked.failures} may be lost at once" if asked.failures > 1 else "")
+    ]
+    reports = known["workers"] if known else [{}] * len(made.workers)
+    for worker, report in zip(made.workers, reports, strict=True):
+        kept = report.get("protection", "restart point")
+        why = report.get("why", "nothing learnt yet")
+        keys = f", {report['keys']} keys" if report.get("keys") else ""
+        lines.append(f"├─ {worker.query}  @ {worker.site}{keys}: {kept} ({why})")
+    lines[-1] = "└" + lines[-1][1:]
+    if known:
+        lines.append(
+            f"model {known['model']}, learnt from {known['learnt_from']} windows;"
+            f" {known['estimated']} values estimated so far"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,98 @@
+"""What tasks cost and how much comes: measured, or as long as nothing was, asked for or guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
+from anabranch.plan.operators import Aggregate, Join
+from anabranch.plan.tasks import TaskSpec
+
+ENOUGH = 8
+"""Instances from which on what was measured counts."""
+UNKNOWN_RATE = 1.0
+"""Tuples a second of a stream of which nothing is known."""
+
+
+@dataclass(frozen=True)
+class TaskCost:
+    """Seconds of an instance: `fixed + per_tuple * n`. `why` says how that is known."""
+
+    fixed: float
+    per_tuple: float
+    why: str
+
+    def of(self, tuples: float) -> float:
+        return self.fixed + self.per_tuple * tuples
+
+    def load(self, rate: float, wave_s: float) -> float:
+        """The part of a slot that it takes while `rate` tuples a second come, if an instance holds
+        what comes in `wave_s` seconds."""
+        return rate * self.per_tuple + self.fixed * min(rate, 1 / wave_s)
+
+
+GUESSED = "guessed"
+SELECTION = TaskCost(0.004, 10e-6, GUESSED)
+WINDOWED = TaskCost(0.020, 50e-6, GUESSED)
+SINK = TaskCost(0.002, 10e-6, GUESSED)
+POCKET = TaskCost(0.005, 50e-6, GUESSED)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What sites report: costs by task, tuples a second by stream. `tried` are costs of tasks that
+    have not run for long, tried out on made-up tuples."""
+
+    costs: Mapping[str, TaskCost] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
+    tried: Mapping[str, TaskCost] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, reports: Iterable[Mapping[str, Any]]) -> Measured:
+        costs: dict[str, TaskCost] = {}
+        rates: dict[str, float] = {}
+        for report in reports:
+            for source in report.get("sources", ()):
+                if source["rate"]:
+                    rates[source["stream"]] = source["rate"]
+            for task in report.get("tasks", ()):
+                if task["role"] != "primary":
+                    continue
+                if task["output"] and task["rate_out"]:
+                    rates[task["output"]] = task["rate_out"]
+                if task["instances"] >= ENOUGH:
+                    fixed, per_tuple = task["fixed_ms"] / 1e3, task["per_tuple_us"] / 1e6
+                    costs[task["name"]] = TaskCost(fixed, per_tuple, "measured")
+        return cls(costs, rates)
+
+    def cost(self, task: TaskSpec, known: Mapping[str, AnyDef]) -> TaskCost:
+        """COST is about the query's own task, and holds until it has run for a while; without it,
+        what was tried out."""
+        if task.name in self.costs:
+            return self.costs[task.name]
+        query = known.get(task.query)
+        if isinstance(query, QueryDef) and query.cost and task.name == query.name:
+            return TaskCost(query.cost.fixed_us / 1e6, query.cost.per_tuple_us / 1e6, "COST")
+        if task.name in self.tried:
+            return self.tried[task.name]
+        if task.sink:
+            return SINK
+        if task.pocket:
+            return POCKET
+        windowed = any(isinstance(one, Join | Aggregate) for one in task.operators)
+        return WINDOWED if windowed else SELECTION
+
+    def rate(self, stream: str, known: Mapping[str, AnyDef]) -> float:
+        """Tuples a second. A stream that sheds brings no more than that, and if nothing was
+        measured yet, as much."""
+        definition = known.get(stream)
+        if not isinstance(definition, StreamDef):
+            return self.rates.get(stream, UNKNOWN_RATE)
+        declared = definition.source.options.get("tps") if definition.source else None
+        usual = declared if isinstance(declared, int | float) else UNKNOWN_RATE
+        if definition.shed:
+            most = definition.shed.most * 1e6 / definition.shed.per_us
+            return min(self.rates.get(stream, most), most)
+        return self.rates.get(stream, float(usual))

@@ -1,0 +1,85 @@
+"""Files that definitions read and write, and which of these may not be the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Literal
+
+from anabranch.errors import AnabranchError
+from anabranch.plan.spec import Spec
+
+Extent = Literal["file", "children", "tree", "pattern"]
+
+
+class Place(Spec):
+    """`path` as the machine knows it once all links are followed, and how much of what is there is
+    meant: that file, the files in that folder, all below it, or what fits the pattern.
+
+    `inode` tells names of one file from each other, where it has several."""
+
+    machine: str
+    path: str
+    extent: Extent
+    writes: bool
+    inode: str = ""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a source or sink would read or write; and what is wrong with that if nobody else does
+    so, which would be worse."""
+
+    places: Sequence[Place]
+    problem: AnabranchError | None = None
+
+
+def clash(some: Iterable[Place], others: Iterable[Place]) -> tuple[Place, Place] | None:
+    """The first of `some` and of `others` that meet where one of them is written to."""
+    known = list(others)
+    for one in some:
+        for other in known:
+            if (one.writes or other.writes) and meet(one, other):
+                return one, other
+    return None
+
+
+def meet(a: Place, b: Place) -> bool:
+    """Whether there may be a file that both mean. One of them at least is a file or a tree: nobody
+    writes to what fits a pattern."""
+    if a.machine != b.machine:
+        return False
+    if a.inode and a.inode == b.inode:
+        return True
+    first, second = (a, b) if _ORDER[a.extent] <= _ORDER[b.extent] else (b, a)
+    path, other = PurePosixPath(first.path), PurePosixPath(second.path)
+    match first.extent, second.extent:
+        case "file", "file":
+            return path == other
+        case "file", "children":
+            return path.parent == other and path.name[:1] not in (".", "_")
+        case "file", "pattern":
+            return _fits(path.parts, other.parts, whole=True)
+        case "tree", "tree":
+            return other in (path, *path.parents) or path in other.parents
+        case "pattern", "tree":
+            return _fits(other.parts, path.parts, whole=False)
+        case _, "tree":
+            return other in (path, *path.parents)
+    return False
+
+
+_ORDER = {"file": 0, "children": 1, "pattern": 2, "tree": 3}
+
+
+def _fits(parts: tuple[str, ...], pattern: tuple[str, ...], *, whole: bool) -> bool:
+    """Whether a path of these parts fits `pattern`; or, if not `whole`, one below it may."""
+    if not pattern:
+        return not parts and whole
+    if not parts:
+        return not whole
+    if pattern[0] == "**":
+        return _fits(parts, pattern[1:], whole=whole) or _fits(parts[1:], pattern, whole=whole)
+    return fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:], whole=whole)

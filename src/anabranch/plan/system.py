@@ -1,0 +1,165 @@
+"""The whole system as a placement problem: what runs, where it is, and what may move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from anabranch.placement.network import Network
+from anabranch.placement.problem import Link, Problem, Vertex
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.estimates import UNKNOWN_RATE, Rates, rates_of, width
+from anabranch.plan.graph import Node
+from anabranch.plan.placed import allowed
+from anabranch.plan.protection import SHARED_SINKS
+from anabranch.plan.spec import Column
+from anabranch.plan.tasks import sink_task
+from anabranch.units import show_duration
+
+
+class _Whole(NamedTuple):
+    vertices: list[Vertex]
+    links: list[Link]
+
+
+@dataclass(frozen=True)
+class System:
+    """Definitions by name, the network, and what was measured. `loads` are by task."""
+
+    known: Mapping[str, AnyDef]
+    network: Network
+    rates: Rates = field(default_factory=Rates)
+    loads: Mapping[str, float] = field(default_factory=dict)
+
+    def problem(self, move_penalty: float = 0.0) -> Problem:
+        """Operators of queries that AT does not pin may move; pockets, sources and what writes to a
+        place of its own may not, nor does what `stays`. What is at a site that is gone is not part
+        of it."""
+        whole = self._whole
+        here = [self._kept(one) for one in whole.vertices if not self._is_gone(one)]
+        names = {one.name for one in here}
+        links = [one for one in whole.links if one.producer in names and one.consumer in names]
+        return Problem(here, links, self.network, move_penalty)
+
+    @cached_property
+    def stays(self) -> dict[str, str]:
+        """Operators that would be the system's to place, and pockets → why they stay where they
+        are."""
+        vertices = {one.name: one for one in self._whole.vertices}
+        found = {one.name: "a pocket never moves" for one in self._whole.vertices
+                 if one.kind == "pocket"}  # fmt: skip
+        for query in self._queries:
+            for node in query.nodes:
+                if why := self._reason(query, node):
+                    found[node.name] = why
+        for link in self._whole.links:
+            ends = vertices[link.producer], vertices[link.consumer]
+            for one, other in (ends, ends[::-1]):
+                if self._is_gone(other) and not self._is_gone(one) and one.kind == "operator":
+                    found.setdefault(one.name, f"{other.name} is at {other.at}, which is gone")
+        return found
+
+    def _reason(self, query: QueryDef, node: Node) -> str:
+        """Empty if it may move, or if the user has said where it is."""
+        if query.pinned:
+            return ""
+        if node.site not in self.network.sites:
+            return f"{node.site} is gone"
+        if query.stages:
+            return f"it reads {query.stages[0]}, whose state is there"
+        if query.deadline:
+            return f"it is where DEADLINE {show_duration(query.deadline.us)} was promised"
+        return ""
+
+    def _kept(self, vertex: Vertex) -> Vertex:
+        """With the one site it may be at, if it stays or all others are gone."""
+        lost = vertex.sites is not None and not vertex.sites & set(self.network.sites)
+        if (vertex.name in self.stays or lost) and vertex.at:
+            return replace(vertex, sites=frozenset({vertex.at}))
+        return vertex
+
+    def _is_gone(self, vertex: Vertex) -> bool:
+        return vertex.at is not None and vertex.at not in self.network.sites
+
+    @cached_property
+    def _queries(self) -> list[QueryDef]:
+        return [one for one in self.known.values() if isinstance(one, QueryDef)]
+
+    @cached_property
+    def _whole(self) -> _Whole:
+        """With all that is at sites that are gone."""
+        queries = self._queries
+        rates = self._stream_rates(queries)
+        vertices = {one.name: one for one in self._given()}
+        links = [self._link(one.input, one.name, rates) for one in self.known.values()
+                 if isinstance(one, PocketDef)]  # fmt: skip
+        for query in queries:
+            for node in query.nodes:
+                mine = self._vertex(query, node)
+                before = vertices.get(node.name)
+                vertices[node.name] = _both(before, mine) if before else mine
+                if before is None:
+                    links += [self._link(port.stream, node.name, rates) for port in node.inputs]
+            if sink := self._sink(query):
+                vertices[sink.name] = sink
+                links.append(self._link(query.name, sink.name, rates))
+        return _Whole(list(vertices.values()), links)
+
+    def _given(self) -> list[Vertex]:
+        """What is where it is. A stream that a pocket fills is that pocket."""
+        filled = {one.output for one in self.known.values() if isinstance(one, PocketDef)}
+        found = []
+        for one in self.known.values():
+            if isinstance(one, PocketDef):
+                found.append(Vertex(one.name, "pocket", at=one.site, load=self._load(one.name)))
+            elif isinstance(one, StreamDef | TableDef) and one.name not in filled:
+                found.append(Vertex(one.name, "source", frozenset({one.site}), at=one.site))
+        return found
+
+    def _vertex(self, query: QueryDef, node: Node) -> Vertex:
+        sites: frozenset[str] | None = frozenset({node.site})
+        if not query.pinned:
+            sites = allowed(query, own=node.name == query.name, sites=self.network.sites)
+        return Vertex(node.name, "operator", sites, at=node.site, load=self._load(node.name))
+
+    def _load(self, task: str) -> float:
+        return self.loads.get(task, 0.0)
+
+    def _sink(self, query: QueryDef) -> Vertex | None:
+        """None if it goes where the query goes."""
+        if query.sink is None or (query.sink_site is None and query.sink.name in SHARED_SINKS):
+            return None
+        site = query.sink_site or query.site
+        return Vertex(sink_task(query.name), "sink", frozenset({site}), at=site)
+
+    def _link(self, stream: str, consumer: str, rates: Mapping[str, float]) -> Link:
+        rate = rates.get(stream, self.rates.measured.get(stream, UNKNOWN_RATE))
+        return Link(self._producer(stream), consumer, rate * width(self._columns(stream)))
+
+    def _producer(self, stream: str) -> str:
+        fillers = (one.name for one in self.known.values()
+                   if isinstance(one, PocketDef) and one.output == stream)  # fmt: skip
+        return next(fillers, stream)
+
+    def _columns(self, stream: str) -> tuple[Column, ...]:
+        found = self.known.get(stream)
+        if isinstance(found, StreamDef | TableDef | QueryDef):
+            return found.wire_columns
+        nodes = (node for one in self.known.values() if isinstance(one, QueryDef)
+                 for node in one.nodes)  # fmt: skip
+        return next(node.columns for node in nodes if node.name == stream)
+
+    def _stream_rates(self, queries: list[QueryDef]) -> dict[str, float]:
+        nodes = {node.name: node for query in queries for node in query.nodes}
+        return rates_of(list(nodes.values()), self.rates)
+
+
+def _both(one: Vertex, other: Vertex) -> Vertex:
+    """A node that two queries share may be where both may be."""
+    if one.sites is None or other.sites is None:
+        return one if other.sites is None else other
+    common = one.sites & other.sites
+    stays = frozenset({one.at}) if one.at else common
+    return Vertex(one.name, one.kind, common or stays, one.at, one.load)

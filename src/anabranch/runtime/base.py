@@ -1,0 +1,223 @@
+"""Coroutines and the signals they wait for, whatever drives them."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, Generic, Self, TypeVar
+
+from anabranch.errors import AnabranchError
+
+T = TypeVar("T")
+
+
+class Runtime(abc.ABC):
+    """Of one process. `with runtime:` is what a thread of its own does to touch what coroutines
+    touch: none of them goes on meanwhile."""
+
+    @abc.abstractmethod
+    def now(self) -> float:
+        """Seconds, of a clock that only goes forward."""
+
+    @abc.abstractmethod
+    def later(self, seconds: float, do: Callable[..., None], *args: Any) -> None:
+        """Call `do` after so long, between two steps of coroutines."""
+
+    @abc.abstractmethod
+    async def blocking(self, do: Callable[..., T], *args: Any) -> T:
+        """What `do` returns or raises, called where it may take its time."""
+
+    @abc.abstractmethod
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """For a thread outside: what the coroutine returns or raises, once it has."""
+
+    @abc.abstractmethod
+    def crashed(self, name: str, error: Exception) -> None:
+        """A coroutine that nobody waits for has ended with a bug."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def signal(self) -> Signal:
+        return Signal(self)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> Spawned[T]:
+        """Begin a coroutine that goes on by itself."""
+        return Spawned(self, coroutine, name)
+
+    def sleep(self, seconds: float) -> Wait:
+        return Wait(None, seconds)
+
+    async def outcomes(
+        self, coroutines: Sequence[Coroutine[Any, Any, T]]
+    ) -> list[T | AnabranchError]:
+        """What all of them return, or the error that one was answered, once the last is done."""
+
+        begun = [self.spawn(one) for one in coroutines]
+        for one in begun:
+            one.heard = True
+        return [await one.outcome() for one in begun]
+
+
+class Wait:
+    """Until the signal comes or the time has passed; True if the signal came."""
+
+    __slots__ = ("seconds", "signal")
+
+    def __init__(self, signal: Signal | None, seconds: float | None) -> None:
+        self.signal = signal
+        self.seconds = seconds
+
+    def __await__(self) -> Generator[Wait, bool, bool]:
+        return (yield self)
+
+
+class Signal:
+    """Wakes those who wait at that moment; whoever comes later waits for the next."""
+
+    __slots__ = ("_runtime", "_waiting")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._waiting: list[tuple[Spawned[Any], int]] = []
+
+    def wait(self, seconds: float | None = None) -> Wait:
+        return Wait(self, seconds)
+
+    def add(self, who: Spawned[Any], turn: int) -> None:
+        self._waiting = [one for one in self._waiting if one[0].waits(one[1])]
+        self._waiting.append((who, turn))
+
+    def notify(self) -> None:
+        with self._runtime:
+            waiting, self._waiting = self._waiting, []
+            for who, turn in waiting:
+                if who.waits(turn):
+                    self._runtime.later(0, who.resume, turn, True)
+
+
+class Bell:
+    """A signal that is not missed by who is busy when it comes."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._rung = False
+        self._signal = runtime.signal()
+
+    def ring(self) -> None:
+        self._rung = True
+        self._signal.notify()
+
+    async def heard(self, seconds: float | None = None) -> bool:
+        """Once it has rung since the last time; False if the time has passed first."""
+        if not self._rung:
+            await self._signal.wait(seconds)
+        rung, self._rung = self._rung, False
+        return rung
+
+
+class Spawned(Generic[T]):
+    """A coroutine under way."""
+
+    __slots__ = (
+        "_coroutine", "_ended", "_error", "_name", "_running", "_runtime", "_turn", "_value",
+        "heard",
+    )  # fmt: skip
+
+    def __init__(self, runtime: Runtime, coroutine: Coroutine[Any, Any, T], name: str) -> None:
+        self._runtime = runtime
+        self._coroutine: Coroutine[Any, Any, T] | None = coroutine
+        self._name = name
+        self._turn = 0
+        self._running = False
+        self.heard = False
+        """Somebody is going to ask how it ended."""
+        self._value: T | None = None
+        self._error: Exception | None = None
+        self._ended = Signal(runtime)
+        runtime.later(0, self.resume, 0, None)
+
+    @property
+    def done(self) -> bool:
+        return self._coroutine is None
+
+    def waits(self, turn: int) -> bool:
+        return self._turn == turn and self._coroutine is not None
+
+    async def join(self) -> T:
+        """What it returns, or raises."""
+        self.heard = True
+        while not self.done:
+            await self._ended.wait()
+        if self._error:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    async def outcome(self) -> T | AnabranchError:
+        """What it returns, or the error that it was answered."""
+        try:
+            return await self.join()
+        except AnabranchError as error:
+            return error
+
+    def cancel(self) -> None:
+        """It goes no further, and its `finally` has run; if it is itself what asks, as soon as it
+        would wait."""
+        with self._runtime:
+            coroutine, self._coroutine = self._coroutine, None
+            if coroutine and not self._running:
+                coroutine.close()
+            self._ended.notify()
+
+    def resume(self, turn: int, came: bool) -> None:
+        """Whoever wakes it first in this turn does; the others come too late."""
+        coroutine = self._coroutine
+        if turn != self._turn or coroutine is None:
+            return
+        self._turn += 1
+        self._running = True
+        try:
+            wait = coroutine.send(came if turn else None)
+        except StopIteration as end:
+            self._value, self._coroutine = end.value, None
+            self._ended.notify()
+            return
+        except Exception as error:
+            self._error, self._coroutine = error, None
+            if self.heard:
+                self._ended.notify()
+            else:
+                self._runtime.crashed(self._name, error)
+            return
+        finally:
+            self._running = False
+        if self._coroutine is None:  # it has cancelled itself
+            coroutine.close()
+            return
+        if wait.signal is not None:
+            wait.signal.add(self, self._turn)
+        if wait.seconds is not None:
+            self._runtime.later(wait.seconds, self.resume, self._turn, False)
+
+
+class Mutex:
+    """`async with`: one at a time, whatever it waits for meanwhile."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._free = Signal(runtime)
+        self._held = False
+
+    @property
+    def held(self) -> bool:
+        return self._held
+
+    async def __aenter__(self) -> None:
+        while self._held:
+            await self._free.wait()
+        self._held = True
+
+    async def __aexit__(self, *error: object) -> None:
+        self._held = False
+        self._free.notify()

@@ -1,0 +1,60 @@
+"""The log: one JSON object a line, with the query, task, site and epoch that it is about.
+
+Nothing is written before a process says where (`log_to`), and nothing on the way of tuples: what
+is logged are changes of what runs where.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+_LOGGER = logging.getLogger("anabranch")
+_LOGGER.addHandler(logging.NullHandler())
+_LOGGER.propagate = False
+_FILE_BYTES, _FILES = 10_000_000, 3
+FIELDS = ("time", "level", "event", "text", "site", "query", "task", "epoch")
+"""What a line may hold, in this order; what it is not about is left out."""
+
+
+def note(event: str, text: str, *, wrong: bool = False, **about: Any) -> None:
+    """`about`: site, query, task, epoch, as far as they are known."""
+    level = logging.ERROR if wrong else logging.INFO
+    if _LOGGER.isEnabledFor(level):
+        _LOGGER.log(level, text, extra={"event": event, "about": about})
+
+
+def log_to(path: Path) -> logging.Handler:
+    """Append to the file from now on; it begins anew at 10 MB, and the two before it are kept."""
+    handler = RotatingFileHandler(
+        path, maxBytes=_FILE_BYTES, backupCount=_FILES - 1, encoding="utf-8", delay=True
+    )
+    handler.setFormatter(_JsonLines())
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(logging.INFO)
+    return handler
+
+
+def log_no_more(handler: logging.Handler) -> None:
+    _LOGGER.removeHandler(handler)
+    handler.close()
+    if all(isinstance(one, logging.NullHandler) for one in _LOGGER.handlers):
+        _LOGGER.setLevel(logging.NOTSET)
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        known = {
+            "time": f"{clock}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "event": record.__dict__.get("event", ""),
+            "text": record.getMessage(),
+            **record.__dict__.get("about", {}),
+        }
+        kept = {key: known[key] for key in FIELDS if known.get(key) not in (None, "")}
+        return json.dumps(kept, ensure_ascii=False)

@@ -1,0 +1,39 @@
+"""Temporary folders, which whoever made them removes, or the next one if that was killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+PREFIX = "anabranch-"
+OWNER = "owner"
+"""A file in each: the process that made it, by its number and the time it was started."""
+
+
+def scratch_folder(kind: str = "") -> Path:
+    """A new temporary folder; whoever asked for it removes it. Those that killed processes have
+    left are removed first."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if _abandoned(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+    made = Path(tempfile.mkdtemp(prefix=PREFIX + kind))
+    (made / OWNER).write_text(f"{os.getpid()} {psutil.Process().create_time()}")
+    return made
+
+
+def _abandoned(folder: Path) -> bool:
+    """Made by a process that is no more. What does not say whose it is stays."""
+    with suppress(OSError, ValueError, psutil.AccessDenied):
+        pid, started = (folder / OWNER).read_text().split()
+        if folder.stat().st_uid != os.getuid():
+            return False
+        try:
+            return bool(psutil.Process(int(pid)).create_time() != float(started))
+        except psutil.NoSuchProcess:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""A site's links to others: following inputs, acks, who produces what."""

@@ -1,0 +1,334 @@
+"""A site's side of its links: following inputs, who produces what, acks in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from anabranch.config.cluster import Cluster
+from anabranch.errors import AnabranchError, Gap, SiteError, StaleEpoch, Superseded
+from anabranch.link.emulated import EmulatedNetwork
+from anabranch.link.emulation import Emulation, Slowed
+from anabranch.link.inlet import LiveInlet
+from anabranch.link.messages import Ack, Acks, Detach, Follow, Ship
+from anabranch.link.network import Connection, Network
+from anabranch.link.outlet import LiveOutlet
+from anabranch.link.subscription import Receiver, Subscription
+from anabranch.plan.tasks import Input
+from anabranch.runtime.base import Runtime
+from anabranch.site.links.acks import AckSender
+from anabranch.site.links.readers import ReadersFile
+from anabranch.site.tasks.restart_points import PointsFile, PointsKeeper
+from anabranch.site.tasks.task import Task
+from anabranch.stream.batch import Batch
+from anabranch.stream.restart import gather
+from anabranch.stream.routes import Route, Routes
+
+LEASE_S = 30.0
+"""How long a stream keeps its tuples for a program that does not follow it."""
+CALL_S = 2.0
+LEAST_SILENCE_S = 1.0
+Readers = list[tuple[Task, int, str]]
+"""Task, which of its inputs, and the name under which it reads that; not all names differ."""
+
+
+class Links:
+    """Links of the site `name`, whose `outlets` and `tasks` it looks at and never changes.
+
+    `superseded` is told of a task that another site runs now, `behind` of one whose producer has
+    let go of what it would take next.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cluster: Cluster,
+        runtime: Runtime,
+        network: Network,
+        outlets: Mapping[str, LiveOutlet],
+        tasks: Mapping[str, Task],
+        points: PointsFile,
+        readers: ReadersFile,
+        superseded: Callable[[Task], None],
+        behind: Callable[[Task, Gap], None],
+    ) -> None:
+        self._name = name
+        self._cluster = cluster
+        self._runtime = runtime
+        self._network = network
+        self.emulated = EmulatedNetwork(cluster)
+        self._outlets = outlets
+        self._tasks = tasks
+        self._keeper = PointsKeeper(runtime, points)
+        self._readers = readers
+        self._superseded = superseded
+        self._behind = behind
+        self.routes = Routes()
+        self._interval_s = cluster.heartbeat_interval_us / 1e6
+        self._silence_s = max(LEAST_SILENCE_S, self._interval_s * cluster.missed_heartbeats)
+        self._subscriptions: dict[str, list[Subscription]] = {}
+        self._senders: dict[str, AckSender] = {}
+        self._by_site: dict[str, Readers] | None = None
+        """See `_readers_of`; None when that may have changed."""
+        self._watching = runtime.spawn(self._watch(), f"{name}-watch")
+
+    def close(self) -> None:
+        self._watching.cancel()
+        for sender in self._senders.values():
+            sender.close()
+
+    def report(self, task: Task) -> dict[str, Any]:
+        links = self._subscriptions.get(task.spec.name, [])
+        problems = [link.problem for link in links if link.problem]
+        return {"problem": "; ".join(problems), "breaks": sum(link.breaks for link in links)}
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def follow_inputs(self, task: Task) -> None:
+        """Feed the inlets of a task that has been started, unless it needs nothing any more."""
+        self.unfollow(task)
+        if not task.restart_point().finished:
+            self._subscriptions[task.spec.name] = self._links_of(task)
+        for source in task.spec.inputs:  # upstream should know its restart point from the start
+            for site in self.route(source).sites:
+                self._sender(site).tell_all()
+
+    def _links_of(self, task: Task) -> list[Subscription]:
+        links = []
+        for index, (source, inlet) in enumerate(zip(task.spec.inputs, task.inlets, strict=True)):
+            inlet.expect(self.route(source).epoch)
+            failed = partial(self._failed, task)
+            receiver = _Input(self, task, index, inlet)
+            request = partial(self._follow, task, index)
+            links.append(self.subscribe(source, receiver, request, failed))
+        return links
+
+    def subscribe(
+        self,
+        source: Input,
+        receiver: Receiver[Any],
+        request: Callable[[int], Follow | Ship],
+        on_failure: Callable[[AnabranchError], None],
+    ) -> Subscription:
+        """Brings `source`, from wherever it is produced, to a receiver at this site."""
+
+        def connect(after: int) -> Connection:
+            site = self.route(source).site
+            connection = self._network.connect(site, request(after))
+            if emulation := self._emulation(site, self._name):
+                return Slowed(self._runtime, connection, emulation, self._silence_s)
+            return connection
+
+        return Subscription(self._runtime, receiver, connect, on_failure, self._silence_s)
+
+    def _follow(self, task: Task, index: int, after: int) -> Follow:
+        return Follow(task.spec.inputs[index].stream, task.spec.consumer(index), after, task.epoch)
+
+    def _failed(self, task: Task, error: AnabranchError) -> None:
+        if isinstance(error, Superseded):
+            self._superseded(task)
+        elif isinstance(error, Gap) and task.epoch:
+            self._behind(task, error)
+        else:
+            task.fail(error)
+
+    def unfollow(self, task: Task) -> None:
+        self._by_site = None
+        for link in self._subscriptions.pop(task.spec.name, ()):
+            link.close()
+
+    # -- routes ----------------------------------------------------------------------------------
+
+    def route(self, source: Input) -> Route:
+        """Where an input is produced now: where it was deployed, unless we heard otherwise."""
+        return self.routes[source.stream] or Route(source.site)
+
+    def learn(self, news: Mapping[str, Route]) -> dict[str, Route]:
+        """Streams are produced or backed up elsewhere: follow them there, send acks there, and stop
+        what we produce ourselves though our epoch is over. Those of the news that are."""
+        before = {stream: self.routes[stream] for stream in news}
+        fresh = self.routes.learn(news)
+        self._by_site = None
+        for stream, route in fresh.items():
+            for task in list(self._tasks.values()):
+                self._tell(task, stream, route, before[stream])
+        return fresh
+
+    def _tell(self, task: Task, stream: str, route: Route, before: Route | None) -> None:
+        if task.spec.output == stream and task.produces and task.epoch < route.epoch:
+            self._superseded(task)
+        links = self._subscriptions.get(task.spec.name, [])
+        for source, inlet, link in zip(task.spec.inputs, task.inlets, links, strict=False):
+            if source.stream == stream:
+                inlet.expect(route.epoch)
+                if route.site != (before.site if before else source.site):
+                    link.reroute()
+        # One that has ended follows nothing, but a new producer would wait for it.
+        if task.produces and any(source.stream == stream for source in task.spec.inputs):
+            for site in route.sites:
+                self._sender(site).tell_all()
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    async def leave(self, task: Task) -> None:
+        """Let go of the inputs, so that other consumers of them are not held up. A site that is
+        gone keeps nothing for us either."""
+        await self._runtime.outcomes([
+            self._network.call(
+                site, Detach(source.stream, task.spec.consumer(index), task.epoch), CALL_S
+            )
+            for index, source in enumerate(task.spec.inputs)
+            for site in self.route(source).sites
+        ])  # fmt: skip
+
+    def replaceable(self, task: Task) -> bool:
+        """Somebody stands by for it, or can be posted to."""
+        route = self.routes[task.spec.output] if task.spec.output else None
+        return task.epoch > 0 or bool(route and route.standby)
+
+    def detach(self, stream: str, consumer: str, epoch: int | None = None) -> None:
+        if outlet := self._outlets.get(stream):
+            outlet.detach(consumer, epoch)
+
+    def outlet(self, stream: str) -> LiveOutlet:
+        outlet = self._outlets.get(stream)
+        if outlet is None:
+            raise SiteError(f"site {self._name} does not produce stream {stream}")
+        return outlet
+
+    def _emulation(self, sender: str, receiver: str) -> Emulation:
+        return self.emulated.link(sender, receiver)
+
+    async def _watch(self) -> None:
+        """Forget programs that have gone; keep the others where a restart finds them, and where
+        readers would restart: should they die with us, we may be the only ones who come back."""
+        while True:
+            await self._runtime.sleep(self._interval_s)
+            for outlet in list(self._outlets.values()):
+                outlet.expire(LEASE_S)
+            await self._keeper.keep(gather(one.readers() for one in self._outlets.values()))
+            held = self._readers.news(self._outlets)
+            if held is not None:
+                await self._runtime.blocking(self._readers.save, held)
+
+    # -- acks ------------------------------------------------------------------------------------
+
+    def arrived(self, task: Task, index: int) -> None:
+        """Tuples have come in; if they are many, the producer hears of it before its time."""
+        if task.inlets[index].ack_overdue and task.role == "primary":
+            self._sender(self.route(task.spec.inputs[index]).site).arrived()
+
+    def released(self, task: Task) -> None:
+        """Downstream acks have moved the task's restart point. A sink has no downstream: its
+        restart point moves with every write and is told with the next periodic ack."""
+        ended = task.restart_point().finished
+        if (task.outlet or ended) and task.role == "primary":
+            for source in task.spec.inputs:
+                for site in self.route(source).sites:
+                    self._sender(site).released()
+
+    def take_acks(self, acks: Iterable[Ack]) -> list[tuple[str, int]]:
+        """Those among them that have been replaced and ought to know."""
+        superseded = []
+        for ack in acks:
+            try:
+                self._take(ack)
+            except Superseded:
+                superseded.append((ack.consumer, ack.own))
+            except StaleEpoch:
+                for task in list(self._tasks.values()):
+                    if task.spec.output == ack.stream and task.produces:
+                        self._superseded(task)
+        return superseded
+
+    def _take(self, ack: Ack) -> None:
+        if outlet := self._outlets.get(ack.stream):
+            if ack.received is not None:
+                outlet.level0(ack.consumer, ack.received, ack.epoch, ack.own)
+            outlet.level1(ack.consumer, ack.point.inputs[ack.index], ack.point, ack.own)
+
+    def _sender(self, site: str) -> AckSender:
+        if site not in self._senders:
+            self._senders[site] = AckSender(
+                self._runtime,
+                site,
+                self._cluster.ack_interval_us / 1e6,
+                partial(self._collect, site),
+                partial(self._send, site),
+                self._emulation(self._name, site),
+            )
+        return self._senders[site]
+
+    def _collect(self, site: str, level0: bool) -> list[Ack]:
+        return [
+            _ack(task, index, consumer, level0)
+            for task, index, consumer in self._readers_of().get(site, ())
+            if task.state in ("running", "done")
+            and task.role == "primary"
+            and self._tasks.get(task.spec.name) is task
+        ]
+
+    def _readers_of(self) -> dict[str, Readers]:
+        """Site → the inputs here that it produces or stands by to."""
+        if self._by_site is None:
+            self._by_site = {}
+            for task in self._tasks.values():
+                for index, source in enumerate(task.spec.inputs):
+                    reader = task, index, task.spec.consumer(index)
+                    for site in self.route(source).sites:
+                        self._by_site.setdefault(site, []).append(reader)
+        return self._by_site
+
+    async def _send(self, site: str, acks: list[Ack]) -> None:
+        """Points are kept before they are told: who hears of one lets go of what lies before it."""
+        tasks = {consumer: task for task, _, consumer in self._readers_of().get(site, ())}
+        await self._keeper.keep(
+            {tasks[ack.consumer].spec.name: ack.point for ack in acks if ack.consumer in tasks}
+        )
+        for consumer, epoch in await self._network.call(site, Acks(tuple(acks)), CALL_S):
+            task = tasks.get(consumer)
+            if task and task.epoch == epoch and self._tasks.get(task.spec.name) is task:
+                self._superseded(task)
+
+    async def keep_points(self, tasks: Sequence[Task]) -> None:
+        await self._keeper.keep({task.spec.name: task.restart_point() for task in tasks})
+
+
+class _Input:
+    """An inlet as its subscription sees it: whatever comes, its task hears of it, and perhaps its
+    producer."""
+
+    def __init__(self, links: Links, task: Task, index: int, inlet: LiveInlet[Any]) -> None:
+        self.stream = inlet.stream
+        self.space = inlet.space
+        self.close = inlet.close
+        self._links = links
+        self._task = task
+        self._index = index
+        self._inlet = inlet
+
+    @property
+    def received(self) -> int:
+        return self._inlet.received
+
+    async def offer(self, batch: Batch[Any]) -> None:
+        await self._inlet.offer(batch)
+        if self._task.state == "done":
+            self._task.discard_inputs()
+        elif self._inlet.ready:
+            self._task.arrived()
+            self._links.arrived(self._task, self._index)
+
+
+def _ack(task: Task, index: int, consumer: str, level0: bool) -> Ack:
+    inlet = task.inlets[index]
+    return Ack(
+        stream=task.spec.inputs[index].stream,
+        consumer=consumer,
+        epoch=inlet.epoch,
+        received=inlet.acked() if level0 else None,
+        index=index,
+        point=task.restart_point(),
+        own=task.epoch,
+    )

@@ -1,0 +1,1 @@
+"""Users' programs: pockets, classes, what they give."""

@@ -1,0 +1,141 @@
+"""All that a site does when it is asked, whatever carries the questions: no gate, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from anabranch.config.cluster import Cluster
+from anabranch.link.messages import (
+    Acks,
+    Announce,
+    AskConsumer,
+    Attach,
+    Beat,
+    Check,
+    Claim,
+    Detach,
+    Drop,
+    Measured,
+    Message,
+    Place,
+    Points,
+    Prepare,
+    ShipBy,
+    StandBy,
+    Start,
+    StartSources,
+    TakeOver,
+    Urgencies,
+)
+from anabranch.link.network import Network
+from anabranch.link.outlet import LiveOutlet
+from anabranch.runtime.base import Runtime
+from anabranch.site.deployment import Builds, Deployment, Runs
+from anabranch.site.links.links import Links
+from anabranch.site.links.readers import ReadersFile
+from anabranch.site.standby.protection import Protection
+from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.site.tasks.task import Task
+from anabranch.stream.restart import RestartPoint
+
+Handlers = dict[type[Message], Callable[[Any], Any]]
+
+
+class SiteService:
+    """Deploying takes four steps, so that a script is deployed whole or not at all and no tuple
+    passes before everyone is there: `prepare` (build and check), `attach` (producers keep tuples
+    for their consumers), `start` (tasks follow their inputs), `start_sources`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cluster: Cluster,
+        runtime: Runtime,
+        network: Network,
+        builder: Builds,
+        executor: Runs,
+        points: PointsFile,
+        readers: ReadersFile,
+    ) -> None:
+        self.name = name
+        self._runtime = runtime
+        self._executor = executor
+        tasks: dict[str, Task] = {}
+        self.outlets: dict[str, LiveOutlet] = {}
+        self.links = Links(
+            name, cluster, runtime, network, self.outlets, tasks, points, readers,
+            superseded=lambda task: self.protection.superseded(task),
+            behind=lambda task, error: self.protection.behind(task, error),
+        )  # fmt: skip
+        self.deployment = Deployment(
+            runtime, tasks, self.outlets, builder, self.links, executor, points, readers,
+            forget=lambda task: self.protection.forget(task),
+        )  # fmt: skip
+        self.protection = Protection(name, cluster, runtime, network, self.deployment, self.links)
+
+    async def close(self) -> None:
+        self.protection.close()
+        await self.deployment.close()
+        self.links.close()
+
+    def handlers(self) -> Handlers:
+        deployment, protection = self.deployment, self.protection
+        return {
+            Check: deployment.check,
+            Prepare: deployment.prepare,
+            Attach: self._attach,
+            Detach: self._detach,
+            Place: deployment.place,
+            Points: self._points,
+            Start: deployment.start,
+            StartSources: deployment.start_sources,
+            Urgencies: deployment.hurry,
+            Drop: deployment.drop,
+            Acks: self._acks,
+            Beat: protection.beat,
+            StandBy: protection.stand_by,
+            TakeOver: protection.take_over,
+            Claim: protection.claim,
+            AskConsumer: protection.consumer_state,
+            Announce: protection.announced,
+            ShipBy: protection.ship_by,
+            Measured: protection.measured,
+        }
+
+    def report(self) -> dict[str, Any]:
+        """What runs here, and who produces what as far as we know."""
+        outlets = list(self.outlets.items())
+        return {
+            "site": self.name,
+            "tasks": [self._task_report(task) for task in list(self.deployment.tasks.values())],
+            "sources": [source.report() for source in list(self.deployment.sources.values())],
+            "producers": self.links.routes.producers(),
+            "kept": {name: outlet.kept() for name, outlet in outlets},
+            "traffic": {name: asdict(one.traffic) for name, one in outlets if one.traffic.tuples},
+        }
+
+    def _task_report(self, task: Task) -> dict[str, Any]:
+        return task.report() | self.links.report(task) | self.protection.report(task)
+
+    async def _points(self, asked: Points) -> dict[str, RestartPoint]:
+        return await self.deployment.restart_points()
+
+    async def _attach(self, asked: Attach) -> int:
+        return self.links.outlet(asked.stream).attach(
+            asked.consumer,
+            after=asked.after,
+            point=asked.point,
+            epoch=asked.epoch,
+            lease=asked.lease,
+        )
+
+    async def _detach(self, asked: Detach) -> None:
+        self.links.detach(asked.stream, asked.consumer, asked.epoch)
+
+    def _acks(self, asked: Acks) -> list[tuple[str, int]]:
+        """No coroutine: for those next door it is a call."""
+        with self._runtime:
+            return self.links.take_acks(asked.acks)

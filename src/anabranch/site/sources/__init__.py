@@ -1,0 +1,1 @@
+"""From outside to a numbered stream: event time, lateness, pacing, journal."""

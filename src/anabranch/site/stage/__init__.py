@@ -1,0 +1,1 @@
+"""Stages: window aggregates of a partitioned source, in a state that its tasks share."""

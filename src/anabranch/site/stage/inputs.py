@@ -1,0 +1,225 @@
+"""Sources that can be read in parts: partitions, their ends, and ranges of them as Arrow tables.
+
+An offset is a whole number. A file or a folder is one partition, since its rows have one order:
+offsets count the rows (Parquet) or bytes (CSV, JSON) of all files in name order. Or each file is a
+partition, numbered in that order, if it is said that they have nothing to do with each other. A
+Kafka topic has its own partitions and offsets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anabranch.connectors import make_wrapper
+from anabranch.connectors.files.wrapper import FileWrapper
+from anabranch.connectors.kafka.wrapper import KafkaWrapper
+from anabranch.connectors.wrapper import SourceContext, Wrapper
+from anabranch.errors import SourceError
+from anabranch.site.stage.lines import cut_lines, read_lines
+from anabranch.state.offsets import Range
+
+ROWS = 1 << 20
+"""Of Parquet in a task's range, unless its row groups are larger."""
+BYTES = 32 << 20
+"""Of text in a task's range."""
+RECORDS = 200_000
+"""Of a Kafka topic in a task's range."""
+_ONLY = "0"
+"""The name of a partition that is alone."""
+
+
+class Input(Protocol):
+    finite: bool
+    """Whether what is there now is all."""
+    per_offset: float
+    """Tuples of an offset, roughly."""
+
+    def starts(self) -> dict[str, int]:
+        """Per partition the offset where a first reading begins."""
+
+    def ends(self) -> dict[str, int]:
+        """Per partition the offset behind what is there now."""
+
+    def cut(self, gap: Range) -> Range:
+        """The first part of `gap`, as much as one task takes."""
+
+    def read(self, range: Range) -> pa.Table:
+        """Its rows, in order; with EVENT_TIME behind the declared columns."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a server has of an input: every `parts`th partition, from number `part` on."""
+
+    part: int = 0
+    parts: int = 1
+    by_file: bool = False
+
+    def of(self, partitions: dict[str, int]) -> dict[str, int]:
+        return {name: at for name, at in partitions.items() if int(name) % self.parts == self.part}
+
+
+def make_input(name: str, context: SourceContext, share: Share) -> Input:
+    """Raises ConfigError or SourceError as the wrapper of that name does."""
+    wrapper: Wrapper = make_wrapper(name, context)
+    if isinstance(wrapper, KafkaWrapper):
+        return KafkaInput(wrapper, share)
+    assert isinstance(wrapper, FileWrapper)
+    if wrapper.format == "parquet":
+        return ParquetInput(wrapper, share)
+    return TextInput(wrapper, context, share)
+
+
+class KafkaInput:
+    per_offset = 1.0
+
+    def __init__(self, wrapper: KafkaWrapper, share: Share) -> None:
+        self.finite = wrapper.finite
+        self._wrapper = wrapper
+        self._share = share
+
+    def starts(self) -> dict[str, int]:
+        found: dict[str, int] = self._wrapper.start_cursor()
+        return self._share.of(found)
+
+    def ends(self) -> dict[str, int]:
+        return self._share.of({str(number): end for number, end in self._wrapper.ends().items()})
+
+    def cut(self, gap: Range) -> Range:
+        return Range(gap.partition, gap.begin, min(gap.end, gap.begin + RECORDS))
+
+    def read(self, range: Range) -> pa.Table:
+        return self._wrapper.reread({range.partition: range.begin}, {range.partition: range.end})
+
+
+class _Files:
+    """`sizes` of the files, by which offsets go over from one to the next."""
+
+    finite = True
+
+    def __init__(self, wrapper: FileWrapper, share: Share) -> None:
+        self._wrapper = wrapper
+        self._share = share
+
+    @cached_property
+    def _bounds(self) -> list[int]:
+        """Where files begin, if they are one after the other."""
+        return [0, *accumulate(self._size(file) for file in self._wrapper.files)]
+
+    @cached_property
+    def _files(self) -> dict[str, int]:
+        """The files that are partitions, by their number, each with its size."""
+        numbered = enumerate(self._wrapper.files)
+        mine = self._share.of({str(number): number for number, _ in numbered})
+        return {name: self._size(self._wrapper.files[number]) for name, number in mine.items()}
+
+    def _size(self, file: Path) -> int:
+        raise NotImplementedError
+
+    def starts(self) -> dict[str, int]:
+        return dict.fromkeys(self._files, 0) if self._share.by_file else self._share.of({_ONLY: 0})
+
+    def ends(self) -> dict[str, int]:
+        whole = {_ONLY: self._bounds[-1]}
+        return dict(self._files) if self._share.by_file else self._share.of(whole)
+
+    def _place(self, partition: str, offset: int) -> tuple[Path, int, int]:
+        """The file that holds `offset`, where that is in it, and the offset of its begin."""
+        if self._share.by_file:
+            return self._wrapper.files[int(partition)], offset, 0
+        number = bisect_right(self._bounds, offset) - 1
+        begin = self._bounds[number]
+        return self._wrapper.files[number], offset - begin, begin
+
+    def _pieces(self, range: Range) -> Iterator[tuple[Path, int, int]]:
+        """The parts of files, from and to, that make up `range`."""
+        if self._share.by_file:
+            yield self._wrapper.files[int(range.partition)], range.begin, range.end
+            return
+        at = range.begin
+        while at < range.end:
+            file, start, begin = self._place(range.partition, at)
+            number = bisect_right(self._bounds, at)
+            until = min(range.end, self._bounds[number])
+            yield file, start, until - begin
+            at = until
+
+
+class ParquetInput(_Files):
+    """Ranges are whole row groups, of several files if these are small."""
+
+    per_offset = 1.0
+
+    def _size(self, file: Path) -> int:
+        return sum(self._groups(file))
+
+    def _groups(self, file: Path) -> list[int]:
+        if file not in self._known:
+            try:
+                metadata = pq.read_metadata(file)
+            except (OSError, pa.ArrowException) as error:
+                raise SourceError("not a Parquet file", place=str(file)) from error
+            groups = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
+            self._known[file] = groups
+        return self._known[file]
+
+    @cached_property
+    def _known(self) -> dict[Path, list[int]]:
+        return {}
+
+    def _ends_of_groups(self, partition: str) -> list[int]:
+        if partition not in self._cuts:
+            one = self._share.by_file
+            files = [self._wrapper.files[int(partition)]] if one else self._wrapper.files
+            self._cuts[partition] = list(accumulate(n for f in files for n in self._groups(f)))
+        return self._cuts[partition]
+
+    @cached_property
+    def _cuts(self) -> dict[str, list[int]]:
+        return {}
+
+    def cut(self, gap: Range) -> Range:
+        ends = self._ends_of_groups(gap.partition)
+        number = bisect_right(ends, gap.begin + ROWS) - 1
+        end = ends[max(number, bisect_right(ends, gap.begin))] if ends else gap.end
+        return Range(gap.partition, gap.begin, min(gap.end, end))
+
+    def read(self, range: Range) -> pa.Table:
+        tables = []
+        for file, start, until in self._pieces(range):
+            for table, mark in self._wrapper.reader.read(file, start or None):
+                tables.append(table)
+                if mark >= until:
+                    break
+        return pa.concat_tables(tables)
+
+
+class TextInput(_Files):
+    """Ranges are whole lines of one file."""
+
+    per_offset = 1 / 32
+
+    def __init__(self, wrapper: FileWrapper, context: SourceContext, share: Share) -> None:
+        super().__init__(wrapper, share)
+        self._context = context
+
+    def _size(self, file: Path) -> int:
+        return file.stat().st_size
+
+    def cut(self, gap: Range) -> Range:
+        file, start, begin = self._place(gap.partition, gap.begin)
+        end = begin + cut_lines(self._wrapper, self._context, file, start, BYTES)
+        return Range(gap.partition, gap.begin, min(gap.end, end))
+
+    def read(self, range: Range) -> pa.Table:
+        ((file, start, until),) = self._pieces(range)
+        return read_lines(self._wrapper, self._context, file, start, until)

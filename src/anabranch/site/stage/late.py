@@ -1,0 +1,94 @@
+"""The tuples that a stage left out because they were late, as a stream of their own.
+
+They are found by reading the source a second time, in order within each partition: so this stream
+costs nothing unless somebody reads it, and can be read again like any other. A tuple's event time
+here is how far the source had come when it was met; what it was is in a column.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.connectors.wrapper import Cursor
+from anabranch.link.wire import EVENT_TIME
+from anabranch.plan.stage import Stage
+from anabranch.site.stage.inputs import Input
+from anabranch.site.stage.work import input_of, late_ones
+from anabranch.state.offsets import Range
+from anabranch.stream.batch import START_WATERMARK
+
+LOOK_S = 0.2
+
+
+class LateTuples:
+    """A cursor is, per partition, the offset and the greatest event time before it, and that of
+    all."""
+
+    own_time = True
+    replay = True
+
+    def __init__(
+        self, stage: Stage, source: pa.Schema, columns: pa.Schema, stopped: threading.Event
+    ) -> None:
+        """`source` are the columns that the source declares, `columns` those of this stream."""
+        self._input: Input = input_of(stage, source)
+        self._lateness_us = stage.input.lateness_us
+        self._schema = columns.append(pa.field(EVENT_TIME, pa.int64()))
+        self._stopped = stopped
+        self.finite = self._input.finite
+
+    def read(self) -> Iterator[pa.Table]:
+        for table, _ in self.read_from(self.start_cursor()):
+            yield table
+
+    def start_cursor(self) -> Cursor:
+        starts = self._input.starts()
+        at = {name: [offset, START_WATERMARK] for name, offset in starts.items()}
+        return {"at": at, "newest": START_WATERMARK}
+
+    def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
+        while not self._stopped.is_set():
+            gaps = [Range(name, self._begin(cursor, name), end)
+                    for name, end in sorted(self._input.ends().items())
+                    if end > self._begin(cursor, name)]  # fmt: skip
+            for gap in gaps:
+                table, cursor = self._taken(cursor, self._input.cut(gap))
+                yield table, cursor
+                if self._stopped.is_set():
+                    return
+            if not gaps:
+                if self.finite:
+                    return
+                self._stopped.wait(LOOK_S)
+
+    def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
+        (changed,) = (name for name, at in end["at"].items() if begin["at"].get(name) != at)
+        range = Range(changed, self._begin(begin, changed), end["at"][changed][0])
+        return self._taken(begin, range)[0]
+
+    def _begin(self, cursor: Cursor, partition: str) -> int:
+        found: int = cursor["at"].get(partition, [0])[0]
+        return found
+
+    def _taken(self, cursor: Cursor, range: Range) -> tuple[pa.Table, Cursor]:
+        table = self._input.read(range)
+        times = table.column(EVENT_TIME).to_numpy()
+        before = cursor["at"].get(range.partition, [0, START_WATERMARK])[1]
+        reached = np.maximum.accumulate(np.concatenate(([cursor["newest"]], times)))
+        newest = max(before, int(times.max()) if len(times) else before)
+        at = {**cursor["at"], range.partition: [range.end, newest]}
+        behind: dict[str, Any] = {"at": at, "newest": int(reached[-1])}
+        late = late_ones(times, before, self._lateness_us)
+        if late is None:
+            return self._schema.empty_table(), behind
+        kept = table.drop_columns(EVENT_TIME).filter(pa.array(late))
+        arrays = [*kept.columns, pa.array(times[late]), pa.array(reached[:-1][late])]
+        return pa.Table.from_arrays(
+            [one.cast(field.type) for one, field in zip(arrays, self._schema, strict=True)],
+            schema=self._schema,
+        ), behind

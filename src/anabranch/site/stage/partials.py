@@ -1,0 +1,171 @@
+"""Partial aggregates in DuckDB's SQL: how they are made of tuples, merged, and become results.
+
+Tables of tuples have the columns `_slice`, `_k0`, `_k1`, … (keys) and `_a0`, `_a1`, … (arguments);
+tables of partials have `_slice`, the keys, and `_p0`, `_p1`, …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.plan.operators import AggregateCall
+from anabranch.plan.stage import Stage
+
+SLICE = "_slice"
+LONG = 16
+"""Windows of so many slices are merged of blocks."""
+_WHOLE_SUM = "CAST(sum({0}){1} AS BIGINT)"
+
+
+@dataclass(frozen=True)
+class Partial:
+    """`lift` makes it of many tuples, `single` of one, `merge` of many partials called `{0}`, with
+    `{1}` behind the function."""
+
+    lift: str
+    single: str
+    merge: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A call: its partials, and its result in terms of their merged values."""
+
+    partials: tuple[Partial, ...]
+    result: str
+
+
+class PartialsSql:
+    """The statements for one stage."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.keys = [f"_k{number}" for number in range(len(stage.aggregate.keys))]
+        self.arguments = [f"_a{number}" for number in range(len(stage.arguments))]
+        places = {expr: f"_a{number}" for number, expr in enumerate(stage.arguments)}
+        cells = [
+            _cell(call, [places[one] for one in call.arguments]) for call in stage.aggregate.calls
+        ]
+        self._partials = [partial for cell in cells for partial in cell.partials]
+        self.columns = [f"_p{number}" for number in range(len(self._partials))]
+        self.results: list[str] = []
+        at = 0
+        for cell in cells:
+            self.results.append(cell.result.format(*self.columns[at:]))
+            at += len(cell.partials)
+
+    def lift(self, source: str) -> str:
+        """Partials of the tuples in `source`: one per slice and key."""
+        made = _named([one.lift for one in self._partials], self.columns)
+        return f"SELECT {self._by(made)} FROM {source} GROUP BY {self._by([])}"
+
+    def single(self, source: str) -> str:
+        """Partials of the tuples in `source`: one per tuple."""
+        made = _named([one.single for one in self._partials], self.columns)
+        return f"SELECT {self._by(made)} FROM {source}"
+
+    def merged(self, source: str, where: str) -> str:
+        return (
+            f"SELECT {self._by(self._merges())} FROM {source} WHERE {where} GROUP BY {self._by([])}"
+        )
+
+    def windows(self, source: str, first: int, last: int, stride: int, span: int) -> str:
+        """Results of the windows `first`…`last`, by window and key. A window's slices are the
+        `span` ones from its number × `stride` on."""
+        keys = ", ".join(self.keys)
+        order = ", ".join(f"{key} NULLS FIRST" for key in self.keys)
+        results = [f"{one} AS _r{number}" for number, one in enumerate(self.results)]
+        if span == 1:
+            columns = ", ".join([f"{SLICE} // {stride} AS _w", *self.keys, *self.columns])
+            needed = f"{SLICE} >= {first * stride} AND {SLICE} <= {last * stride}"
+            parts = f"SELECT {columns} FROM {source} WHERE {needed} AND {SLICE} % {stride} = 0"
+        else:
+            parts = self._parts(source, first, last, stride, span)
+        return (
+            f"SELECT _w, {keys}, {', '.join(results)} FROM"
+            f" (SELECT _w, {keys}, {', '.join(self._merges())} FROM ({parts}) GROUP BY _w, {keys})"
+            f" ORDER BY _w, {order}"
+        )
+
+    def _parts(self, source: str, first: int, last: int, stride: int, span: int) -> str:
+        """What these windows are to be merged of, by window and key."""
+        columns = ", ".join([*self.keys, *self.columns])
+        low, high = first * stride, last * stride + span
+        base = low // (span * stride) * span  # the window that a block begins with
+        slices = self.merged(source, f"{SLICE} >= {low} AND {SLICE} < {high}")
+        return (
+            f"WITH slices AS MATERIALIZED (SELECT {SLICE} - {base * stride} AS _s, {columns}"
+            f" FROM ({slices}))"
+            f" SELECT unnest(range(greatest(_from, {first - base}), least(_to, {last - base}) + 1))"
+            f" + {base} AS _w, {columns} FROM ({self._pieces(stride, span)})"
+        )
+
+    def _pieces(self, stride: int, span: int) -> str:
+        """What windows are merged of, each piece for the windows `_from`…`_to`: a slice is in all
+        windows that cover it. Of long windows that were many pieces each. So slices are grouped
+        into blocks as long as a window, as van Herk, Gil and Werman do: a window is the tail of a
+        block and the head of the next, which begin or end with it for all windows up to the next
+        slice that there is."""
+        columns = ", ".join([*self.keys, *self.columns])
+        # A dividend is not negative: quotients are rounded towards zero.
+        first = f"(_s + {stride - 1 + span * stride} - {span - 1}) // {stride} - {span}"
+        if span < LONG:
+            return f"SELECT {columns}, {first} AS _from, _s // {stride} AS _to FROM slices"
+        running = ", ".join([*self.keys, *self._merges(" OVER run")])
+        by = f"(PARTITION BY {', '.join(self.keys)}, _s // {span} ORDER BY _s"
+        block = f"_s // {span} * {span}"
+        behind = f"coalesce(lead(_s) OVER run + 1, {block})"
+        until = f"coalesce(lead(_s) OVER run, {block} + {span - 1})"
+        return (
+            f"SELECT {running}, ({behind} + {stride - 1}) // {stride} AS _from,"
+            f" _s // {stride} AS _to FROM slices WINDOW run AS {by} DESC)"
+            f" UNION ALL SELECT {running}, {first} AS _from,"
+            f" ({until} - 1 + {span * stride} - {span - 1}) // {stride} - {span} AS _to"
+            f" FROM slices WINDOW run AS {by})"
+        )
+
+    def _merges(self, over: str = "") -> list[str]:
+        pairs = zip(self._partials, self.columns, strict=True)
+        return _named([one.merge.format(name, over) for one, name in pairs], self.columns)
+
+    def _by(self, others: Sequence[str]) -> str:
+        return ", ".join([SLICE, *self.keys, *others])
+
+
+def _named(expressions: Sequence[str], names: Sequence[str]) -> list[str]:
+    return [f"{one} AS {name}" for one, name in zip(expressions, names, strict=True)]
+
+
+def _cell(call: AggregateCall, places: Sequence[str]) -> Cell:
+    function = call.function.upper()
+    if function == "COUNT":
+        return Cell((_count(places),), "{}")
+    (place,) = places
+    if function in ("MIN", "MAX"):
+        name = function.lower()
+        return Cell((Partial(f"{name}({place})", place, f"{name}({{0}}){{1}}"),), "{}")
+    if function == "AVG":
+        total = f"CAST({place} AS DOUBLE)"
+        return Cell((Partial(f"sum({total})", total, "sum({0}){1}"), _count(places)), "{0} / {1}")
+    if call.type == "bigint":
+        # The sum of BIGINTs is a HUGEINT: what exceeds a BIGINT fails, as in Spark.
+        lift = f"CAST(sum({place}) AS BIGINT)"
+        return Cell((Partial(lift, f"CAST({place} AS BIGINT)", _WHOLE_SUM),), "{}")
+    if call.type.startswith("decimal"):
+        wide = f"CAST({place} AS DECIMAL(38, {_scale(call.type)}))"
+        return Cell((Partial(f"sum({wide})", wide, "sum({0}){1}"),), f"CAST({{}} AS {call.type})")
+    total = f"CAST({place} AS DOUBLE)"
+    return Cell((Partial(f"sum({total})", total, "sum({0}){1}"),), "{}")
+
+
+def _scale(type: str) -> int:
+    return int(type.rstrip(")").partition(",")[2])
+
+
+def _count(places: Sequence[str]) -> Partial:
+    present = " AND ".join(f"{place} IS NOT NULL" for place in places) or "TRUE"
+    return Partial(
+        f"count(*) FILTER (WHERE {present})" if places else "count(*)",
+        f"CAST({present} AS BIGINT)",
+        _WHOLE_SUM,
+    )

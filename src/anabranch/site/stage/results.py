@@ -1,0 +1,141 @@
+"""The streams of a stage as sources of their sites: wrappers that yield window results in the order
+(end, key), out of the state of one server or out of the global database; or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from anabranch.connectors.wrapper import Cursor
+from anabranch.link.wire import EVENT_TIME
+from anabranch.plan.stage import Stage
+from anabranch.plan.windows import TimePanes
+from anabranch.site.stage.run import StageRun
+from anabranch.stream.batch import START_WATERMARK
+from anabranch.window.panes import Grid
+
+
+class Windows(Protocol):
+    """Where results come from."""
+
+    @property
+    def finite(self) -> bool: ...
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+    def windows(self, after: int) -> Iterator[tuple[pa.Table, int]]: ...
+    def results(self, after: int, upto: int) -> pa.Table: ...
+    def state(self) -> tuple[pa.Table, dict[str, Any]]: ...
+    def release(self, upto: int, given: int) -> None: ...
+    def released(self) -> tuple[int, int]: ...
+    def report(self) -> dict[str, Any]: ...
+
+
+def grid_of(stage: Stage) -> Grid:
+    panes = stage.aggregate.panes
+    assert isinstance(panes, TimePanes)
+    return Grid(panes.width_us, panes.slide_us)
+
+
+class StageResults:
+    """A wrapper that can be read again. A cursor is the end of the last window given. `all` has
+    the state of all servers, if `run` has not."""
+
+    own_time = True
+    replay = True
+
+    def __init__(
+        self, stage: Stage, columns: pa.Schema, run: Windows, all: Windows | None = None
+    ) -> None:
+        self._grid = grid_of(stage)
+        self._schema = columns.append(pa.field(EVENT_TIME, pa.int64()))
+        self._run = run
+        self._all = all or run
+        self._started = False
+        self.finite = run.finite
+
+    def read(self) -> Iterator[pa.Table]:
+        given = 0
+        for table, cursor in self.read_from(self.start_cursor()):
+            yield table
+            given += len(table)
+            self._run.release(cursor["end"], given)
+
+    def start_cursor(self) -> Cursor:
+        return {"end": START_WATERMARK}
+
+    def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
+        self._start()
+        for table, end in self._run.windows(cursor["end"]):
+            yield self._table(table), {"end": end}
+
+    def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
+        self._start()
+        return self._table(self._run.results(begin["end"], end["end"]))
+
+    def release(self, cursor: Cursor, position: int) -> None:
+        self._run.release(cursor["end"], position)
+
+    def released(self) -> tuple[Cursor, int]:
+        self._start()
+        end, position = self._run.released()
+        return {"end": end}, position
+
+    def state(self) -> tuple[pa.Table, dict[str, Any]]:
+        """What the windows would give now, and the offsets that this is of."""
+        table, status = self._all.state()
+        return self._table(table), status
+
+    def report(self) -> dict[str, Any]:
+        """Late tuples are those of the source, and what the state is at."""
+        return self._run.report()
+
+    def close(self) -> None:
+        self._run.close()
+
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._run.start()
+
+    def _table(self, found: pa.Table) -> pa.Table:
+        """Keys, results, the window's bounds, and its end as event time."""
+        starts = found.column("_w").cast(pa.int64())
+        number = starts.to_numpy()
+        first = number * self._grid.slide
+        bounds = [pa.array(first), pa.array(first + self._grid.width)]
+        arrays = [*found.drop_columns("_w").columns, *bounds, bounds[1]]
+        return pa.table(
+            [array.cast(field.type) for array, field in zip(arrays, self._schema, strict=True)],
+            schema=self._schema,
+        )
+
+
+class StagePart:
+    """A wrapper that gives nothing: its server brings a part of the state to the global database,
+    where whoever reads that finds it. It ends when all of it is there."""
+
+    own_time = True
+    replay = True
+
+    def __init__(self, run: StageRun) -> None:
+        self._run = run
+        self.finite = run.finite
+
+    def read(self) -> Iterator[pa.Table]:
+        self._run.start()
+        for _ in self._run.finish():
+            yield from ()
+
+    def release(self, cursor: Cursor, position: int) -> None:
+        """There is nothing to be read."""
+
+    def released(self) -> tuple[Cursor, int]:
+        return None, 0
+
+    def report(self) -> dict[str, Any]:
+        return self._run.report()
+
+    def close(self) -> None:
+        self._run.close()

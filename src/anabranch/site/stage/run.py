@@ -1,0 +1,359 @@
+"""A stage at work: ranges of its source as Spark tasks, checkpoints, and results when they are due.
+
+Each range is a Spark job of one task: a task that fails is tried again alone while the others go
+on, and none waits for the slowest of a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from anabranch.errors import AnabranchError, SiteError, TaskError, from_dict
+from anabranch.link.wire import EVENT_TIME
+from anabranch.plan.expressions import plain
+from anabranch.plan.stage import Stage
+from anabranch.site.stage.partials import SLICE
+from anabranch.site.stage.process import ServerProcess
+from anabranch.site.stage.ranges import Ranges
+from anabranch.site.stage.work import (
+    REPORT,
+    Report,
+    Work,
+    expressions,
+    input_of,
+    put_range,
+    read_range,
+    take_range,
+)
+from anabranch.spark.failures import SPARK_ERRORS, cause
+from anabranch.spark.jobs import SparkJobs
+from anabranch.spark.session import arrow_schema
+from anabranch.state.offsets import Range
+from anabranch.stream.batch import END_WATERMARK
+
+LOOK_S = 0.2
+"""Between two looks for new input, and the longest that a question for results waits."""
+STARTS = 3
+"""Of a state server that dies while it starts."""
+TRIES = 4
+"""Of a range whose Spark task was lost."""
+
+
+class StageRun:
+    """Runs from `start` to `close`. `folder` is where its checkpoints are; without it a state that
+    is lost is made anew from the beginning."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stage: Stage,
+        folder: Path | None,
+        *,
+        slots: int,
+        stopped: threading.Event | None = None,
+        checkpoint_s: float | None = None,
+    ) -> None:
+        """`checkpoint_s`: not as the stage says."""
+        self._spark = spark
+        self._stage = stage
+        self._stopped = stopped or threading.Event()
+        self._jobs = SparkJobs(spark, f"stage of {stage.input.stream}", per_instance=True)
+        self._columns = arrow_schema(stage.input.columns)
+        self._input = input_of(stage, self._columns, stopped=self._stopped)
+        self._sample = sample_schema(spark, stage)
+        self._folder = folder
+        self._checkpoint_s = stage.every_us / 1e6 if checkpoint_s is None else checkpoint_s
+        self._lock = threading.Lock()
+        self._server: ServerProcess | None = None
+        self._ranges = Ranges(self._input)
+        self._failure: AnabranchError | None = None
+        self._heard: dict[str, Any] = {}
+        self.restarts = 0
+        targets = [self._work] * slots + [self._keep]
+        self._threads = [
+            threading.Thread(target=target, name=f"stage-{number}", daemon=True)
+            for number, target in enumerate(targets)
+        ]
+
+    @property
+    def finite(self) -> bool:
+        return self._input.finite
+
+    def start(self) -> None:
+        self._serve()
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._jobs.cancel()
+        with self._lock:
+            if self._server:
+                self._server.close()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=10)
+
+    # -- the state server -----------------------------------------------------------------------
+
+    @property
+    def server(self) -> ServerProcess:
+        """One that runs: another is started, from the last checkpoint, if that has died."""
+        with self._lock:
+            if self._stopped.is_set():
+                raise SiteError("the stage is stopped")
+            if self._server is None or not self._server.alive:
+                if self._server:
+                    self._server.close()
+                    self.restarts += 1
+                self._serve()
+            assert self._server is not None
+            return self._server
+
+    def _serve(self) -> None:
+        """Start a state server, and another if that dies before it is up."""
+        for left in reversed(range(STARTS)):
+            try:
+                server = ServerProcess(self._stage, self._sample, self._folder)
+            except SiteError:
+                if not left or self._stopped.is_set():
+                    raise
+                continue
+            try:
+                server.client.call("begin", starts=self._input.starts())
+                self._ranges.reset(server)
+            except BaseException as error:
+                server.close()
+                if not isinstance(error, SiteError) or not left:
+                    raise
+                continue
+            self._server = server
+            return
+
+    def call(self, what: str, **body: Any) -> Any:
+        """Ask the state server, and the next one if it dies meanwhile."""
+        while True:
+            server = self.server
+            try:
+                return server.client.call(what, **body)
+            except SiteError:
+                self._await_end(server)
+
+    def _await_end(self, server: ServerProcess) -> None:
+        """It did not answer: if it has not ended by itself soon, it is ended."""
+        deadline = time.monotonic() + 1.0
+        while server.alive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if server.alive:
+            server.close()
+
+    # -- results --------------------------------------------------------------------------------
+
+    def windows(self, after: int) -> Iterator[tuple[pa.Table, int]]:
+        """Results of the windows that end behind `after`, as they become whole, with the end of the
+        last window in each table. Returns at the end of the source, or soon after `close`."""
+        while not self._stopped.is_set():
+            found = self._due(after)
+            if found["ended"]:
+                return
+            if found["end"] is not None:
+                yield self.results(after, found["end"]), found["end"]
+                after = found["end"]
+
+    def results(self, after: int, upto: int) -> pa.Table:
+        """Of the windows that end behind `after` and up to `upto`; waits until all are whole."""
+        while True:
+            found = self._due(upto - 1)
+            if found["watermark"] >= upto:
+                server = self.server
+                try:
+                    return server.client.results(after, upto)
+                except SiteError:
+                    self._await_end(server)
+
+    def state(self) -> tuple[pa.Table, dict[str, Any]]:
+        """What windows that are still kept would give now, and the status that belongs to it."""
+        while True:
+            server = self.server
+            try:
+                return server.client.state()
+            except SiteError:
+                self._await_end(server)
+
+    def _due(self, after: int) -> dict[str, Any]:
+        self._check()
+        found: dict[str, Any] = self.call("due", after=after, wait_s=LOOK_S)
+        self._heard = found
+        return found
+
+    def release(self, upto: int, given: int) -> None:
+        self.call("release", upto=upto, given=given)
+
+    def released(self) -> tuple[int, int]:
+        """The end of the last window that is never needed again, and how many results there were
+        up to it."""
+        end, given = self.call("status")["released"]
+        return end, given
+
+    def finish(self) -> Iterator[None]:
+        """Until all input is in, and is in the global database. Every now and then a None."""
+        while not self._stopped.is_set():
+            self._check()
+            self._heard = self.call("status")
+            if self._heard["watermark"] == END_WATERMARK and self._heard["saved"]:
+                return
+            yield None
+            self._stopped.wait(LOOK_S)
+
+    def report(self) -> dict[str, Any]:
+        """What `status` shows of it, as last heard."""
+        counted = {name: self._heard.get(name, 0) for name in ("late", "skipped")}
+        stage = {name: value for name, value in self._heard.items() if name not in counted}
+        now = {"restarts": self.restarts, "combines": self._ranges.combine}
+        return counted | {"stage": stage | now}
+
+    def spent(self) -> dict[str, float]:
+        """Seconds of all tasks so far, by what they were spent on; `flush` is the server's."""
+        return self._ranges.spent | {"flush": self.call("status")["flush_s"]}
+
+    def _check(self) -> None:
+        if self._failure:
+            raise self._failure
+
+    # -- tasks ----------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """One slot: a range after the other, each as a Spark job."""
+        while not self._stopped.is_set():
+            try:
+                taken = self._ranges.take()
+                if taken is None:
+                    self._look()
+                    self._stopped.wait(LOOK_S / 4)
+                elif not self._take(*taken):
+                    return
+            except AnabranchError as error:
+                self._fail(error)
+                return
+
+    def _look(self) -> None:
+        ends = self._ranges.look()
+        if new := self._ranges.unknown(ends):
+            self.call("begin", starts=new)
+        self._ranges.extend(ends)
+        if ends:
+            self.call("ends", ends=ends)
+
+    def _take(self, range: Range, server: ServerProcess) -> bool:
+        """False if the stage is to go no further."""
+        begun = time.perf_counter()
+        try:
+            report = self._job(server, range)
+        except SPARK_ERRORS as error:
+            if self._stopped.is_set():
+                return False
+            if not self._ranges.again(range, server, TRIES):
+                self._fail(TaskError(cause(error)))
+                return False
+            return True
+        told = from_dict(report.error) if report.error else None
+        if isinstance(told, SiteError):
+            self._await_end(server)
+            self.call("status")  # its successor says which ranges are to be taken again
+        elif told:
+            self._fail(told)
+            return False
+        else:
+            self._ranges.done(range, report, time.perf_counter() - begun)
+        return True
+
+    def _fail(self, error: AnabranchError) -> None:
+        if not self._stopped.is_set():
+            self._failure = self._failure or error
+
+    def _job(self, server: ServerProcess, range: Range) -> Report:
+        self._jobs.begin(f"{self._stage.input.stream}: {range}")
+        schema = self._columns.serialize().to_pybytes()
+        address = (server.address.port, server.address.token)
+        work = Work(self._stage.model_dump_json(), schema, address, self._ranges.combine)
+        context = self._spark.sparkContext
+        if self._stage.direct:
+            task = partial(_on, partial(take_range, work, range))
+            (report,) = context.parallelize([0], 1).map(task).collect()
+            return report
+        tuples = self._spark.range(0, 1, 1, 1).mapInArrow(
+            partial(read_range, work, range), from_arrow_schema(_tuples(self._stage))
+        )
+        puts = _applied(self._stage, tuples).mapInArrow(
+            partial(put_range, work, range), from_arrow_schema(REPORT)
+        )
+        (row,) = puts.collect()
+        report = Report(**row.asDict())
+        return replace(report, error=json.loads(report.error) if report.error else None)
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        while not self._stopped.wait(self._checkpoint_s):
+            try:
+                self.call("checkpoint")
+                if self._stage.backup:
+                    self.call("back_up")
+            except AnabranchError as error:
+                self._fail(error)
+                return
+
+
+def _applied(stage: Stage, tuples: DataFrame) -> DataFrame:
+    """Conditions, keys and arguments, by Spark SQL."""
+    for condition in stage.conditions:
+        tuples = tuples.where(condition.expr.sql(plain))
+    items = [f"{expr.sql(plain)} AS {name}" for name, expr in expressions(stage).items()]
+    return tuples.selectExpr(SLICE, *items)
+
+
+def _tuples(stage: Stage) -> pa.Schema:
+    """What Spark SQL gets: the source's columns, the event time and the slice."""
+    times = [pa.field(EVENT_TIME, pa.int64()), pa.field(SLICE, pa.int64())]
+    return pa.schema([*arrow_schema(stage.input.columns), *times])
+
+
+def sample_schema(spark: SparkSession, stage: Stage) -> pa.Schema:
+    """Of what is aggregated."""
+    empty = spark.createDataFrame(_tuples(stage).empty_table())
+    schema: pa.Schema = _applied(stage, empty).limit(0).toArrow().schema
+    return schema
+
+
+def _on(task: Any, _: int) -> Report:
+    report: Report = task()
+    return report
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks Spark runs at once."""
+    master = str(spark.sparkContext.master)
+    local = re.match(r"local(?:-cluster)?\[(\d+|\*)", master)
+    if local:
+        return os.cpu_count() or 1 if local[1] == "*" else int(local[1])
+    return 1 if master == "local" else int(spark.conf.get("spark.cores.max", "2") or 2)
+
+
+def size_of(stage: Stage) -> int:
+    """About how many tuples there are in its source now."""
+    input = input_of(stage, arrow_schema(stage.input.columns))
+    starts, ends = input.starts(), input.ends()
+    return int(sum(end - starts.get(name, 0) for name, end in ends.items()) * input.per_offset)

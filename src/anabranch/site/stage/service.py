@@ -1,0 +1,298 @@
+"""What a state server does, without its network: ranges in, windows out, checkpoints between."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import TaskError
+from anabranch.site.stage.backup import Backup
+from anabranch.site.stage.partials import SLICE
+from anabranch.site.stage.slices import Slices, first_slice
+from anabranch.site.stage.store import Checkpoint, Store
+from anabranch.state.epochs import Epochs
+from anabranch.state.offsets import Offsets, Range
+from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
+from anabranch.window.panes import Grid
+
+IDLE_S = 3.0
+"""A partition without anything new for this long holds up the others no more."""
+WAIT_S = 60.0
+"""How long a task waits for those that read what comes before its range."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a task says of a range that it has read: its greatest event time, its tuples, and how
+    many of them are late; rows that were left out as malformed are no tuples."""
+
+    newest: int
+    rows: int
+    late: int
+    skipped: int = 0
+
+
+class StateService:
+    """Thread-safe. A put is in the state when the call returns, and durable with the next
+    checkpoint."""
+
+    def __init__(
+        self, store: Store, grid: Grid, lateness_us: int, backup: Backup | None = None
+    ) -> None:
+        """`backup`: of `store`, if there is one."""
+        self._store = store
+        self._backup = backup
+        self._grid = grid
+        self._lateness_us = lateness_us
+        self._changed = threading.Condition(threading.RLock())
+        kept = store.checkpoint()
+        self._epochs = Epochs(Offsets.of(kept.offsets), flushed=kept.epoch)
+        self._facts = dict.fromkeys(("rows", "late", "skipped", "given"), 0) | kept.facts
+        self._facts.setdefault("floor", START_WATERMARK)
+        self._counts: dict[Range, Counts] = {}
+        self._ends: dict[str, tuple[int, float]] = {}
+        """Partition → where it ends, and since when it has had nothing more for us."""
+        self._slices = Slices(grid, store.slices())
+        """Those that may be needed."""
+        self._frozen_facts: dict[str, int] = {}
+        self._flushing = threading.Lock()
+        self._flush_s = 0.0
+        self._kept = self._keeping()
+        store.open(self._epochs.open)
+
+    # -- input ----------------------------------------------------------------------------------
+
+    def begin(self, starts: dict[str, int]) -> dict[str, Any]:
+        """Know these partitions, each from its start on; what is known stays. The status."""
+        with self._changed:
+            self._epochs.offsets.begin(starts)
+        return self.status()
+
+    def end(self, goals: dict[str, int]) -> None:
+        with self._changed:
+            self._epochs.offsets.set_goals(goals)
+            self._changed.notify_all()
+
+    def ends(self, ends: dict[str, int]) -> None:
+        """Where partitions end at present, of a source that goes on."""
+        now = time.monotonic()
+        with self._changed:
+            upto = self._epochs.offsets.upto()
+            for name, end in ends.items():
+                if self._ends.get(name, (end, now))[0] != end or upto.get(name, 0) < end:
+                    self._ends[name] = (end, now)
+                else:
+                    self._ends.setdefault(name, (end, now))
+
+    def _idle(self) -> list[str]:
+        """Partitions that have brought nothing for a while, if there are others."""
+        limit = time.monotonic() - IDLE_S
+        idle = [name for name, (_, since) in self._ends.items() if since < limit]
+        others = self._backup is not None and self._backup.elsewhere is not None
+        return idle if others or len(idle) < len(self._ends) else []
+
+    def gaps(self, ends: dict[str, int]) -> list[Range]:
+        with self._changed:
+            offsets = self._epochs.offsets
+            return [gap for name, end in sorted(ends.items()) for gap in offsets.gaps(name, end)]
+
+    def see(self, range: Range, newest: int) -> int:
+        """The greatest event time before `range`, whose own is `newest`; waits for those who read
+        what comes before it."""
+        deadline = time.monotonic() + WAIT_S
+        with self._changed:
+            offsets = self._epochs.offsets
+            offsets.see(range, newest)
+            self._changed.notify_all()
+            while (found := offsets.newest_before(range)) is None:
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise TaskError(f"what comes before {range} was not read in {WAIT_S:.0f} s")
+            return found
+
+    def judged(self, range: Range, counts: Counts) -> None:
+        """To be told before the partials of `range` are put."""
+        with self._changed:
+            self._counts[range] = counts
+
+    def put(self, range: Range, partials: pa.RecordBatchReader | None) -> bool:
+        """One transaction: the partials of a range and that it is in. False if it was in."""
+        with self._changed:
+            while True:
+                if self._epochs.offsets.has(range):
+                    self._counts.pop(range, None)
+                    return False
+                epoch = self._epochs.enter(range)
+                if epoch is not None:
+                    break
+                self._changed.wait()
+        counted = _Counted(partials) if partials else None
+        try:
+            transaction = self._store.put(epoch, counted.reader() if counted else None)
+        except BaseException:
+            with self._changed:
+                self._epochs.abort(epoch, range)
+                self._changed.notify_all()
+            raise
+        with self._changed:  # whoever looks sees both or neither
+            transaction.commit()
+            counts = self._counts.pop(range)
+            self._epochs.commit(epoch, range, counts.newest)
+            self._count(self._facts, counts)
+            if epoch < self._epochs.open:
+                self._count(self._frozen_facts, counts)
+            self._slices.count(counted.slices if counted else {})
+            self._changed.notify_all()
+        return True
+
+    def _count(self, facts: dict[str, int], counts: Counts) -> None:
+        facts["rows"] += counts.rows
+        facts["late"] += counts.late
+        facts["skipped"] += counts.skipped
+
+    # -- results --------------------------------------------------------------------------------
+
+    def due(self, after: int, wait_s: float) -> dict[str, Any]:
+        """The next windows whose results are whole, of those that end behind `after`: the end of
+        the last of them, or None if there is none within `wait_s`; and whether all input is in."""
+        deadline = time.monotonic() + wait_s
+        with self._changed:
+            while True:
+                watermark = self._watermark()
+                last = self._slices.last_due(after, watermark)
+                ended = watermark == END_WATERMARK
+                if last is not None or ended or not self._changed.wait(deadline - time.monotonic()):
+                    return self.status() | {"end": last, "ended": ended and last is None}
+
+    def _watermark(self) -> int:
+        return self._epochs.offsets.watermark(self._lateness_us)
+
+    def results(self, after: int, upto: int) -> pa.Table:
+        """Of the windows that end behind `after` and up to `upto`, in the order (end, key)."""
+        with self._changed:
+            windows = self._slices.windows(after, upto)
+        if not windows:
+            windows = [self._grid.open_at(upto) - 1]
+        return self._store.windows(windows[0], windows[-1], self._grid.stride, self._grid.span)
+
+    def state(self) -> tuple[pa.Table, dict[str, Any]]:
+        """What the windows that are not released yet would give now, and the status that belongs
+        to it."""
+        with self._changed:
+            status, snapshot = self.status(), self._store.snapshot()
+            windows = self._slices.windows(self._facts["floor"], END_WATERMARK) or [0]
+        return snapshot.windows(windows[0], windows[-1], self._grid.stride, self._grid.span), status
+
+    def release(self, upto: int, given: int = 0) -> None:
+        """Results of windows that end at or before `upto`, which were `given` in all, are never
+        asked for again."""
+        with self._changed:
+            if upto > self._facts["floor"]:
+                self._facts |= {"floor": upto, "given": given}
+            self._slices.forget(self._floor())
+
+    def _floor(self) -> int:
+        """The first slice that a window still needs."""
+        return first_slice(self._grid, self._facts["floor"])
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def checkpoint(self) -> int:
+        """A barrier, and all that follows from it; the epoch that is on disk then."""
+        with self._flushing:
+            with self._changed:
+                if not self._store.durable:
+                    return 0
+                if self._kept == self._keeping() and not self._idle():
+                    return self._epochs.flushed
+                elsewhere = self._backup.elsewhere if self._backup else None
+                self._epochs.offsets.raise_idle(self._idle(), elsewhere)
+                # The table first: whoever enters the new epoch writes there at once.
+                self._store.open(self._epochs.open + 1)
+                self._epochs.barrier()
+                self._frozen_facts = dict(self._facts)
+                while (epoch := self._epochs.whole) is None:
+                    self._changed.wait()
+                offsets, facts = self._epochs.frozen, self._frozen_facts
+                floor = self._floor()
+                assert offsets is not None
+                facts["watermark"] = offsets.watermark(self._lateness_us)
+                facts["reached"] = offsets.reached(self._idle())
+            begun = time.monotonic()
+            self._store.flush(epoch, floor, offsets.rows(), facts)
+            with self._changed:
+                self._flush_s += time.monotonic() - begun
+                self._epochs.flush_done()
+                if self._backup is None:
+                    self._epochs.offsets.kept(offsets.rows())
+                self._kept = offsets.rows(), facts["floor"], facts["watermark"]
+                self._changed.notify_all()
+            return epoch
+
+    def back_up(self) -> None:
+        """Bring the global database up to the last checkpoint. What another server would have to
+        know, should this one be lost, the watermark goes by only then."""
+        if self._backup is None:
+            return
+        if self._store.saved < self._epochs.flushed:
+            kept = self._backup.save(self._since, self._floor())
+            with self._changed:
+                self._epochs.offsets.kept(kept.offsets if kept else ())
+                self._changed.notify_all()
+        self._backup.look()
+        self.release(self._backup.floor)
+
+    def _since(self, epoch: int) -> tuple[Checkpoint, pa.Table]:
+        with self._flushing:
+            return self._store.since(epoch)
+
+    def _keeping(self) -> tuple[list[tuple[str, int, int, int]], int, int]:
+        """What a checkpoint would change something by."""
+        return self._epochs.offsets.rows(), self._facts["floor"], self._watermark()
+
+    def status(self) -> dict[str, Any]:
+        with self._changed:
+            return {
+                "offsets": self._epochs.offsets.upto(),
+                "watermark": self._watermark(),
+                "epoch": self._epochs.open,
+                "flushed": self._epochs.flushed,
+                "flush_s": self._flush_s,
+                "slices": len(self._slices),
+                "partials": sum(self._slices.values()),
+                "rows": self._facts["rows"],
+                "late": self._facts["late"],
+                "skipped": self._facts["skipped"],
+                "released": [self._facts["floor"], self._facts["given"]],
+            } | self._backup_status()
+
+    def _backup_status(self) -> dict[str, Any]:
+        if self._backup is None:
+            return {}
+        behind = self._epochs.flushed - self._store.saved
+        saved = not behind and self._kept == self._keeping()
+        return {"backup_behind": behind, "backup_problem": self._backup.problem, "saved": saved}
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class _Counted:
+    """Partials on their way in; `slices` says how many of each slice have gone by."""
+
+    def __init__(self, partials: pa.RecordBatchReader) -> None:
+        self._partials = partials
+        self.slices: dict[int, int] = {}
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._partials.schema, self._batches())
+
+    def _batches(self) -> Any:
+        for batch in self._partials:
+            for one in pc.value_counts(batch.column(SLICE)).to_pylist():
+                self.slices[one["values"]] = self.slices.get(one["values"], 0) + one["counts"]
+            yield batch

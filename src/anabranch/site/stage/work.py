@@ -1,0 +1,230 @@
+"""What a Spark task of a stage does, in Spark's Python workers: read a range, leave out what is
+late, aggregate what is left, and put it into the state.
+
+If there is something to compute before the aggregation, Spark SQL does it: the task is then two
+steps in Python, `read_range` and `put_range`, around Spark's own.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from anabranch.connectors.wrapper import SourceContext
+from anabranch.errors import AnabranchError, SourceError
+from anabranch.link.wire import EVENT_TIME
+from anabranch.plan.expressions import Expr
+from anabranch.plan.stage import Stage
+from anabranch.plan.windows import TimePanes
+from anabranch.site.stage.client import Address, StateClient
+from anabranch.site.stage.inputs import Input, Share, make_input
+from anabranch.site.stage.partials import SLICE, PartialsSql
+from anabranch.site.stage.service import Counts
+from anabranch.state.offsets import Range
+from anabranch.stream.batch import START_WATERMARK
+from anabranch.window.panes import Grid
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all tasks of a stage know; `columns` is the Arrow schema of the declared columns."""
+
+    stage: str
+    columns: bytes
+    address: tuple[int, str]
+    combine: bool = True
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a range went; of one that is not to be tried again, `error` says why."""
+
+    rows: int = 0
+    partials: int = 0
+    read_s: float = 0.0
+    """Where Spark SQL has nothing to do; else it is in its job's time."""
+    aggregate_s: float = 0.0
+    put_s: float = 0.0
+    error: Any = None
+
+
+REPORT = pa.schema(
+    [
+        pa.field("rows", pa.int64()),
+        pa.field("partials", pa.int64()),
+        pa.field("read_s", pa.float64()),
+        pa.field("aggregate_s", pa.float64()),
+        pa.field("put_s", pa.float64()),
+        pa.field("error", pa.string()),
+    ]
+)
+
+
+@lru_cache(4)
+def _stage(text: str) -> Stage:
+    return Stage.model_validate_json(text)
+
+
+@lru_cache(2)
+def _client(address: tuple[int, str]) -> StateClient:
+    port, token = address
+    return StateClient(Address(port=port, token=token))
+
+
+class _Skipped(threading.local):
+    """Malformed rows left out since somebody last looked."""
+
+    rows = 0
+
+    def add(self, rows: int) -> None:
+        self.rows += rows
+
+
+_skipped = _Skipped()
+
+
+@lru_cache(4)
+def _input(stage: str, columns: bytes) -> Input:
+    return input_of(_stage(stage), pa.ipc.read_schema(pa.py_buffer(columns)), _skipped.add)
+
+
+def input_of(
+    stage: Stage,
+    columns: pa.Schema,
+    skipped: Any = lambda rows: None,
+    stopped: threading.Event | None = None,
+) -> Input:
+    read = stage.input
+    context = SourceContext(
+        stream=read.stream,
+        schema=columns,
+        timestamp=read.timestamp,
+        options=read.source.options,
+        base=Path(read.base or "."),
+        spark=_no_spark,
+        stopped=stopped or threading.Event(),
+        skipped=skipped,
+    )
+    return make_input(read.source.name, context, Share(stage.part, stage.parts, stage.by_file))
+
+
+def _no_spark() -> Any:
+    raise SourceError("a source that needs Spark cannot be read in parts")
+
+
+def take_range(work: Work, range: Range) -> Report:
+    """The whole task, where Spark SQL has nothing to do."""
+    try:
+        stage = _stage(work.stage)
+        begun = time.perf_counter()
+        tuples = _timely(work, range)
+        read_s = time.perf_counter() - begun
+        return replace(_put(work, range, _argument_columns(stage, tuples)), read_s=read_s)
+    except AnabranchError as error:
+        return Report(error=error.to_dict())
+
+
+def read_range(work: Work, range: Range, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """The timely tuples, with their slices, for Spark SQL."""
+    return iter(_timely(work, range).to_batches(65_536))
+
+
+def put_range(
+    work: Work, range: Range, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Put what Spark SQL has made of them; gives the report as JSON."""
+    found = list(batches)
+    try:
+        report = _put(work, range, pa.Table.from_batches(found) if found else None)
+    except AnabranchError as error:
+        report = Report(error=error.to_dict())
+    told = json.dumps(report.error) if report.error else None
+    yield pa.RecordBatch.from_pylist([asdict(report) | {"error": told}], REPORT)
+
+
+def _timely(work: Work, range: Range) -> pa.Table:
+    """The tuples of `range` that are not late, with `_slice`. The state server is told of them."""
+    stage = _stage(work.stage)
+    _skipped.rows = 0
+    table = _input(work.stage, work.columns).read(range)
+    times = table.column(EVENT_TIME).to_numpy()
+    client = _client(work.address)
+    newest = int(times.max()) if len(times) else START_WATERMARK
+    before = client.see(range, newest)
+    late = late_ones(times, before, stage.input.lateness_us)
+    counts = Counts(newest, len(times), 0, _skipped.rows)
+    if late is not None:
+        counts = Counts(counts.newest, counts.rows, int(late.sum()), counts.skipped)
+        kept = pa.array(~late)
+        table, times = table.filter(kept), times[~late]
+    client.judged(range, counts)
+    panes = stage.aggregate.panes
+    assert isinstance(panes, TimePanes)
+    grid = Grid(panes.width_us, panes.slide_us)
+    slices = grid.panes(times)
+    table = table.append_column(SLICE, pa.array(slices))
+    return table if grid.slide <= grid.width else table.filter(pa.array(grid.in_window(slices)))
+
+
+def late_ones(times: Any, before: int, lateness_us: int) -> Any:
+    """Which lie more than the lateness behind the greatest before them; None if none does."""
+    if not len(times) or (times[0] >= before and (times[1:] >= times[:-1]).all()):
+        return None
+    newest = np.maximum.accumulate(np.concatenate(([before], times)))[:-1]
+    late = times < np.maximum(newest, START_WATERMARK + lateness_us) - lateness_us
+    return late if late.any() else None
+
+
+def _argument_columns(stage: Stage, tuples: pa.Table) -> pa.Table:
+    """Keys and arguments under the names that the aggregation knows them by."""
+    names = expressions(stage)
+    columns = [tuples.column(expr.column.column) for expr in names.values() if expr.column]
+    return pa.table([tuples.column(SLICE), *columns], names=[SLICE, *names])
+
+
+def expressions(stage: Stage) -> dict[str, Expr]:
+    """What the aggregation needs: name → expression over the source's columns."""
+    keys = {f"_k{number}": key.expr for number, key in enumerate(stage.aggregate.keys)}
+    return keys | {f"_a{number}": one for number, one in enumerate(stage.arguments)}
+
+
+def _put(work: Work, range: Range, tuples: pa.Table | None) -> Report:
+    stage = _stage(work.stage)
+    begun = time.perf_counter()
+    if tuples is None:
+        partials = pa.table({SLICE: pa.array([], pa.int64())})
+        tuples = partials
+    else:
+        partials = _aggregate(stage, tuples, combine=work.combine)
+    made = time.perf_counter()
+    _client(work.address).put(range, partials)
+    done = time.perf_counter()
+    return Report(len(tuples), len(partials), aggregate_s=made - begun, put_s=done - made)
+
+
+def _aggregate(stage: Stage, tuples: pa.Table, *, combine: bool) -> pa.Table:
+    sql = PartialsSql(stage)
+    db = _duckdb().cursor()
+    try:
+        db.register("tuples", tuples)
+        return db.sql(sql.lift("tuples") if combine else sql.single("tuples")).to_arrow_table()
+    finally:
+        db.close()
+
+
+@lru_cache(1)
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    """Of this worker, which has one core: others run beside it."""
+    db = duckdb.connect(":memory:")
+    db.execute("SET threads = 1")
+    return db

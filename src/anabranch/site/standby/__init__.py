@@ -1,0 +1,1 @@
+"""Standing by for tasks of other sites, and taking over."""

@@ -1,0 +1,266 @@
+"""Standing by for a task: runs it on what is shipped, watches its primary, and takes over."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, Protocol
+
+from anabranch.config.cluster import Cluster
+from anabranch.errors import AnabranchError, Gap, Refused, SiteError, Superseded
+from anabranch.link.codec import Unpack
+from anabranch.link.inlet import LiveInlet
+from anabranch.link.messages import Alive, Announce, ConsumerState, StandBy
+from anabranch.link.messages import Beat as AskBeat
+from anabranch.link.network import Network
+from anabranch.runtime.base import Runtime
+from anabranch.runtime.log import note
+from anabranch.site.links.links import Links
+from anabranch.site.links.producers import Upstream
+from anabranch.site.standby.inputs import StandbyInputs
+from anabranch.site.standby.tuning import Costs, Tuning
+from anabranch.site.standby.warmth import Warmth
+from anabranch.site.tasks.measures import Cost
+from anabranch.site.tasks.task import Task
+from anabranch.standby.detector import Beat, Detector
+from anabranch.stream.routes import Route
+
+RETRY_S = 0.05
+CATCH_UP_S = 120.0
+LOOK_S = 0.002
+TELL_S, TELL_AGAIN_S, TELLS = 1.0, 0.5, 20
+ENOUGH = 20
+"""Instances of its own from which a standby knows what it costs here; else it asks its primary."""
+RTTS = 15
+"""Calls to the primary whose median counts: one may be slow by chance."""
+
+
+class Host(Protocol):
+    """What a guard needs of its site."""
+
+    def new_inlets(self, task: Task) -> Sequence[LiveInlet]: ...
+    def unpacker(self, task: Task, index: int, codec: str | None) -> Unpack: ...
+    def consider(self, task: Task) -> None: ...
+    def in_slot(self, do: Callable[[], float]) -> float | None: ...
+    async def took_over(self, task: Task) -> None: ...
+    def tell(self) -> None: ...
+    def retire(self, task: Task) -> None: ...
+    def wall_clock(self) -> float: ...
+
+
+class Guard:
+    """Of one task at the site `name`, as its `post` says."""
+
+    def __init__(
+        self,
+        name: str,
+        task: Task,
+        post: StandBy,
+        cluster: Cluster,
+        runtime: Runtime,
+        links: Links,
+        network: Network,
+        host: Host,
+    ) -> None:
+        self.post = post
+        self.task = task
+        self.state = "standby"
+        self.timeline: dict[str, float] = {}
+        """When the primary was found dead and how far the take-over came, in seconds since 1970."""
+        self.beaten = 0.0
+        """When the primary last answered, on the same clock."""
+        self._name = name
+        self._runtime = runtime
+        self._links = links
+        self._network = network
+        self._host = host
+        self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
+        self._detector = Detector(cluster.missed_heartbeats)
+        self._upstream = Upstream(task.spec, links, network)
+        self._rtts: deque[float] = deque(maxlen=RTTS)
+        self._costs = Costs(0.0, 0.0, 0.0)
+        self._asked = False
+        self._wake = runtime.signal()
+        self._inputs = self._new_inputs()
+        self._tuning = Tuning(
+            runtime, task.spec, cluster, name, post.wishes, self._upstream.measured,
+            lambda: self._costs, self._inputs.ship_by,
+        )  # fmt: skip
+        self._warmth = Warmth(runtime, task, host.in_slot, self._consider)
+        self._watching = runtime.spawn(self._watch(), f"{name}-guard-{task.spec.name}")
+
+    def _new_inputs(self) -> StandbyInputs:
+        return StandbyInputs(
+            self._runtime, self.task, self.post, self._links, self._upstream,
+            lambda: self._host.new_inlets(self.task),
+            lambda index: self._host.unpacker(self.task, index, self.post.codec),
+            self._consider, self._failed,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Stand by no more."""
+        self._quiet()
+        self._watching.cancel()
+
+    def _quiet(self) -> None:
+        """Nothing more comes in, and nothing is run for practice."""
+        self._tuning.close()
+        self._warmth.close()
+        self._inputs.close()
+
+    @property
+    def protects(self) -> bool:
+        """Heard from every input: it could take over now."""
+        return self.state == "standby" and self._inputs.heard_all
+
+    def _consider(self) -> None:
+        self._host.consider(self.task)
+
+    def _failed(self, error: AnabranchError) -> None:
+        if self.state != "standby":
+            return  # our own claim has ended the shipments
+        if isinstance(error, Superseded):
+            self._retire()
+        else:
+            self.task.fail(error)
+
+    def reroute(self, stream: str) -> None:
+        """A stream is produced elsewhere now."""
+        if self.state == "standby":
+            self._inputs.reroute(stream)
+
+    # -- take-over -------------------------------------------------------------------------------
+
+    def take_over(self) -> None:
+        """Now, though the primary may be well."""
+        self._asked = True
+        self._wake.notify()
+
+    async def _watch(self) -> None:
+        while not self._asked:
+            await self._wake.wait(self._heartbeat_s)
+            if self._asked or self._detector.heard(await self._beat()):
+                break
+            await self._inputs.look_up()
+        await self._claim()
+
+    async def _beat(self) -> Beat:
+        begun = self._runtime.now()
+        try:
+            answer: Alive = await self._network.call(
+                self.post.primary, AskBeat(self.task.spec.name), self._heartbeat_s
+            )
+        except Refused:
+            return Beat.REFUSED
+        except SiteError:
+            return Beat.SILENT
+        self.beaten = self._host.wall_clock()
+        self._rtts.append(self._runtime.now() - begun)
+        measures = self.task.measures
+        known = measures.cost() if measures.samples >= ENOUGH else _cost(answer)
+        self._costs = Costs(known.fixed, known.per_tuple, median(self._rtts))
+        return Beat.ALIVE if answer.runs else Beat.ABSENT
+
+    async def _claim(self) -> None:
+        """Tell everyone, learn from upstream where to go on, and go on. What is there already can
+        be sent at once: it is what the primary would send."""
+        self._note("noticed")
+        self.state = "claiming"
+        self._quiet()
+        self.task.take_over()
+        self._announce()
+        try:
+            states = await self._all_claimed()
+            await self._inputs.take_over(states)
+        except (Superseded, Gap):  # replaced; or someone who knows more must be posted instead
+            self._retire()
+            return
+        self._note("claimed")
+        self.state = "primary"
+        self._links.follow_inputs(self.task)
+        self._consider()
+        await self._host.took_over(self.task)
+        await self._catch_up([one.sent for one in states])
+
+    async def _catch_up(self, sent: Sequence[int]) -> None:
+        """Note when all that the primary had been sent is processed here too."""
+        deadline = self._runtime.now() + CATCH_UP_S
+        while any(done < last for done, last in zip(self.task.processed, sent, strict=True)):
+            await self._runtime.sleep(LOOK_S)
+            if self._runtime.now() > deadline:
+                return
+        self._note("recovered")
+        self._host.tell()
+
+    async def _all_claimed(self) -> list[ConsumerState]:
+        """The answers of all inputs' producers, none of which has been replaced meanwhile: the
+        word of one whose epoch is over says nothing about what its successor lets go of."""
+        inputs = self.task.spec.inputs
+        while True:
+            before = [self._links.route(source).site for source in inputs]
+            states = [await self._claimed(index) for index in range(len(inputs))]
+            if before == [self._links.route(source).site for source in inputs]:
+                return states
+
+    async def _claimed(self, index: int) -> ConsumerState:
+        """The answer of an input's producer, as soon as there is one."""
+        while True:
+            try:
+                return await self._upstream.claim(index, self.post.epoch)
+            except SiteError:
+                await self._runtime.sleep(RETRY_S)
+
+    def _announce(self) -> None:
+        """To all sites, at once; those that cannot be reached now hear of it from others."""
+        output = self.task.spec.output
+        if output is None:
+            return
+        news = {output: Route(self._name, self.post.epoch, None, self.post.epoch)}
+        self._links.learn(news)
+        for site in self._network.sites():
+            if site != self._name:
+                self._runtime.spawn(self._tell(site, news))
+
+    async def _tell(self, site: str, news: dict[str, Route]) -> None:
+        for _ in range(TELLS):
+            try:
+                await self._network.call(site, Announce(news), TELL_S)
+                return
+            except AnabranchError:
+                await self._runtime.sleep(TELL_AGAIN_S)
+                if self.state == "retired":
+                    return
+
+    def _retire(self) -> None:
+        if self.state != "retired":
+            self.state = "retired"
+            self._host.retire(self.task)
+            self.close()
+
+    def _note(self, event: str) -> None:
+        self.timeline[event] = self._host.wall_clock()
+        spec = self.task.spec
+        note(event, f"{self._name} takes {spec.name} over from {self.post.primary}: {event}",
+             site=self._name, query=spec.query, task=spec.name, epoch=self.post.epoch)  # fmt: skip
+
+    def report(self) -> dict[str, Any]:
+        """For the status of the task."""
+        return {
+            "guard": self.state,
+            "protects": self.protects,
+            "batch": self._inputs.batches[0],
+            "tuning": self._tuning.report(),
+            "codec": self.post.codec,
+            "primary": self.post.primary,
+            "kept_inputs": self._inputs.kept,
+            "jumps": self._inputs.jumps,
+            "received": list(self._inputs.received),
+            "beaten": self.beaten,
+            "timeline": dict(self.timeline),
+            "asked": self._asked,
+        }
+
+
+def _cost(answer: Alive) -> Cost:
+    return Cost(answer.fixed_s, answer.per_tuple_s)

@@ -1,0 +1,227 @@
+"""A site's part in protection: the tasks it stands by for, and what others ask of its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from anabranch.config.cluster import Cluster
+from anabranch.errors import AnabranchError, Gap, SiteError
+from anabranch.link.codec import Unpack
+from anabranch.link.inlet import LiveInlet
+from anabranch.link.messages import (
+    Alive,
+    Announce,
+    AskConsumer,
+    Beat,
+    Claim,
+    ConsumerState,
+    Measured,
+    ShipBy,
+    StandBy,
+    TakeOver,
+)
+from anabranch.link.network import Network
+from anabranch.plan.tasks import TaskSpec
+from anabranch.runtime.base import Runtime
+from anabranch.site.links.links import Links
+from anabranch.site.links.producers import Upstream
+from anabranch.site.standby.guard import Guard
+from anabranch.site.tasks.task import Task, explain
+from anabranch.standby.patience import PATIENCE_S, Patience
+from anabranch.stream.restart import RestartPoint
+from anabranch.stream.routes import Route
+
+RETRY_S = 0.1
+
+
+class Host(Protocol):
+    """What protection needs of its site."""
+
+    tasks: dict[str, Task]
+
+    async def install_standby(self, spec: TaskSpec, *, resume: bool = False) -> Task: ...
+    def new_inlets(self, task: Task) -> Sequence[LiveInlet]: ...
+    def unpacker(self, task: Task, index: int, codec: str | None) -> Unpack: ...
+    def consider(self, task: Task) -> None: ...
+    def in_slot(self, do: Callable[[], float]) -> float | None: ...
+    async def discard(self, task: Task) -> None: ...
+    def tell(self) -> None: ...
+    def wall_clock(self) -> float: ...
+
+
+class Protection:
+    """Guards of the site `name` by the task they stand by for."""
+
+    def __init__(
+        self,
+        name: str,
+        cluster: Cluster,
+        runtime: Runtime,
+        network: Network,
+        host: Host,
+        links: Links,
+    ) -> None:
+        self._name = name
+        self._cluster = cluster
+        self._runtime = runtime
+        self._network = network
+        self._host = host
+        self._links = links
+        self.guards: dict[str, Guard] = {}
+        self._sinks: dict[str, Task] = {}
+        """Task that is stood by for → the sink that begins with it."""
+
+    def close(self) -> None:
+        for guard in self.guards.values():
+            guard.close()
+
+    def report(self, task: Task) -> dict[str, Any]:
+        guard = self.guards.get(task.spec.name)
+        return guard.report() if guard else {}
+
+    def forget(self, task: str) -> list[str]:
+        """It is dropped; the sinks that were to begin with it are to be, too."""
+        guard = self.guards.pop(task, None)
+        sink = self._sinks.pop(task, None)
+        if guard:
+            guard.close()
+        return [sink.spec.name] if sink and sink.role == "standby" else []
+
+    # -- standing by -----------------------------------------------------------------------------
+
+    async def stand_by(self, post: StandBy) -> None:
+        spec = post.task
+        task = await self._host.install_standby(spec)
+        if task.outlet:
+            task.outlet.start_at(post.point.output)
+            for consumer, needs in post.consumers.items():
+                task.outlet.attach(
+                    consumer, after=needs.after, point=needs.point, epoch=needs.epoch
+                )
+        # Whoever names a recovery time has all done that may be needed for it.
+        patience = Patience(0.0 if post.wishes.recovery_s else PATIENCE_S)
+        await task.start(post.point, post.epoch, patience)
+        if post.sink:
+            self._sinks[spec.name] = await self._host.install_standby(post.sink, resume=True)
+        if self._host.tasks.get(spec.name) is task:
+            self.guards[spec.name] = Guard(
+                self._name, task, post, self._cluster, self._runtime, self._links, self._network,
+                self,
+            )  # fmt: skip
+
+    def new_inlets(self, task: Task) -> Sequence[LiveInlet]:
+        return self._host.new_inlets(task)
+
+    def unpacker(self, task: Task, index: int, codec: str | None) -> Unpack:
+        return self._host.unpacker(task, index, codec)
+
+    def consider(self, task: Task) -> None:
+        self._host.consider(task)
+
+    def in_slot(self, do: Callable[[], float]) -> float | None:
+        return self._host.in_slot(do)
+
+    def tell(self) -> None:
+        self._host.tell()
+
+    def wall_clock(self) -> float:
+        return self._host.wall_clock()
+
+    def retire(self, task: Task) -> None:
+        """Another has been given the post."""
+        self.superseded(task)
+
+    async def took_over(self, task: Task) -> None:
+        """A restart would begin at its point from now on. Its sink goes on behind what it has
+        written, which it knows; the one that wrote before can write no more, or only what is there
+        already."""
+        sink = self._sinks.pop(task.spec.name, None)
+        if sink and task.outlet:
+            released, told = task.outlet.consumer_state(sink.spec.name)
+            sink.role = "primary"
+            point = RestartPoint((released,), released, incarnation=told.incarnation if told else 0)
+            try:
+                await sink.start(point, task.epoch)
+                self._links.follow_inputs(sink)
+            except AnabranchError as error:
+                sink.fail(error)
+        await self._links.keep_points([task])
+        self._host.tell()
+
+    async def take_over(self, asked: TakeOver) -> None:
+        if asked.task not in self.guards:
+            raise SiteError(f"site {self._name} does not stand by for {asked.task}")
+        self.guards[asked.task].take_over()
+
+    # -- the other side --------------------------------------------------------------------------
+
+    async def beat(self, asked: Beat) -> Alive:
+        task = self._host.tasks.get(asked.task)
+        if task is None or not task.produces or task.cut_off:
+            return Alive(runs=False)
+        cost = task.measures.cost()
+        return Alive(True, cost.fixed, cost.per_tuple)
+
+    async def claim(self, asked: Claim) -> ConsumerState:
+        return ConsumerState(*self._links.outlet(asked.stream).claim(asked.consumer, asked.epoch))
+
+    async def consumer_state(self, asked: AskConsumer) -> ConsumerState:
+        return ConsumerState(*self._links.outlet(asked.stream).consumer_state(asked.consumer))
+
+    async def ship_by(self, asked: ShipBy) -> None:
+        outlet = self._links.outlet(asked.stream)
+        outlet.batch_by(asked.consumer, asked.epoch, asked.batch)
+
+    async def measured(self, asked: Measured) -> dict[str, Any]:
+        return self._links.outlet(asked.stream).measured(asked.consumer)
+
+    async def announced(self, news: Announce) -> None:
+        self.learn(news.routes)
+
+    def learn(self, routes: Mapping[str, Route]) -> None:
+        for stream, route in self._links.learn(routes).items():
+            for guard in list(self.guards.values()):
+                guard.reroute(stream)
+                mine = guard.task.spec.output == stream and guard.state == "standby"
+                if mine and route.dismisses(self._name, guard.post.epoch):
+                    self.superseded(guard.task)
+
+    def behind(self, task: Task, error: Gap) -> None:
+        self._runtime.spawn(self._rejoin(task), f"{task.spec.name}-behind")
+
+    async def _rejoin(self, task: Task) -> None:
+        """A producer has let go of what a task of ours would take next, on the word of the one that
+        ran before it: the point that came with that word is where to go on. If somebody knows more,
+        who is not there, the task is given up, for a standby to be posted anew."""
+        self._links.unfollow(task)
+        upstream = Upstream(task.spec, self._links, self._network)
+        while self._host.tasks.get(task.spec.name) is task:
+            try:
+                states = await upstream.states()
+            except SiteError:
+                await self._runtime.sleep(RETRY_S)
+                continue
+            point = task.restart_point()
+            for one in states:
+                point = point.join(one.restart) if one.restart else point
+            if any(p < one.released for p, one in zip(point.inputs, states, strict=True)):
+                self.superseded(task)
+                return
+            inlets = self._host.new_inlets(task)
+            for inlet, position in zip(inlets, point.inputs, strict=True):
+                inlet.start_at(position)
+            try:
+                await task.restart(point, inlets)
+            except Exception as error:
+                task.fail(explain(error, task.spec))
+                return
+            if self._host.tasks.get(task.spec.name) is task:
+                self._links.follow_inputs(task)
+                self._host.consider(task)
+            return
+
+    def superseded(self, task: Task) -> None:
+        """Another site runs it now: it stops, and lets go of nothing on the other's behalf."""
+        task.stop()
+        self._runtime.spawn(self._host.discard(task), f"{task.spec.name}-superseded")

@@ -1,0 +1,1 @@
+"""Tasks: their bodies, who runs their instances, what they cost, where they restart."""

@@ -1,0 +1,235 @@
+"""The inside of a task: what it does with newly taken tuples.
+
+A body is called by one thread at a time, in input order. What it produces is a function of the
+input sequences alone, however they are cut into calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from anabranch.connectors.sink import Continued, Sink
+from anabranch.link.wire import BORN, EVENT_TIME, POSITION, record_batches, wire_schema
+from anabranch.plan.expressions import Naming, plain, quoted
+from anabranch.plan.operators import Operator, Projection, Selection
+from anabranch.spark.kept.expressions import Expressions
+from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one instance takes from one input: tuples behind each other, and the watermark that
+    holds behind them. `last` is the position of the last one (or of the last one before)."""
+
+    batches: list[Batch[pa.RecordBatch]]
+    last: int
+    watermark: int
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.rows for batch in self.batches)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(batch.nbytes for batch in self.batches)
+
+    def forget(self) -> None:
+        """Let go of the tuples."""
+        self.batches.clear()
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        return pa.Table.from_batches([batch.data for batch in self.batches], schema)
+
+
+@dataclass(frozen=True)
+class Produced:
+    """Output tuples in order, the watermark behind them, and per input the position up to which
+    nothing is needed any more to reproduce what follows.
+
+    `instant`: when that is replayed, results with an event time up to here are old ones."""
+
+    table: pa.Table
+    watermark: int
+    needless: tuple[int, ...]
+    instant: int = START_WATERMARK
+    more: bool = False
+    """The step was cut so that others get their turn: it goes on with the next one, which is to be
+    given nothing new."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.table)
+
+    def pieces(self, max_rows: int) -> list[pa.RecordBatch]:
+        """The tuples in order, none of the pieces larger."""
+        return list(record_batches(self.table, max_rows))
+
+    def born(self) -> np.ndarray:
+        """When the newest source tuple of each entered the system, in µs."""
+        return self.table.column(BORN).to_numpy()
+
+    def ages_s(self, now_us: int) -> np.ndarray:
+        return ages_s(self.table, now_us)
+
+
+@runtime_checkable
+class Interruptible(Protocol):
+    """A body whose steps may take long."""
+
+    def interrupt(self) -> None:
+        """From another thread: the step that runs is to end soon, by an error."""
+
+
+class Body(Protocol):
+    def open(self, instant: int = START_WATERMARK) -> None:
+        """Called once before the first step. Results with an event time up to `instant` have been
+        given before: what leads to them only rebuilds the state."""
+
+    def reopen(self, instant: int) -> None:
+        """Forget all that was taken and begin again, as after `open`."""
+
+    def warm_up(self) -> bool:
+        """Have Spark plan and compile the query on a made-up tuple, so that real ones need not wait
+        for that. Changes nothing; as often as one likes, between steps. False if it cannot be
+        done: the time it took says nothing."""
+
+    def step(self, inputs: Sequence[Taken]) -> Produced: ...
+
+    def close(self) -> None:
+        """Called at the end, whether or not it was opened. Idempotent."""
+
+
+class SelectionBody:
+    """Selection, projection and conversion of one stream: each tuple once, in position order."""
+
+    def __init__(
+        self,
+        expressions: Expressions,
+        operators: Sequence[Operator],
+        input_columns: pa.Schema,
+        output_columns: pa.Schema,
+    ) -> None:
+        self._expressions = expressions
+        self._input = wire_schema(input_columns)
+        self._output = wire_schema(output_columns)
+        self._picked = _picked(operators)
+        build = partial(apply, operators=operators, naming=plain)
+        self._evaluate = (
+            None if self._picked is not None else expressions.evaluation(self._input, build)
+        )
+
+    def open(self, instant: int = START_WATERMARK) -> None:
+        self.warm_up()
+
+    def warm_up(self) -> bool:
+        nulls = pa.RecordBatch.from_pylist([{}], self._input)
+        with suppress(PySparkException):  # one that cannot take NULLs; its tuples may have none
+            self._run(Taken([Batch("", 1, 0, 0, nulls)], last=1, watermark=0))
+            return True
+        return False
+
+    def reopen(self, instant: int) -> None:
+        """Nothing is remembered."""
+
+    def step(self, inputs: Sequence[Taken]) -> Produced:
+        (taken,) = inputs
+        table = self._run(taken) if taken.rows else self._output.empty_table()
+        return Produced(table, taken.watermark, (taken.last,))
+
+    def _run(self, taken: Taken) -> pa.Table:
+        if self._evaluate is None:
+            table = taken.table(self._input).select([*(self._picked or ()), EVENT_TIME, BORN])
+            return as_schema(table.rename_columns(self._output.names), self._output)
+        return as_schema(self._evaluate(taken.table(self._input), taken.forget), self._output)
+
+    def interrupt(self) -> None:
+        self._expressions.interrupt()
+
+    def close(self) -> None:
+        self._expressions.close()
+
+
+class SinkBody:
+    """Hands tuples to a sink with their positions. Nothing written is needed again."""
+
+    def __init__(self, sink: Sink, columns: pa.Schema) -> None:
+        self._sink = sink
+        self._continued = Continued(sink)
+        self._input = wire_schema(columns)
+        self._columns = columns.names
+
+    def open(self, instant: int = START_WATERMARK) -> None:
+        self._continued.open()
+
+    def reopen(self, instant: int) -> None:
+        """What is written is written; it is skipped by its positions."""
+
+    def warm_up(self) -> bool:
+        return False
+
+    def step(self, inputs: Sequence[Taken]) -> Produced:
+        (taken,) = inputs
+        table = taken.table(self._input)
+        if len(table):
+            first = taken.batches[0].first
+            known = self._continued.holds(first, len(table))
+            table, first = table.slice(known), first + known
+        if len(table):
+            positions = pa.array(np.arange(first, first + len(table), dtype=np.int64))
+            table_out = table.select([*self._columns, EVENT_TIME])
+            at = len(self._columns)
+            self._sink.write(table_out.add_column(at, pa.field(POSITION, pa.int64()), positions))
+        if taken.watermark == END_WATERMARK:
+            self._sink.close()
+        return Produced(table, taken.watermark, (taken.last,))
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def _picked(operators: Sequence[Operator]) -> list[str] | None:
+    """The columns, if picking some is all there is to do: no work for Spark then."""
+    if len(operators) != 1 or not isinstance(operators[0], Projection):
+        return None
+    uses = [item.expr.column for item in operators[0].items]
+    return None if None in uses else [use.column for use in uses if use]
+
+
+def apply(
+    frame: DataFrame,
+    operators: Sequence[Operator],
+    naming: Naming,
+    carried: Sequence[str] = (EVENT_TIME, BORN),
+) -> DataFrame:
+    """Selections and projections; the first projection's output goes by plain names. The columns
+    `carried` pass as they are."""
+    for operator in operators:
+        if isinstance(operator, Selection):
+            frame = frame.where(operator.condition.expr.sql(naming))
+        elif isinstance(operator, Projection):
+            items = [f"{one.expr.sql(naming)} AS {quoted(one.name)}" for one in operator.items]
+            frame = frame.selectExpr(*items, *carried)
+            naming = plain
+        else:
+            raise TypeError(f"{operator.kind} stands first or not at all")
+    return frame
+
+
+def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Casting takes long even where there is nothing to do."""
+    return table if table.schema.equals(schema) else table.cast(schema)
+
+
+def ages_s(table: pa.Table, now_us: int, most: int = 32) -> np.ndarray:
+    """How long ago each tuple's newest source tuple entered the system; of a sample of them."""
+    sample = table.column(BORN).to_numpy()[:: max(1, len(table) // most)]
+    return (now_us - sample) / 1e6

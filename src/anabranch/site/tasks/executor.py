@@ -1,0 +1,233 @@
+"""Runs task instances: earliest deadline first or oldest tuple first, so many at a time; and beside
+them, one at a time, those that write to the world, which may take its time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeVar
+
+from anabranch.deadline.edf import NO_DEADLINE, EdfQueue
+from anabranch.deadline.laxity import Laxities
+from anabranch.runtime.loop import Loop
+
+T = TypeVar("T")
+Policy = Literal["edf", "fifo"]
+LOOK_S = 0.5
+"""How often whoever waits for a slot looks whether there still are any."""
+REFRESH_S = 2.0
+"""How often it is asked what tasks have to spare."""
+
+
+class Runnable(Protocol):
+    """What is queued. Hashable by identity."""
+
+    @property
+    def sub_deadline_us(self) -> int | None: ...
+    @property
+    def writes(self) -> bool:
+        """To the world, without Spark: it needs no slot."""
+
+    def ready(self) -> bool: ...
+    def due(self, now_us: int) -> tuple[int, int]:
+        """The absolute deadline, and when the oldest tuple entered the system."""
+
+    def laxity_us(self) -> int | None: ...
+    def run_instance(self, allowed_us: int | None) -> None: ...
+
+
+class Errand:
+    """Something else that uses Spark, run once, in a slot, when its turn has come. `due_us` says
+    when that is: at the latest then, or whenever nothing is due."""
+
+    sub_deadline_us = None
+    writes = False
+
+    def __init__(self, do: Callable[[], None], due_us: int = NO_DEADLINE) -> None:
+        self._do = do
+        self._due_us = due_us
+        self._error: BaseException | None = None
+        self._withdrawn = False
+        self._done = threading.Event()
+
+    def ready(self) -> bool:
+        return not (self._withdrawn or self._done.is_set())
+
+    def due(self, now_us: int) -> tuple[int, int]:
+        """What is due is as old as can be, for FIFO."""
+        return self._due_us, 0 if self._due_us < NO_DEADLINE else now_us
+
+    def laxity_us(self) -> int | None:
+        return None
+
+    def run_instance(self, allowed_us: int | None = None) -> None:
+        try:
+            if not self._withdrawn:
+                self._do()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+    def wait(self, patience_s: float) -> bool:
+        """Whether it has been done; raises what it raised."""
+        done = self._done.wait(patience_s)
+        if self._error:
+            raise self._error
+        return done
+
+    def withdraw(self) -> None:
+        """It is not begun any more."""
+        self._withdrawn = True
+
+
+class Queue:
+    """A task has at most one instance queued or running, so its inputs are processed in order; what
+    arrives meanwhile is taken by the next instance, which is how batches grow under load. A queued
+    task moves up when something more urgent arrives for it."""
+
+    def __init__(self, runtime: Loop, policy: Policy) -> None:
+        self._runtime = runtime
+        self._policy = policy
+        self._waiting: EdfQueue[Runnable] = EdfQueue()
+        self._running: set[Runnable] = set()
+        self._urgent: set[Runnable] = set()
+        self._laxities = Laxities()
+        self._refreshed = 0.0
+        self._changed = runtime.condition()
+
+    def consider(self, task: Runnable) -> None:
+        """Queue an instance of `task` if it has work and none runs; move it up if it is queued."""
+        with self._runtime:
+            if task in self._running or not task.ready():
+                return
+            if task.sub_deadline_us is not None:
+                self._urgent.add(task)
+            deadline, oldest = task.due(time.time_ns() // 1000)
+            by = deadline if self._policy == "edf" else NO_DEADLINE
+            self._waiting.push(task, arrival=oldest, deadline=by)
+            self._changed.notify()
+
+    def serve(self, leaving: threading.Event) -> None:
+        """Run what is queued, in this thread, until it is to leave and somebody has rung."""
+        while True:
+            with self._runtime:
+                while not (leaving.is_set() or len(self._waiting)):
+                    self._runtime.wait_on(self._changed)
+                if leaving.is_set():
+                    self._changed.notify()  # what woke us is somebody else's to do
+                    return
+                task = self._waiting.pop()
+                self._running.add(task)
+                allowed = self._allowed(task)
+            task.run_instance(allowed)
+            with self._runtime:
+                self._running.discard(task)
+                self.consider(task)
+
+    def ring(self) -> None:
+        with self._runtime:
+            self._changed.notify_all()
+
+    def _allowed(self, task: Runnable) -> int | None:
+        """How long it may run for the sake of those that are more urgent."""
+        if not self._urgent or self._policy == "fifo":
+            return None
+        now = time.monotonic()
+        if now - self._refreshed > REFRESH_S:
+            self._refreshed = now
+            # Those that have been dropped have no sub-deadline any more.
+            known = {one: one.sub_deadline_us for one in self._urgent}
+            self._urgent = {one for one, deadline in known.items() if deadline is not None}
+            pairs = [(known[one], one.laxity_us()) for one in self._urgent]
+            self._laxities = Laxities(
+                (d, laxity) for d, laxity in pairs if d and laxity is not None
+            )
+        return self._laxities.allowed(task.sub_deadline_us or NO_DEADLINE)
+
+
+class Executor:
+    """A site's slots. Sites on one Spark share one queue (`shared`: what they share; without it the
+    queue is its own)."""
+
+    _queues: dict[int, tuple[Queue, int]] = {}  # noqa: RUF012
+    """By what shares them, with how many do."""
+
+    def __init__(
+        self,
+        runtime: Loop,
+        site: str,
+        slots: int,
+        policy: Policy = "edf",
+        shared: object | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._key = None if shared is None else id(shared)
+        self._leaving = threading.Event()
+        self._closed = False
+        self._site = site
+        self._writing: Queue | None = None
+        self._policy: Policy = policy
+        self._workers: list[threading.Thread] = []
+        with runtime:
+            self.queue = self._joined(policy)
+        for n in range(slots):
+            self._start(self.queue, f"slot-{n}")
+
+    def _start(self, queue: Queue, name: str) -> None:
+        worker = threading.Thread(
+            target=queue.serve, args=(self._leaving,), name=f"{self._site}-{name}", daemon=True
+        )
+        self._workers.append(worker)
+        worker.start()
+
+    def _joined(self, policy: Policy) -> Queue:
+        if self._key is None:
+            return Queue(self._runtime, policy)
+        queue, users = self._queues.get(self._key, (None, 0))
+        queue = queue or Queue(self._runtime, policy)
+        self._queues[self._key] = (queue, users + 1)
+        return queue
+
+    def consider(self, task: Runnable) -> None:
+        if not self._closed:
+            (self._writers() if task.writes else self.queue).consider(task)
+
+    def _writers(self) -> Queue:
+        """The site's own, with a thread from the first time on that there is something to write."""
+        with self._runtime:
+            if self._writing is None:
+                self._writing = Queue(self._runtime, self._policy)
+                self._start(self._writing, "sinks")
+            return self._writing
+
+    def run(
+        self, do: Callable[[], T], due_us: int = NO_DEADLINE, patience_s: float | None = None
+    ) -> T | None:
+        """Have something else that uses Spark done in a slot, so that it runs beside nothing, and
+        wait for that. None if `patience_s` pass before its turn comes, or the slots are closed."""
+        given: list[T] = []
+        errand = Errand(lambda: given.append(do()), due_us)
+        self.consider(errand)
+        end = time.monotonic() + (float("inf") if patience_s is None else patience_s)
+        while not errand.wait(min(LOOK_S, max(0.0, end - time.monotonic()))):
+            if self._closed or (time.monotonic() >= end and not given):
+                errand.withdraw()
+                break
+        return given[0] if given else None
+
+    def close(self) -> None:
+        """Its slots end with what they run. Idempotent."""
+        with self._runtime:
+            if self._key is not None and not self._closed:
+                queue, users = self._queues.pop(self._key)
+                if users > 1:
+                    self._queues[self._key] = (queue, users - 1)
+            self._closed = True
+            self._leaving.set()
+            self.queue.ring()
+            if self._writing:
+                self._writing.ring()
+        for worker in self._workers:
+            worker.join(timeout=10)

@@ -1,0 +1,187 @@
+"""The body of a task that evaluates a MASTER query: windows in Python, expressions in Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from anabranch.errors import TaskError
+from anabranch.link.wire import BORN, EVENT_TIME, POSITION, wire_schema
+from anabranch.plan.expressions import Use, flat, flat_name
+from anabranch.plan.operators import Condition, Join, Operator, Projection, Selection
+from anabranch.site.tasks.body import Produced, Taken, apply, as_schema
+from anabranch.site.tasks.join_keys import JoinKeys
+from anabranch.spark.kept.expressions import Evaluation, Expressions
+from anabranch.stream.batch import START_WATERMARK
+from anabranch.window.join.join import Arrival, JoinState
+from anabranch.window.join.results import INDEX
+
+
+class JoinBody:
+    """A Join, and the selections and projections behind it.
+
+    The windows find combinations that may be results; Spark asks the conditions of them and
+    computes the output. (In parts if they are very many; and conditions on single inputs of a
+    product beforehand, if that keeps them from becoming so.)
+    """
+
+    def __init__(
+        self,
+        expressions: Expressions,
+        node_inputs: Sequence[tuple[str, pa.Schema]],
+        operators: Sequence[Operator],
+        output_columns: pa.Schema,
+    ) -> None:
+        join, *behind = operators
+        if not isinstance(join, Join):
+            raise TypeError(f"a join is wanted first, not a {join.kind}")
+        self._inputs = [wire_schema(schema) for _, schema in node_inputs]
+        self._output = wire_schema(output_columns)
+        uses = _uses(behind, node_inputs[: len(join.windows)])
+        asked = [use for c in join.conditions for use in c.expr.uses]
+        self._candidates = _candidates(node_inputs, [*asked, *uses])
+        self._expressions = expressions
+        self._evaluator = SparkEvaluator(expressions, self._candidates, join.conditions, behind)
+        self._interrupted = threading.Event()
+        self._aliases = [alias for alias, _ in node_inputs]
+        self._keys = JoinKeys(expressions, join, node_inputs)
+        self._new_state = partial(
+            JoinState,
+            self._keys.join,
+            self._keys.inputs,
+            uses,
+            self._evaluator,
+            check=self._check,
+            computed=self._keys.uses,
+        )
+        self._state = self._new_state()
+
+    def open(self, instant: int = START_WATERMARK) -> None:
+        self._state.open(instant)
+        self.warm_up()
+
+    def warm_up(self) -> bool:
+        nulls = pa.Table.from_pylist([{INDEX: 0}], self._candidates)
+        with suppress(PySparkException):  # one that cannot take NULLs; its tuples may have none
+            self._evaluator.results(nulls)
+            for alias, schema in zip(self._aliases, self._inputs, strict=True):
+                self._keys.add(alias, pa.Table.from_pylist([{}], schema))
+            return True
+        return False
+
+    def reopen(self, instant: int) -> None:
+        self._state = self._new_state()
+        self._state.open(instant)
+
+    def step(self, inputs: Sequence[Taken]) -> Produced:
+        arrivals = [
+            _arrival(taken, schema) for taken, schema in zip(inputs, self._inputs, strict=True)
+        ]
+        for taken in inputs:
+            taken.forget()
+        arrivals = [self._with_keys(*one) for one in zip(self._aliases, arrivals, strict=True)]
+        outcome = self._state.step(arrivals)
+        if outcome.table is None:
+            table = self._output.empty_table()
+        else:
+            table = as_schema(outcome.table.select(self._output.names), self._output)
+        return Produced(
+            table, outcome.watermark, outcome.needless, outcome.instant, outcome.more
+        )  # fmt: skip
+
+    def _with_keys(self, alias: str, arrival: Arrival) -> Arrival:
+        try:
+            table = None if self._state.tries_all else self._keys.add(alias, arrival.table)
+        except PySparkException:
+            self._check()
+            self._state.try_all()
+            table = None
+        if table is None:
+            table = self._keys.add_none(alias, arrival.table)
+        return replace(arrival, table=table)
+
+    def interrupt(self) -> None:
+        self._interrupted.set()
+        self._expressions.interrupt()
+
+    def _check(self) -> None:
+        if self._interrupted.is_set():
+            raise TaskError("stopped")
+
+    def close(self) -> None:
+        self._expressions.close()
+
+
+class SparkEvaluator:
+    """Conditions and output columns of `candidates`."""
+
+    def __init__(
+        self,
+        expressions: Expressions,
+        candidates: pa.Schema,
+        conditions: Sequence[Condition],
+        behind: Sequence[Operator],
+    ) -> None:
+        self._expressions = expressions
+        self._kept: dict[tuple[pa.Schema, tuple[Condition, ...]], Evaluation] = {}
+
+        def build(frame: DataFrame) -> DataFrame:
+            return apply(_where(frame, conditions), behind, flat, carried=(INDEX,))
+
+        self._candidates = candidates
+        self._results = expressions.evaluation(candidates, build)
+
+    def keep(self, candidates: pa.Table, conditions: Sequence[Condition]) -> np.ndarray:
+        key = candidates.schema, tuple(conditions)
+        evaluate = self._kept.get(key)
+        if evaluate is None:
+            evaluate = self._kept[key] = self._expressions.evaluation(
+                candidates.schema, lambda frame: _where(frame, conditions).select(INDEX)
+            )
+        return evaluate(candidates).column(INDEX).to_numpy()
+
+    def results(self, candidates: pa.Table) -> pa.Table:
+        return self._results(candidates.select(self._candidates.names))
+
+
+def _where(frame: DataFrame, conditions: Sequence[Condition]) -> DataFrame:
+    """One condition: Spark asks the conjuncts in the order in which they were written."""
+    if not conditions:
+        return frame
+    return frame.where(" AND ".join(f"({c.expr.sql(flat)})" for c in conditions))
+
+
+def _arrival(taken: Taken, schema: pa.Schema) -> Arrival:
+    positions = [np.arange(b.first, b.last + 1, dtype=np.int64) for b in taken.batches]
+    together = np.concatenate(positions) if positions else np.empty(0, np.int64)
+    return Arrival(taken.table(schema), together, taken.last, taken.watermark)
+
+
+def _uses(behind: Sequence[Operator], held: Sequence[tuple[str, pa.Schema]]) -> list[Use]:
+    """The columns needed behind the join: up to its first projection; all if there is none."""
+    uses: list[Use] = []
+    for operator in behind:
+        if isinstance(operator, Selection):
+            uses += operator.condition.expr.uses
+        elif isinstance(operator, Projection):
+            return [*uses, *(use for item in operator.items for use in item.expr.uses)]
+    return [*uses, *(Use(input=a, column=name) for a, schema in held for name in schema.names)]
+
+
+def _candidates(inputs: Sequence[tuple[str, pa.Schema]], uses: Sequence[Use]) -> pa.Schema:
+    """Of a table of candidates."""
+    own = [pa.field(name, pa.int64()) for name in (EVENT_TIME, BORN, POSITION)]
+    schemas = {alias: pa.schema([*schema, *own]) for alias, schema in inputs}
+    fields = [
+        pa.field(flat_name(use), schemas[use.input].field(use.column).type)
+        for use in dict.fromkeys(uses)
+    ]
+    return pa.schema([*fields, pa.field(INDEX, pa.int64())])

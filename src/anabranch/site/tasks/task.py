@@ -1,0 +1,413 @@
+"""A task on a site: inlets in front, a body, an outlet behind, and the restart points between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pyspark.errors import PySparkException
+
+from anabranch.deadline.edf import NO_DEADLINE
+from anabranch.errors import AnabranchError, ProtocolError, SinkError, TaskError
+from anabranch.link.inlet import LiveInlet
+from anabranch.link.outlet import LiveOutlet
+from anabranch.plan.tasks import TaskSpec
+from anabranch.runtime.base import Runtime
+from anabranch.site.programs.pocket import PocketBody
+from anabranch.site.tasks.body import Body, Interruptible, Produced, Taken
+from anabranch.site.tasks.measures import Measures
+from anabranch.site.tasks.timeliness import Timeliness
+from anabranch.spark.analyse import complaint
+from anabranch.spark.jobs import Jobs
+from anabranch.spark.jvm import NO_JVM, jvm
+from anabranch.standby.patience import Patience
+from anabranch.stream.batch import END_WATERMARK
+from anabranch.stream.restart import FOREVER, RestartLog, RestartPoint, beyond
+
+WIRE_ROWS = 65_536
+"""Tuples of one batch on a link at most."""
+
+
+class Owner(Protocol):
+    """Who is told what becomes of a task."""
+
+    def consider(self, task: Task) -> None:
+        """There may be something for it to do."""
+
+    def released(self, task: Task) -> None:
+        """Downstream acks have moved its restart point."""
+
+    def failed(self, task: Task) -> None: ...
+
+    def ended_early(self, task: Task) -> None:
+        """Before its inputs have; what it made of them is safe."""
+
+
+class Task:
+    """States: `waiting` (not started) → `running` → `done` | `failed` | `stopped`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        owner: Owner,
+        spec: TaskSpec,
+        body: Body,
+        inlets: Sequence[LiveInlet],
+        outlet: LiveOutlet | None,
+        jobs: Jobs,
+        plans: Callable[[], list[dict[str, Any]]] = list,
+        batch: int = 1_000_000,
+    ) -> None:
+        """`plans` tells how its expressions are evaluated; an instance takes `batch` tuples of an
+        input at most."""
+        self.spec = spec
+        self.inlets = inlets
+        self.outlet = outlet
+        self.measures = Measures()
+        self.timeliness = Timeliness(spec.urgency, spec.deadline_us, self.measures)
+        self.state = "waiting"
+        self.role = "primary"
+        self.epoch = 0
+        self._left = False
+        self.processed = tuple(0 for _ in inlets)
+        """The last position of each input whose results are out."""
+        self.error: AnabranchError | None = None
+        self._owner = owner
+        self._patience: Patience | None = None
+        self._body = body
+        self._jobs = jobs
+        self._plans = plans
+        self._batch = batch
+        self._more = False
+        """The body has been cut short, and goes on before it takes anything else."""
+        self._runtime = runtime
+        self.busy = False
+        """An instance runs."""
+        self._rested = runtime.signal()
+        self._taken_from = inlets
+        self._log = RestartLog(RestartPoint(tuple(0 for _ in inlets), 0))
+
+    @property
+    def produces(self) -> bool:
+        """It is its stream's producer, and has begun: its epoch is known."""
+        return self.role == "primary" and self.state != "waiting"
+
+    @property
+    def cut_off(self) -> bool:
+        """It has failed because its inputs are gone beneath it, which need not befall another that
+        runs it; an error of its query's would."""
+        return self.state == "failed" and isinstance(self.error, ProtocolError)
+
+    async def start(
+        self, point: RestartPoint, epoch: int = 0, patience: Patience | None = None
+    ) -> None:
+        """Begin behind the inputs of `point`; the first output is numbered one above its. A standby
+        with `patience` puts its work off until it takes over."""
+        self.epoch, self._patience = epoch, patience
+        for inlet, position in zip(self.inlets, point.inputs, strict=True):
+            inlet.start_at(position)
+        self._log = RestartLog(point)
+        self.processed = point.inputs
+        if self.outlet:
+            self.outlet.produced_by(self)
+            self.outlet.produce_in(epoch, standing_by=self.role == "standby")
+            self.outlet.learn(point.readers)
+        await self._runtime.blocking(self._body.open, point.instant)
+        if self.state == "waiting":
+            self.state = "running"
+        self._end_if_finished(point)
+
+    async def restart(self, point: RestartPoint, inlets: Sequence[LiveInlet]) -> None:
+        """Forget everything and begin anew at `point`, with other `inlets`. What was put out before
+        is safe with those who read it, or follows again."""
+        for inlet in self.inlets:
+            inlet.close()
+        await self.settled()
+        self.busy = True
+        self._more = False
+        try:
+            await self._runtime.blocking(self._body.reopen, point.instant)
+        finally:
+            self._rest()
+        self.inlets = inlets
+        self.processed = point.inputs
+        self._log = RestartLog(point)
+        if self.state == "done":
+            self.state = "running"
+        if self.outlet:
+            self.outlet.start_at(point.output)
+            self.outlet.learn(point.readers)
+        self._end_if_finished(point)
+
+    def _end_if_finished(self, point: RestartPoint) -> None:
+        """A run before this one has put everything out, and only its end is to be told."""
+        if point.finished and self.state == "running":
+            self.state, self._left = "done", True
+            if self.outlet:
+                self.outlet.end()
+
+    async def settled(self) -> None:
+        """Until no instance runs."""
+        while self.busy:
+            await self._rested.wait()
+
+    def _rest(self) -> None:
+        self.busy = False
+        self._rested.notify()
+
+    def take_over(self) -> None:
+        """From a standby to the primary."""
+        self.role, self._patience = "primary", None
+        if self.outlet:
+            self.outlet.produce_in(self.epoch)
+
+    def idle_at(self) -> tuple[int, ...] | None:
+        """How far it has taken its inputs; None while an instance runs or is cut short."""
+        return None if self.busy or self._more else tuple(inlet.taken for inlet in self.inlets)
+
+    def warm_up(self) -> float:
+        """Run on made-up input if there is nothing else to do; the seconds that took, else 0. In a
+        thread that may take its time."""
+        with self._runtime:
+            if self.busy or self._more or self.state != "running":
+                return 0.0
+            if any(one.waiting for one in self.inlets):
+                return 0.0
+            self.busy = True
+        try:
+            started = time.perf_counter()
+            self._jobs.begin(f"{self.spec.name}: warming up")
+            if not self._body.warm_up():
+                return 0.0
+            elapsed = time.perf_counter() - started
+            self.measures.add_dry(time.monotonic(), elapsed)
+            return elapsed
+        finally:
+            with self._runtime:
+                self._rest()
+
+    def stop(self) -> None:
+        """No instance begins any more, and one that runs ends soon."""
+        with self._runtime:
+            if self.state in ("waiting", "running"):
+                self.state = "stopped"
+            if self.state == "stopped" and self.busy:
+                self._runtime.spawn(self._runtime.blocking(self._interrupt))
+
+    def _interrupt(self) -> None:
+        if isinstance(self._body, Interruptible):
+            self._body.interrupt()
+        self._jobs.cancel()
+
+    def ready(self) -> bool:
+        """An instance would have something to do, and room for what it produces."""
+        if self.busy or self.state != "running":
+            return False
+        if not self._more and (not any(one.ready for one in self.inlets) or self._puts_off()):
+            return False
+        return self.outlet is None or self.outlet.room()
+
+    def _puts_off(self) -> bool:
+        """Under load the primary's acks soon make much of a standby's work needless."""
+        if self._patience is None:
+            return False
+        taken = tuple(inlet.taken for inlet in self.inlets)
+        waiting = sum(inlet.waiting_bytes for inlet in self.inlets)
+        return self._patience.waits(self._runtime.now(), taken, waiting)
+
+    def arrived(self) -> None:
+        """Something has come into an inlet."""
+        self._owner.consider(self)
+
+    def room_appeared(self) -> None:
+        self._owner.consider(self)
+
+    @property
+    def writes(self) -> bool:
+        """It hands tuples to the world, and Spark has no part in that."""
+        return self.spec.sink is not None and self.spec.sink.name != "spark"
+
+    @property
+    def sub_deadline_us(self) -> int | None:
+        """None also while it stands by, or has ended: then nobody waits for its results."""
+        waited_for = self.role == "primary" and self.state in ("waiting", "running")
+        urgency = self.timeliness.urgency if waited_for else None
+        return urgency.deadline_us if urgency else None
+
+    def due(self, now_us: int) -> tuple[int, int]:
+        """By when an instance must end, and when the oldest tuple that it would take was born."""
+        deadline, born = self.timeliness.due(self.inlets, now_us)
+        return (deadline if self.role == "primary" else NO_DEADLINE), born
+
+    def laxity_us(self) -> int | None:
+        return self.timeliness.laxity_us()
+
+    def run_instance(self, allowed_us: int | None = None) -> None:
+        """Take what waits, as much as can be done in the time `allowed`; process it, pass the
+        results on. Never raises: a failure is a state. In a thread that may take its time."""
+        started = time.perf_counter()
+        taken = self.take(allowed_us)
+        if taken is None:
+            return
+        begun = time.perf_counter()
+        produced = self.process(taken)
+        done = time.perf_counter()
+        self.give(taken, produced)
+        self.measures.add_handling(time.perf_counter() - started - (done - begun))
+
+    def take(self, allowed_us: int | None = None) -> list[Taken] | None:
+        """What an instance begins with; None if there is nothing to do after all."""
+        with self._runtime:
+            if not self.ready():
+                return None
+            self.busy = True
+            self._taken_from = self.inlets
+            most = self.timeliness.most_rows(self._batch, allowed_us)
+            return [self._take(inlet, most) for inlet in self.inlets]
+
+    def _take(self, inlet: LiveInlet, most: int) -> Taken:
+        batches = [] if self._more else inlet.take(most)
+        return Taken(list(batches), inlet.taken, inlet.watermark)
+
+    def process(self, taken: Sequence[Taken]) -> Produced | AnabranchError:
+        started, goes_on = time.perf_counter(), self._more
+        rows = sum(one.rows for one in taken)
+        try:
+            if rows:
+                self._jobs.begin(f"{self.spec.name}: {rows} tuples")
+            produced = self._body.step(taken)
+            if rows or goes_on or produced.rows:
+                ages = produced.ages_s(time.time_ns() // 1000)
+                elapsed = time.perf_counter() - started
+                self.measures.add(time.monotonic(), rows, produced.rows, elapsed, ages)
+                if self.timeliness.judges and produced.rows:
+                    self.timeliness.judge(produced.born(), time.time_ns() // 1000)
+            return produced
+        except Exception as error:
+            return explain(error, self.spec)
+
+    def give(self, taken: Sequence[Taken], produced: Produced | AnabranchError) -> None:
+        """The end of an instance."""
+        pieces: Sequence[Any] = ()
+        if self.outlet and not isinstance(produced, AnabranchError):
+            pieces = produced.pieces(WIRE_ROWS)
+        with self._runtime:
+            try:
+                if isinstance(produced, AnabranchError):
+                    self.fail(produced)
+                    return
+                self._emit(produced, pieces)
+                self._more = produced.more
+                if not self._more:
+                    self.processed = tuple(one.last for one in taken)
+                if produced.watermark == END_WATERMARK:
+                    self._finish()
+            except Exception as error:
+                self.fail(explain(error, self.spec))
+            finally:
+                for inlet in self._taken_from:
+                    inlet.done()
+                self._rest()
+
+    def _finish(self) -> None:
+        """Nothing can come out any more."""
+        if self.state == "running":
+            self.state = "done"
+        self.discard_inputs()
+        self._leave_early()
+
+    def discard_inputs(self) -> None:
+        """It has ended: what still comes must not wait for it, and hold others up."""
+        for inlet in self.inlets:
+            inlet.take(FOREVER)
+            inlet.done()
+
+    def _leave_early(self) -> None:
+        """Inputs that have not ended need not wait for us, once what we made of them is safe."""
+        if self.state == "done" and not self._left and self._log.current.finished:
+            self._left = True
+            self._owner.ended_early(self)
+
+    def _emit(self, produced: Produced, pieces: Sequence[Any]) -> None:
+        """Append first, then record where a restart would begin: never the other way round."""
+        if self.outlet:
+            position = self.outlet.append(pieces, produced.watermark)
+        else:
+            position = max(produced.needless)
+        needless = produced.needless
+        if produced.watermark == END_WATERMARK:  # whatever windows are still open
+            needless = tuple(one.taken if one.drained else FOREVER for one in self._taken_from)
+        self._log.add(RestartPoint(needless, position, produced.instant))
+        if not self.outlet or not self.outlet.wanted:
+            self.acknowledge(position)
+
+    def acknowledge(self, position: int) -> None:
+        """Nobody downstream needs anything up to `position` any more (Level-1): pass it on."""
+        if self._log.acknowledge(position):
+            self._owner.released(self)
+            self._leave_early()
+
+    def learn(self, point: RestartPoint) -> None:
+        """Another run of this task got acks for `point`."""
+        self._log.learn(point)
+        if self.outlet:
+            self.outlet.learn(point.readers)
+
+    def restart_point(self) -> RestartPoint:
+        """With those of all that read its output."""
+        if self.outlet is None:
+            return self._log.current
+        readers = beyond(self.spec.name, self.outlet.readers())
+        return replace(self._log.current, readers=readers) if readers else self._log.current
+
+    def fail(self, error: AnabranchError) -> None:
+        with self._runtime:
+            if self.state not in ("failed", "stopped"):  # a stop interrupts, which is no failure
+                self.state, self.error = "failed", error
+                self._owner.failed(self)
+
+    async def close(self) -> None:
+        """Stop for good; what was handed to a sink stays whole."""
+        self.stop()
+        for inlet in self.inlets:
+            inlet.close()
+        await self._runtime.blocking(self._body.close)
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "name": self.spec.name,
+            "query": self.spec.query,
+            "site": self.spec.site,
+            "inputs": [one.stream for one in self.spec.inputs],
+            "output": self.spec.output,
+            "state": self.state,
+            "role": self.role,
+            "epoch": self.epoch,
+            "error": self.error.to_dict() if self.error else None,
+            "cut_off": self.cut_off,
+            "sink": self.spec.sink.name if self.spec.sink else None,
+            "queue": sum(inlet.waiting for inlet in self.inlets),
+            "position": self.outlet.last if self.outlet else self.inlets[0].taken,
+            "watermark": self.outlet.watermark if self.outlet else None,
+            "plans": self._plans(),
+            "pocket": self._body.report() if isinstance(self._body, PocketBody) else None,
+            **self.measures.report(time.monotonic()),
+            **self.timeliness.report(),
+        }
+
+
+def explain(error: Exception, spec: TaskSpec) -> AnabranchError:
+    """Any exception of a body as one line that names the query."""
+    if how := jvm.end(error.__cause__ or error):
+        text = f"query {spec.query} failed: Spark's JVM has ended ({how})"
+        return TaskError(text, place=spec.site, remedy=NO_JVM)
+    if isinstance(error, SinkError):
+        error.message = f"query {spec.query}: {error.message}"
+    if isinstance(error, AnabranchError):
+        return error
+    if isinstance(error, PySparkException):
+        return TaskError(f"query {spec.query} failed: {complaint(error)}", place=spec.site)
+    text = (str(error).strip() or repr(error)).splitlines()[0]
+    return TaskError(f"query {spec.query} failed: {type(error).__name__}: {text}", place=spec.site)

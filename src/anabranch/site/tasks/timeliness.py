@@ -1,0 +1,80 @@
+"""A task against the clock: when its next instance is due, how large it may be, what was late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from anabranch.deadline.edf import NO_DEADLINE
+from anabranch.link.inlet import LiveInlet
+from anabranch.plan.timeliness import Urgency
+from anabranch.site.tasks.measures import Measures
+
+
+class Timeliness:
+    """`urgency` may change while the task runs. Written by its instances, read by anyone."""
+
+    def __init__(
+        self, urgency: Urgency | None, deadline_us: int | None, measures: Measures
+    ) -> None:
+        self.urgency = urgency
+        self._deadline_us = deadline_us
+        self._measures = measures
+        self.judged = 0
+        self.late = 0
+        """Results that left the system after the query's deadline, and `judged` all of them."""
+        self.overran = 0
+        """Results that left this task later than the sub-deadlines up to it allow."""
+
+    def due(self, inlets: Iterable[LiveInlet], now_us: int) -> tuple[int, int]:
+        """The absolute deadline of an instance that takes what waits, by its oldest tuple, and when
+        that entered the system; both in µs. (12), and what is left of the way from the source."""
+        oldest = [one for one in (inlet.oldest() for inlet in inlets) if one]
+        born = min((born for _, born in oldest), default=now_us)
+        if self.urgency is None:
+            return NO_DEADLINE, born
+        arrival = min((arrival for arrival, _ in oldest), default=now_us)
+        due = min(arrival + self.urgency.deadline_us, born + self.urgency.summed_us)
+        if self.urgency.best_effort and due < now_us:
+            # Were it urgent still, all that piles up would make others late, one after the other.
+            return NO_DEADLINE, born
+        return due, born
+
+    def laxity_us(self) -> int | None:
+        """What a usual instance has to spare."""
+        if self.urgency is None:
+            return None
+        return self.urgency.deadline_us - round(self._measures.usual_s() * 1e6)
+
+    def most_rows(self, most: int, allowed_us: int | None) -> int:
+        """So many tuples that the instance ends in time for others."""
+        if allowed_us is None or most == 1:
+            return most
+        found = self._measures.rows_within(allowed_us / 1e6)
+        return most if found is None else min(most, found)
+
+    @property
+    def judges(self) -> bool:
+        return self.urgency is not None or self._deadline_us is not None
+
+    def judge(self, born: np.ndarray, now_us: int) -> None:
+        """Count which results are late here, by when they were born."""
+        ages = now_us - born
+        if self.urgency:
+            self.overran += int(np.count_nonzero(ages > self.urgency.summed_us))
+        if self._deadline_us:
+            self.judged += len(ages)
+            self.late += int(np.count_nonzero(ages > self._deadline_us))
+
+    def report(self) -> dict[str, Any]:
+        laxity = self.laxity_us()
+        return {
+            "deadline_ms": self._deadline_us / 1e3 if self._deadline_us else None,
+            "sub_deadline_ms": self.urgency.deadline_us / 1e3 if self.urgency else None,
+            "laxity_ms": None if laxity is None else laxity / 1e3,
+            "judged": self.judged,
+            "late": self.late,
+            "overran": self.overran,
+        }

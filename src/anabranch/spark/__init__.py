@@ -1,0 +1,1 @@
+"""Spark: its JVM and session, plans that are kept, jobs, memory, errors."""

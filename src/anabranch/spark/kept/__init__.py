@@ -1,0 +1,1 @@
+"""Plans made once, when a task is deployed, and run on whatever tuples come."""

@@ -1,0 +1,175 @@
+"""Evaluates a task's Spark expressions: by a plan that is kept, or by a job."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any, Literal
+
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from anabranch.spark.footprint import footprint
+from anabranch.spark.kept.choice import JOB, KEPT, Choice
+from anabranch.spark.kept.plan import KeptPlan
+from anabranch.spark.kept.stages import Build, Unfit
+from anabranch.spark.memory import job_memory
+
+Mode = Literal["auto", "kept", "job"]
+NameJob = Callable[[int], None]
+InSlot = Callable[[Callable[[], pa.Table]], pa.Table]
+
+
+def _unnamed(rows: int) -> None:
+    """A job that nobody looks for."""
+
+
+def _nothing() -> None:
+    """Whoever gave the table goes on holding it."""
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """On standard error: whoever started the process is to know."""
+    print(f"Spark's plans are not kept: {text}. Every instance is a job.", file=sys.stderr)
+
+
+def at_once(do: Callable[[], pa.Table]) -> pa.Table:
+    """Whoever evaluates is in a slot already, or there are none."""
+    return do()
+
+
+class Expressions:
+    """All that one task or source has Spark evaluate. `name_job` is told how many tuples a job is
+    about to be given; `in_slot` does what must not run beside task instances."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        mode: Mode = "auto",
+        name_job: NameJob = _unnamed,
+        in_slot: InSlot = at_once,
+    ) -> None:
+        self.spark = spark
+        self.in_slot = in_slot
+        self.mode = mode
+        self.name_job = name_job
+        self._evaluations: list[Evaluation] = []
+
+    def evaluation(self, schema: pa.Schema, build: Build) -> Evaluation:
+        made = Evaluation(self, schema, build)
+        self._evaluations.append(made)
+        return made
+
+    def report(self) -> list[dict[str, Any]]:
+        """How each is evaluated, and why."""
+        return [one.report() for one in self._evaluations]
+
+    def planned(self) -> list[dict[str, Any]]:
+        """The report once everything is planned."""
+        for one in self._evaluations:
+            one.open()
+        return self.report()
+
+    def interrupt(self) -> None:
+        """From any thread: what is being evaluated by kept plans fails soon."""
+        for one in self._evaluations:
+            one.interrupt()
+
+    def close(self) -> None:
+        """What is kept in the JVM goes. Idempotent."""
+        for one in self._evaluations:
+            one.close()
+
+
+class Evaluation:
+    """Of tables of one schema: what `build(spark.createDataFrame(table, types)).toArrow()` gives.
+    The types are those of the schema: a time without a zone has none in Spark either.
+
+    A query that does not fit a kept plan, and every query if this Spark's inside is not as we know
+    it, runs as a job; so does an instance for which that was measured to be quicker."""
+
+    def __init__(self, owner: Expressions, schema: pa.Schema, build: Build) -> None:
+        self._owner = owner
+        self.schema = schema
+        self._build = build
+        self._choice = Choice()
+        self._kept: KeptPlan | None = None
+        self.unfit = 'plans = "job"' if owner.mode == "job" else ""
+        """Why every instance is a job, if it is."""
+        self.instances = {KEPT: 0, JOB: 0}
+
+    def open(self) -> None:
+        """Plan it. Idempotent."""
+        if self._kept or self.unfit:
+            return
+        try:
+            self._kept = KeptPlan(self._owner.spark, self.schema, self._build)
+        except Unfit as reason:
+            self.unfit = str(reason)
+        except AnalysisException:
+            raise
+        except PySparkException as error:  # such as a pattern that is none: its job says
+            self.unfit = f"planning it failed ({type(error).__name__})"
+        except Py4JJavaError as error:
+            self.unfit = f"planning it failed ({error.java_exception.getClass().getSimpleName()})"
+        except (Py4JError, TypeError, AttributeError) as error:
+            self.unfit = f"this Spark does not plan as expected ({type(error).__name__})"
+            _warn_once(self.unfit)
+
+    def __call__(self, table: pa.Table, let_go: Callable[[], None] = _nothing) -> pa.Table:
+        """`let_go` is called once the JVM has all of `table`, which need not wait for the result
+        then."""
+        self.open()
+        return self._owner.in_slot(lambda: self._evaluated(table, let_go))
+
+    def _evaluated(self, table: pa.Table, let_go: Callable[[], None]) -> pa.Table:
+        rows = len(table)
+        kept = self._kept
+        way = JOB if kept is None else self._way(rows)
+        started = time.perf_counter()
+        if kept is None or way == JOB:
+            given = self._job(table, rows, let_go)
+        else:
+            try:
+                given = kept(table)
+            except PySparkException as error:
+                if error.getCondition():
+                    raise
+                given = self._job(table, rows, let_go)  # a bare error of Java's: the job explains
+        footprint.look()  # the JVM has just answered
+        self._choice.add(way, rows, time.perf_counter() - started)
+        self.instances[way] += 1
+        return given
+
+    def report(self) -> dict[str, Any]:
+        why = self.unfit or (self._choice.why() if self._owner.mode == "auto" else 'plans = "kept"')
+        way = JOB if self.unfit else self._choice.last
+        return {"plan": way, "why": why, "kept": self.instances[KEPT], "jobs": self.instances[JOB]}
+
+    def _way(self, rows: int) -> str:
+        return KEPT if self._owner.mode == "kept" else self._choice.pick(rows)
+
+    def _job(self, table: pa.Table, rows: int, let_go: Callable[[], None]) -> pa.Table:
+        self._owner.name_job(rows)
+        with job_memory.job(table.nbytes):
+            frame = self._owner.spark.createDataFrame(table, from_arrow_schema(self.schema))
+            del table
+            let_go()
+            return self._build(frame).toArrow()
+
+    def interrupt(self) -> None:
+        if self._kept:
+            with suppress(Py4JError, OSError):
+                self._kept.interrupt()
+
+    def close(self) -> None:
+        if self._kept:
+            with suppress(Py4JError, OSError):
+                self._kept.close()

@@ -1,0 +1,167 @@
+"""The JVM's side of a kept plan: a thread that answers requests on one connection.
+
+A request is one Arrow record batch and the end-of-stream mark; the answer is the record batches of
+the results, each behind its length, and then `DONE` or `FAILED`. After a failure the thread ends,
+having given Arrow's memory back and put the exception where `failure` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+
+from anabranch.spark.kept.handles import Handles
+
+DONE, FAILED = -11, -12
+"""In the place of a length; Spark uses others for its own ends."""
+_ITERATOR = "scala.collection.Iterator"
+_STRUCT = "org.apache.spark.sql.types.StructType"
+_CONTEXT = "org.apache.spark.TaskContext"
+_ARROW = "org.apache.spark.sql.execution.arrow.ArrowConverters$"
+_SEQUENCE = "scala.collection.immutable.Seq"
+_PYTHON = "org.apache.spark.api.python.PythonRDD$"
+_ATOMIC = "java.util.concurrent.atomic.AtomicReference"
+_BUFFER = 1 << 16
+ROWS = 65_536
+"""Of one batch of results."""
+
+
+class Service:
+    """Serves `channel`, a connected `SocketChannel`, by running `factories` on what comes."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        factories: Sequence[JavaObject],
+        columns_in: JavaObject,
+        columns_out: JavaObject,
+        channel: JavaObject,
+    ) -> None:
+        jvm = spark._jvm
+        assert jvm is not None
+        self._channel = channel
+        self._failure = jvm.java.util.concurrent.atomic.AtomicReference()
+        self._running = jvm.java.util.concurrent.atomic.AtomicReference()
+        stream = jvm.java.nio.channels.Channels.newOutputStream(channel)
+        output = jvm.java.io.DataOutputStream(jvm.java.io.BufferedOutputStream(stream, _BUFFER))
+        handles = Handles(jvm)
+        rows = _rows(handles, channel, columns_in)
+        for factory in factories:
+            rows = handles.then(rows, _evaluated(handles, factory))
+        written = _written(handles, rows, columns_out, output)
+        work = _in_a_context(handles, written, self._running)
+        loop = handles.repeated(_answered(handles, work, output, self._failure))
+        loop = handles.finally_(loop, _closed(handles, channel))
+        # What ends it is kept and not printed; and the session's settings are handed down to it.
+        task = jvm.java.util.concurrent.FutureTask(handles.runnable(loop), None)
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)
+        thread = jvm.java.lang.Thread(task, "anabranch-kept-plan")
+        thread.setDaemon(True)
+        thread.start()
+
+    def failure(self) -> JavaObject | None:
+        """What a `FAILED` answer is about."""
+        return self._failure.get()
+
+    def interrupt(self) -> None:
+        """From any thread: what runs fails soon."""
+        if running := self._running.get():
+            running.markInterrupted("stopped")
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def _module(handles: Handles, class_name: str) -> JavaObject:
+    """A Scala object."""
+    return handles.class_of(class_name).getField("MODULE$").get(None)
+
+
+def _rows(handles: Handles, channel: JavaObject, schema: JavaObject) -> JavaObject:
+    """(TaskContext) → Iterator of the rows of a request, until that is interrupted."""
+    arrow = _module(handles, _ARROW)
+    batches = handles.method(
+        _ARROW, "getBatchesFromStream", "java.nio.channels.ReadableByteChannel"
+    )
+    decode = handles.method(
+        _ARROW, "fromBatchIterator", _ITERATOR, _STRUCT, "java.lang.String", "boolean", "boolean",
+        _CONTEXT,
+    )  # fmt: skip
+    decode = handles.bound(handles.bound(decode, 2, schema, "UTC", True, False), 0, arrow)
+    rows = handles.fed(decode, 0, handles.bound(batches, 0, arrow, channel))
+    watch = handles.constructor("org.apache.spark.InterruptibleIterator", _CONTEXT, _ITERATOR)
+    watch = handles.typed(watch, *map(handles.class_of, (_ITERATOR, _CONTEXT, _ITERATOR)))
+    return handles.same(handles.fed(watch, 1, rows))
+
+
+def _evaluated(handles: Handles, factory: JavaObject) -> JavaObject:
+    """(Iterator) → Iterator, by an evaluator made for this once, as for a partition of a job."""
+    make = handles.method("org.apache.spark.PartitionEvaluatorFactory", "createEvaluator")
+    evaluate = handles.method("org.apache.spark.PartitionEvaluator", "eval", "int", _SEQUENCE)
+    evaluate = handles.fed(handles.bound(evaluate, 1, 0), 0, handles.bound(make, 0, factory))
+    prepend = handles.method("scala.collection.immutable.List", "$colon$colon", "java.lang.Object")
+    alone = handles.bound(prepend, 0, _module(handles, "scala.collection.immutable.Nil$"))
+    sequence, iterator = handles.class_of(_SEQUENCE), handles.class_of(_ITERATOR)
+    return handles.then(handles.typed(alone, sequence, iterator), evaluate)
+
+
+def _written(
+    handles: Handles, rows: JavaObject, schema: JavaObject, output: JavaObject
+) -> JavaObject:
+    """(TaskContext) → nothing: the rows written to `output`."""
+    encode = handles.method(
+        _ARROW, "toBatchIterator", _ITERATOR, _STRUCT, "long", "java.lang.String", "boolean",
+        "boolean", _CONTEXT,
+    )  # fmt: skip
+    encode = handles.bound(encode, 4, "UTC", True, False)
+    encode = handles.bound(handles.bound_long(encode, 3, ROWS), 2, schema)
+    write = handles.method(_PYTHON, "writeIteratorToStream", _ITERATOR, "java.io.DataOutputStream")
+    write = handles.bound(handles.bound(write, 2, output), 0, _module(handles, _PYTHON))
+    encode = handles.bound(encode, 0, _module(handles, _ARROW))
+    encode = handles.typed(encode, *map(handles.class_of, (_ITERATOR, _ITERATOR, _CONTEXT)))
+    return handles.same(handles.fed(handles.then(encode, write), 0, rows))
+
+
+def _in_a_context(handles: Handles, work: JavaObject, running: JavaObject) -> JavaObject:
+    """() → nothing: `work` in a TaskContext of its own, found in `running`, by which it can be
+    interrupted, and at whose end Arrow's memory is given back. The thread does not know of it."""
+    context = handles.class_of(_CONTEXT)
+    end = handles.method("org.apache.spark.TaskContextImpl", "markTaskCompleted", "scala.Option")
+    end = handles.bound(end, 1, _module(handles, "scala.None$"))
+    work = handles.finally_(work, handles.typed(end, handles.void, context))
+    note = handles.bound(handles.method(_ATOMIC, "set", "java.lang.Object"), 0, running)
+    work = handles.after(handles.typed(note, handles.void, context), work)
+    empty = handles.method("org.apache.spark.TaskContext$", "empty")
+    empty = handles.bound(empty, 0, _module(handles, "org.apache.spark.TaskContext$"))
+    return handles.fed(work, 0, handles.typed(empty, context))
+
+
+def _answered(
+    handles: Handles, work: JavaObject, output: JavaObject, failure: JavaObject
+) -> JavaObject:
+    """() → whether `work` succeeded; which the other side has been told."""
+    say = handles.bound(handles.method("java.io.DataOutputStream", "writeInt", "int"), 0, output)
+    flush = handles.bound(handles.method("java.io.DataOutputStream", "flush"), 0, output)
+    done, failed = (handles.then(handles.bound(say, 0, code), flush) for code in (DONE, FAILED))
+    note = handles.bound(handles.method(_ATOMIC, "set", "java.lang.Object"), 0, failure)
+    note = handles.typed(note, handles.void, handles.class_of("java.lang.Throwable"))
+    return handles.caught(
+        handles.giving(handles.then(work, done), True),
+        handles.giving(handles.then(note, failed), False),
+    )
+
+
+def _closed(handles: Handles, channel: JavaObject) -> JavaObject:
+    """() → nothing."""
+    return handles.bound(handles.method("java.nio.channels.Channel", "close"), 0, channel)
+
+
+def empty_batch(spark: SparkSession, schema: JavaObject) -> pa.Table:
+    """No rows of a schema of Spark's, in the Arrow types that Spark sends them in."""
+    jvm = spark._jvm
+    assert jvm is not None
+    coded = _module(Handles(jvm), _ARROW).createEmptyArrowBatch(schema, "UTC", True, False)
+    return pa.ipc.open_stream(coded).read_all()

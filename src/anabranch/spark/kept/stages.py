@@ -1,0 +1,136 @@
+"""From a query to what Spark would run of it on each partition, without the partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+Build = Callable[[DataFrame], DataFrame]
+_SQL = "org.apache.spark.sql.execution"
+
+
+class Unfit(Exception):
+    """The query has to run as a job; the text says why."""
+
+
+def sample(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+    """No rows of `schema`, as the rows that a job is given stand in its plan: as an RDD, so that
+    Spark neither knows that there are none nor what they are."""
+    types = from_arrow_schema(schema)
+    jvm, session = spark._jvm, spark._jsparkSession
+    assert jvm is not None
+    parsed = jvm.org.apache.spark.sql.types.DataType.fromJson(types.json())
+    rows = spark.sparkContext._jsc.emptyRDD()
+    return DataFrame(session.createDataFrame(rows, parsed), spark)
+
+
+def stages(spark: SparkSession, frame: DataFrame) -> list[JavaObject]:
+    """`PartitionEvaluatorFactory`s, to be applied one after the other to the rows of the one leaf
+    of the plan of `frame`. Raises Unfit."""
+    jvm = spark._jvm
+    assert jvm is not None
+    if not frame._jdf.queryExecution().analyzed().deterministic():
+        raise Unfit("it gives another value each time it is evaluated")
+    found: list[JavaObject] = []
+    node = frame._jdf.queryExecution().executedPlan()
+    while not node.children().isEmpty():
+        if node.children().size() > 1:
+            raise Unfit(f"{node.nodeName()} reads several inputs")
+        if stage := _whole_stage(jvm, node) or _operator(jvm, node):
+            found.append(stage)
+        elif not _passes(node):
+            raise Unfit(f"{node.nodeName()} needs a job")
+        node = _below(node) if stage and _is(node, "WholeStageCodegenExec") else _child(node)
+    if not _is(node, "RDDScanExec"):
+        raise Unfit(f"{node.nodeName()} is not the input")
+    return found[::-1]
+
+
+def used(frame: DataFrame, names: Sequence[str]) -> list[str]:
+    """Those of the columns `names` of the leaf that the plan of `frame` needs; one at least, which
+    tells how many rows there are. All, if the plan does not read its input: of a condition that is
+    never true nothing is left to read."""
+    node = top = frame._jdf.queryExecution().executedPlan()
+    wanted = _ids(top.output())
+    while not node.children().isEmpty():
+        wanted |= _ids(node.references().toSeq())
+        node = _child(node)
+    if not _is(node, "RDDScanExec"):
+        return list(names)
+    leaf = zip(names, _listed(node.output()), strict=True)
+    return [name for name, one in leaf if one.exprId().id() in wanted] or list(names[:1])
+
+
+def _ids(attributes: JavaObject) -> set[int]:
+    return {one.exprId().id() for one in _listed(attributes)}
+
+
+def _listed(sequence: JavaObject) -> list[JavaObject]:
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _is(node: JavaObject, name: str) -> bool:
+    return bool(node.getClass().getName() == f"{_SQL}.{name}")
+
+
+def _child(node: JavaObject) -> JavaObject:
+    return node.children().apply(0)
+
+
+def _passes(node: JavaObject) -> bool:
+    """It hands its child's rows on: a stage whose code is too long, which Spark does not compile
+    either, and the boundary between stages."""
+    return _is(node, "WholeStageCodegenExec") or _is(node, "InputAdapter")
+
+
+def _below(node: JavaObject) -> JavaObject:
+    """Where a stage that was compiled takes its rows from."""
+    node = _child(node)
+    while not (_is(node, "InputAdapter") or node.children().isEmpty()):
+        if node.children().size() > 1:
+            raise Unfit(f"{node.nodeName()} reads several inputs")
+        if not any(_is(node, name) for name in ("ProjectExec", "FilterExec", "GenerateExec")):
+            raise Unfit(f"{node.nodeName()} needs a job")
+        node = _child(node)
+    return node
+
+
+def _whole_stage(jvm: JavaObject, node: JavaObject) -> JavaObject | None:
+    """None if it is no such stage, or one that Spark would not compile either."""
+    if not _is(node, "WholeStageCodegenExec"):
+        return None
+    try:
+        code = node.doCodeGen()
+    except (Py4JError, PySparkException):  # a pattern that is none, say: the job says what it is
+        raise Unfit("Spark cannot make its code beforehand") from None
+    context, source = code._1(), code._2()
+    generator = getattr(
+        getattr(jvm.org.apache.spark.sql.catalyst.expressions.codegen, "CodeGenerator$"), "MODULE$"
+    )
+    try:
+        compiled = generator.compile(source)._2()
+    except (Py4JError, PySparkException):
+        return None
+    if compiled.maxMethodCodeSize() > node.conf().hugeMethodLimit():
+        return None
+    references = context.references().toArray(jvm.scala.reflect.ClassTag.Any())
+    return jvm.org.apache.spark.sql.execution.WholeStageCodegenEvaluatorFactory(
+        jvm.scala.util.Right(source), node.longMetric("pipelineTime"), references
+    )
+
+
+def _operator(jvm: JavaObject, node: JavaObject) -> JavaObject | None:
+    """Of a plan that is too wide to be compiled as a whole."""
+    execution = jvm.org.apache.spark.sql.execution
+    if _is(node, "ProjectExec"):
+        return execution.ProjectEvaluatorFactory(node.projectList(), _child(node).output())
+    if _is(node, "FilterExec"):
+        rows = node.longMetric("numOutputRows")
+        return execution.FilterEvaluatorFactory(node.condition(), _child(node).output(), rows)
+    return None

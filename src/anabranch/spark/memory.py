@@ -1,0 +1,95 @@
+"""Memory of a site's process and of its JVM: what is free goes back, and jobs wait for room."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pyarrow as pa
+
+from anabranch.spark.footprint import footprint
+
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of <malloc.h>
+_LARGE_BUFFER = 256 << 10
+_JVM_MALLOC = {
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": str(_LARGE_BUFFER),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
+}
+_HEAP_PER_INPUT = 8
+"""Heap of a job per byte of its Arrow input: the input, its rows, the result, and slack."""
+
+
+def give_memory_back() -> None:
+    """Let glibc return the large buffers of links to the system, instead of keeping them in one
+    arena per thread; here, and in the JVM that this process starts, which has Arrow's vectors
+    outside its heap. Elsewhere than on glibc there is nothing to do.
+
+    A column of a batch is 512 KB: the threshold lies below, and Arrow allocates with glibc as well.
+    In a chain of sites that took 130 MB less than Arrow's own allocator and 1 MB. With 64 KB a hop
+    passed a tenth less on.
+    """
+    for variable, value in _JVM_MALLOC.items():
+        os.environ.setdefault(variable, value)
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        pa.set_memory_pool(pa.system_memory_pool())
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BUFFER)
+        libc.mallopt(_M_ARENA_MAX, 2)
+
+
+def _trim() -> None:
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+class JobMemory:
+    """Keeps the jobs of all sites in this process within the one JVM heap they share.
+
+    Jobs that would not fit beside those running wait. And py4j's objects are reference cycles, so
+    the JVM keeps a finished job's data until Python's cyclic collector runs, which counts objects
+    and not the megabytes behind them: so it is told, every `collect_bytes` of input. (What exists
+    after warm-up is frozen out of collections, which makes one take a millisecond.) Pages of ours
+    that lie free between small buffers go back to the system then as well.
+    """
+
+    def __init__(self, heap_bytes: int = 512 << 20, collect_bytes: int = 16_000_000) -> None:
+        self.heap_bytes = heap_bytes
+        self._collect_bytes = collect_bytes
+        self._running = 0
+        self._finished = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def job(self, input_bytes: int) -> Iterator[None]:
+        """Around a job, from reading its input to having its result; blocks until it fits."""
+        needed = input_bytes * _HEAP_PER_INPUT
+        with self._changed:
+            while self._running and self._running + needed > self.heap_bytes:
+                self._changed.wait()
+            self._running += needed
+        try:
+            yield
+        finally:
+            self._end(needed, input_bytes)
+        footprint.look()  # the JVM has just answered
+
+    def _end(self, needed: int, input_bytes: int) -> None:
+        with self._changed:
+            self._running -= needed
+            self._finished += input_bytes
+            collect = self._finished >= self._collect_bytes
+            if collect:
+                self._finished = 0
+            self._changed.notify_all()
+        if collect:
+            gc.collect()
+            _trim()
+
+
+job_memory = JobMemory()
+"""Of this process."""

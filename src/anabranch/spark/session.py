@@ -1,0 +1,217 @@
+"""The site's Spark session, and the schemas that Spark and Arrow agree on."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import resources
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
+
+from anabranch.errors import SetupError
+from anabranch.plan.operators import Column
+from anabranch.spark.archive import WRITING, archive_path, quoted, using
+from anabranch.spark.failures import cause
+from anabranch.spark.footprint import besides_heap, footprint
+from anabranch.spark.jdk import use_java
+from anabranch.spark.memory import give_memory_back, job_memory
+
+LOG = "spark.log"
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
+_COMPLAINTS = "-Xlog:disable -Xlog:all=warning:stderr"
+"""The JVM's own, by default on standard output, where our answers go."""
+_SMALL_HEAP = "-XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+"""The heap grows only when less than a fifth is free after a full collection. By default it is two
+fifths, and the heap reaches its limit sooner or later however small the jobs are."""
+_SMALL_BUFFERS = "-Djdk.nio.maxCachedBufferSize=262144"
+"""A thread that has once sent a large batch would keep a buffer of that size for life; and there is
+a thread for each kept plan."""
+_FIRST_HEAP = "-Xms384m"
+"""What jobs need anyway, on any machine (pages count once they are used), lest it collect all the
+time on a small one."""
+_SETTINGS = {
+    # A task instance is one short job: planning and scheduling are most of its cost.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "1",
+    "spark.sql.adaptive.enabled": "false",
+    # A Spark task holds so much several times over, outside the heap. As on links: what comes as
+    # one batch is one Spark task, and leaves as one. Larger ones are no faster.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.localRelationThreshold": "1048576",
+    # Each kept plan looks its code up for every instance: all are to be found.
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "512m",
+}
+
+
+def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path) -> SparkSession:
+    """A session of this process. Raises SetupError if there is no JDK or Spark does not start.
+
+    All that Spark writes by itself goes under `scratch`.
+    """
+    give_memory_back()
+    use_java()
+    os.environ.pop("SPARK_HOME", None)  # another Spark than the installed one would be loaded
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_py4j)  # which complains of a lost JVM to the root logger
+    settings = {**_SETTINGS, **_scratch_settings(scratch)}
+    if master.startswith("local"):
+        # Executors are on this machine, and nobody else is to reach the driver.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Python workers need our packages; the first python3 on the PATH may lack them.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    builder = SparkSession.builder.master(master).appName(f"anabranch {name}")
+    for key, value in _merged(settings, conf).items():
+        builder = builder.config(key, value)
+    try:
+        with _stderr_to(scratch / LOG), _no_jvm_left():
+            session = builder.getOrCreate()
+        runtime = session.sparkContext._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
+        job_memory.heap_bytes = runtime.maxMemory()
+        return session
+    except Exception as error:
+        raise SetupError(
+            f"Spark did not start with master {master} ({_reason(error, scratch / LOG)})",
+            remedy="Check `master` and `conf` in cluster.toml.",
+        ) from error
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.msg != "Exception while sending command."
+
+
+def _reason(error: Exception, log: Path) -> str:
+    """In one line. A JVM that gave up has been ended and cannot be asked: its log knows why."""
+    told = log.read_text(errors="replace") if log.exists() else ""
+    thrown = re.search(r"^[\w.$]+(?:Exception|Error): (?:\[[A-Z_.]+\] )?(.+)", told, re.MULTILINE)
+    if thrown:
+        return thrown[1].rstrip(" .")
+    return type(error).__name__ if isinstance(error, Py4JError) else cause(error)
+
+
+@contextmanager
+def _no_jvm_left() -> Iterator[None]:
+    """A JVM that we leave while it starts does not end by itself: its first word to us fails, and
+    it waits for calls that nobody makes."""
+    before = set(psutil.Process().children())
+    try:
+        yield
+    except BaseException:
+        for child in set(psutil.Process().children()) - before:
+            with suppress(psutil.NoSuchProcess):
+                if "pyspark-shell" in child.cmdline():
+                    child.kill()
+        raise
+
+
+def guest_session(session: SparkSession) -> SparkSession:
+    """One beside a `session` that is another's: the same Spark, with our settings of queries."""
+    guest = session.newSession()
+    for key, value in _SETTINGS.items():
+        if key.startswith("spark.sql.") and guest.conf.isModifiable(key):
+            guest.conf.set(key, value)
+    guest.conf.set("spark.sql.ansi.enabled", "true")
+    return guest
+
+
+def _merged(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]:
+    """The user's settings win; the JVM's options are added up."""
+    asked = conf.get(JVM_OPTIONS, "")
+    options = [settings[JVM_OPTIONS]]
+    if "spark.driver.memory" not in conf:
+        options.append(_FIRST_HEAP)
+    if WRITING not in asked:  # a JVM does not write one archive while it uses another
+        options.append(using(archive_path()))
+    return {**settings, **conf, JVM_OPTIONS: " ".join([*options, asked])}
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """The JVM started meanwhile writes its complaints there for life, not on the user's screen."""
+    log.parent.mkdir(exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _scratch_settings(scratch: Path) -> dict[str, str]:
+    log4j = Path(str(resources.files("anabranch.spark") / "log4j2.properties"))
+    options = [
+        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        f"-Djava.io.tmpdir={quoted(scratch)}",
+        f"-Dderby.system.home={quoted(scratch)}",
+        "-XX:+UseSerialGC",
+        _SMALL_HEAP,
+        _SMALL_BUFFERS,
+        _COMPLAINTS,
+    ]
+    return {
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        JVM_OPTIONS: " ".join(options),
+    }
+
+
+def stop_session(session: SparkSession) -> None:
+    """Also when the JVM has died before us, as it does when a whole process group is signalled."""
+    with suppress(Exception):
+        session.stop()
+
+
+_warm = threading.Lock()
+_warmed: set[int] = set()
+
+
+def warm_up(spark: SparkSession, jobs: int = 12) -> None:
+    """Run small jobs until the first real one no longer pays for class loading. Once a session."""
+    with _warm:
+        if id(spark) in _warmed:
+            return
+        table = pa.table({"n": range(100), "x": [0.5] * 100, "s": ["a"] * 100})
+        for _ in range(jobs):
+            frame = spark.createDataFrame(table).alias("t").where("t.n > 1 AND x < 2")
+            frame.selectExpr("n + 1 AS n", "x * 2 AS x", "upper(s) AS s").toArrow()
+        _warmed.add(id(spark))
+        gc.freeze()
+        atexit.register(gc.unfreeze)  # extensions complain of what the process's end does not free
+        footprint.warm(besides_heap(spark))
+
+
+def spark_schema(columns: Iterable[Column]) -> StructType:
+    """Raises pyspark's ParseException for a type Spark does not know."""
+    return StructType([StructField(c.name, DataType.fromDDL(c.type)) for c in columns])
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """The Arrow types that Spark gives and takes for these columns."""
+    return pa.schema(
+        [
+            pa.field(f.name, to_arrow_type(f.dataType, timezone="UTC"))
+            for f in spark_schema(columns).fields
+        ]
+    )

@@ -1,0 +1,201 @@
+"""Which parts of a partitioned input are in the state, and how far event time has come by that.
+
+A partition is a sequence; a task takes a range of it. Ranges of one partition may be taken at once
+and come in any order, each once; a range that comes again changes nothing. What a partition
+promises goes by what came without a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
+
+
+@dataclass(frozen=True, order=True)
+class Range:
+    """The places `begin` ≤ offset < `end` of a partition."""
+
+    partition: str
+    begin: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.begin < self.end:
+            raise ValueError(f"{self} is no range")
+
+
+@dataclass
+class Partition:
+    """Everything before `upto` is in, and `newest` is its greatest event time, by which lateness is
+    judged. `ahead` came before what precedes it: begin → (end, newest). `mark` is what the
+    watermark goes by: it lies behind `newest` while that was raised and not kept yet."""
+
+    upto: int = 0
+    newest: int = START_WATERMARK
+    ahead: dict[int, tuple[int, int]] = field(default_factory=dict)
+    mark: int = START_WATERMARK
+
+    def add(self, begin: int, end: int, newest: int) -> None:
+        self.ahead[begin] = (end, newest)
+        while self.upto in self.ahead:
+            end, newest = self.ahead.pop(self.upto)
+            self.upto, self.newest = end, max(self.newest, newest)
+            self.mark = max(self.mark, newest)
+
+
+class Offsets:
+    """What is in the state, by partition. A partition begins where it is first told to."""
+
+    def __init__(self, starts: Mapping[str, int] | None = None) -> None:
+        self._partitions = {name: Partition(at) for name, at in (starts or {}).items()}
+        self._seen: dict[str, dict[int, tuple[int, int]]] = {}
+        self._goals: dict[str, int] | None = None
+
+    def begin(self, starts: Mapping[str, int]) -> None:
+        """Know these partitions; those that are known already stay where they are."""
+        for name, at in starts.items():
+            self._partitions.setdefault(name, Partition(at))
+
+    def upto(self) -> dict[str, int]:
+        """Per partition the offset behind what is in without a gap."""
+        return {name: one.upto for name, one in sorted(self._partitions.items())}
+
+    def has(self, range: Range) -> bool:
+        """Whether `range` is in. Raises ValueError for one that is in only in part."""
+        partition = self._partitions[range.partition]
+        if range.begin < partition.upto:
+            whole = range.end <= partition.upto
+        elif range.begin in partition.ahead:
+            whole = range.end == partition.ahead[range.begin][0]
+        else:
+            inside = (
+                b for b, (e, _) in partition.ahead.items() if b < range.end and range.begin < e
+            )
+            if next(inside, None) is None:
+                return False
+            whole = False
+        if not whole:
+            raise ValueError(f"{range} was cut otherwise before: {partition}")
+        return True
+
+    def gaps(self, partition: str, end: int) -> list[Range]:
+        """What is not in yet before `end`, in order; a range that is ahead is not cut through."""
+        one = self._partitions[partition]
+        at, found = one.upto, []
+        for begin, (behind, _) in sorted(one.ahead.items()):
+            if at < min(begin, end):
+                found.append(Range(partition, at, min(begin, end)))
+            at = behind
+        return [*found, Range(partition, at, end)] if at < end else found
+
+    def add(self, range: Range, newest: int) -> bool:
+        """Take a range in; False if it was in already."""
+        if self.has(range):
+            return False
+        self._partitions[range.partition].add(range.begin, range.end, newest)
+        return True
+
+    # -- lateness: what came before a range, whether or not it is in yet ------------------------
+
+    def see(self, range: Range, newest: int) -> None:
+        """A task has read `range`, whose greatest event time is `newest`."""
+        self._seen.setdefault(range.partition, {})[range.begin] = (range.end, newest)
+
+    def newest_before(self, range: Range) -> int | None:
+        """The greatest event time before `range`; None while part of that has not been read.
+        For a range that is in already the answer does not matter."""
+        partition = self._partitions[range.partition]
+        seen = self._seen.get(range.partition, {})
+        at, newest = partition.upto, partition.newest
+        while at < range.begin:
+            step = partition.ahead.get(at) or seen.get(at)
+            if step is None:
+                return None
+            at, newest = step[0], max(newest, step[1])
+        for begin in [one for one in seen if one < partition.upto]:
+            del seen[begin]
+        return newest
+
+    # -- the watermark --------------------------------------------------------------------------
+
+    def set_goals(self, goals: Mapping[str, int]) -> None:
+        """Partitions that have no more behind these offsets; there will be no others."""
+        self._goals = {**(self._goals or {}), **goals}
+
+    def watermark(self, lateness_us: int) -> int:
+        """No tuple that is yet to come, and not late, has a smaller event time."""
+        marks = [self._mark(name, one, lateness_us) for name, one in self._partitions.items()]
+        return min(marks, default=START_WATERMARK if self._goals is None else END_WATERMARK)
+
+    def _mark(self, name: str, one: Partition, lateness_us: int) -> int:
+        if self._goals and one.upto >= self._goals.get(name, one.upto + 1):
+            return END_WATERMARK
+        if one.mark <= START_WATERMARK + lateness_us:
+            return START_WATERMARK
+        return min(one.mark - lateness_us, END_WATERMARK - 1)
+
+    # -- idle partitions ------------------------------------------------------------------------
+
+    def reached(self, idle: Collection[str]) -> int:
+        """How far those that are not idle have come, the last of them; START_WATERMARK if none."""
+        active = [one.newest for name, one in self._partitions.items() if name not in idle]
+        return min(active, default=START_WATERMARK)
+
+    def raise_idle(self, idle: Collection[str], elsewhere: int | None = None) -> bool:
+        """Partitions that bring nothing are not to hold up the others: what comes in them from now
+        on is judged as if they had come as far as the last of the others, and as those `elsewhere`.
+        Whether anything changes. The watermark follows when this has been kept (`kept`)."""
+        some = [] if len(idle) == len(self._partitions) else [self.reached(idle)]
+        some += [] if elsewhere is None else [elsewhere]
+        reached = min(some, default=START_WATERMARK)
+        raised = False
+        for name in idle:
+            one = self._partitions[name]
+            if reached > one.newest and not one.ahead and not self._unfinished(name):
+                one.newest, raised = reached, True
+        return raised
+
+    def _unfinished(self, name: str) -> bool:
+        """Whether a task has judged tuples that are not in yet."""
+        upto = self._partitions[name].upto
+        return any(begin >= upto for begin in self._seen.get(name, {}))
+
+    def kept(self, rows: Iterable[tuple[str, int, int, int]]) -> None:
+        """These `rows` survive a crash: the watermark may go by them."""
+        for name, begin, _, newest in rows:
+            if begin < 0:
+                one = self._partitions[name]
+                one.mark = max(one.mark, newest)
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    def copy(self) -> Offsets:
+        made = Offsets.of(self.rows())
+        made._goals = self._goals
+        return made
+
+    def rows(self) -> list[tuple[str, int, int, int]]:
+        """(partition, begin, end, newest): its gapless part with begin −1, then what is ahead."""
+        found: list[tuple[str, int, int, int]] = []
+        for name, one in sorted(self._partitions.items()):
+            found.append((name, -1, one.upto, one.newest))
+            found += [(name, begin, *rest) for begin, rest in sorted(one.ahead.items())]
+        return found
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[str, int, int, int]]) -> Offsets:
+        made = cls()
+        for name, begin, end, newest in rows:
+            if begin < 0:
+                made._partitions[name] = Partition(end, newest, mark=newest)
+            else:
+                made._partitions[name].ahead[begin] = (end, newest)
+        return made
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Offsets) and self.rows() == other.rows()
+
+    __hash__ = None  # type: ignore[assignment]

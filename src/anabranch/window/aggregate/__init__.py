@@ -1,0 +1,1 @@
+"""Window aggregates: partial states, panes, windows."""

@@ -1,0 +1,154 @@
+"""Numbers for the keys of a GROUP BY, so that partial aggregates can lie in arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.window.aggregate.cells import as_int, from_int
+from anabranch.window.panes import Ints
+
+
+class Keys:
+    """Small numbers for those keys that something is held of; freed numbers are given again.
+
+    The numbers never show in a result, so it does not matter that they depend on the past.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._numbers: dict[Hashable, int] = {}
+        self._keys: list[Hashable] = []
+        self._holds = np.zeros(0, np.int64)
+        self._free: list[int] = []
+        self._table: pa.Table | None = None
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, columns: Sequence[pa.ChunkedArray], rows: int) -> Ints:
+        """The number of the key in each row. It is the key's only while it is held."""
+        columns = [_stored(column) for column in columns]
+        codes = codes_of(columns, rows)
+        distinct, at = first_of_each(codes)
+        numbers = np.fromiter(
+            map(self._number, _rows([column.take(at) for column in columns], len(at))),
+            np.int64,
+            len(at),
+        )
+        result: Ints = numbers[distinct]
+        return result
+
+    def _number(self, key: Hashable) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self._keys[number] = key
+            else:
+                number = len(self._keys)
+                self._keys.append(key)
+            self._numbers[key] = number
+            self._table = None
+        return number
+
+    def hold(self, numbers: Ints) -> None:
+        """Once for each part of partial aggregates, which has each number once."""
+        if len(self._holds) < len(self._keys):
+            more = np.zeros(2 * len(self._keys) - len(self._holds), np.int64)
+            self._holds = np.concatenate([self._holds, more])
+        self._holds[numbers] += 1
+
+    def release(self, numbers: Ints) -> None:
+        self._holds[numbers] -= 1
+        for number in numbers[self._holds[numbers] == 0].tolist():
+            del self._numbers[self._keys[number]]
+            self._keys[number] = None
+            self._free.append(number)
+
+    def columns(self, numbers: Ints) -> list[pa.ChunkedArray]:
+        """The key columns of the keys with these numbers."""
+        if not self._schema.names:
+            return []
+        if self._table is None:
+            nothing = (None,) * len(self._schema.names)
+            values = zip(*(nothing if key is None else key for key in self._keys), strict=True)
+            fields = zip(values, self._schema, strict=True)
+            self._table = pa.table([_restored(v, f.type) for v, f in fields], schema=self._schema)
+        taken = self._table.take(pa.array(numbers))
+        return list(taken.columns)
+
+
+def frozen(value: Any) -> Hashable:
+    """A Python value that equals another one exactly if Spark groups the two together."""
+    if isinstance(value, float):
+        return math.nan if value != value else value + 0.0  # and no -0.0
+    if isinstance(value, list | tuple):
+        return tuple(map(frozen, value))
+    if isinstance(value, dict):
+        return tuple(map(frozen, value.values()))
+    return value  # type: ignore[no-any-return]
+
+
+def rows_of(columns: Sequence[pa.ChunkedArray]) -> list[Hashable]:
+    """Each row of `columns` as a tuple, as `frozen` does it."""
+    return list(_rows([_stored(column) for column in columns], len(columns[0])))
+
+
+def _rows(columns: Sequence[pa.ChunkedArray], rows: int) -> list[tuple[Hashable, ...]]:
+    if not columns:
+        return [()] * rows
+    plain = [
+        column.to_pylist() if _plain(column.type) else list(map(frozen, column.to_pylist()))
+        for column in columns
+    ]
+    return list(zip(*plain, strict=True))
+
+
+def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Moments as numbers: Python's own end with the year 9999."""
+    return as_int(column) if pa.types.is_temporal(column.type) else column
+
+
+def _restored(values: Sequence[Hashable], type: pa.DataType) -> pa.Array:
+    if pa.types.is_temporal(type):
+        return from_int(pa.array(values, pa.int64()), type)
+    return pa.array(values, type)
+
+
+def _plain(type: pa.DataType) -> bool:
+    return not (pa.types.is_floating(type) or pa.types.is_nested(type))
+
+
+def codes_of(columns: Sequence[pa.ChunkedArray], rows: int) -> npt.NDArray[np.int64]:
+    """A number per row, the same for the same key."""
+    codes = np.zeros(rows, np.int64)
+    for column in columns:
+        if pa.types.is_nested(column.type):
+            known: dict[Hashable, int] = {}
+            values = map(frozen, column.to_pylist())
+            own = np.fromiter((known.setdefault(v, len(known)) for v in values), np.int64, rows)
+            size = len(known)
+        else:
+            if pa.types.is_floating(column.type):
+                column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is 0.0
+            encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+            own, size = encoded.indices.to_numpy(zero_copy_only=False), len(encoded.dictionary)
+        # Dense again after every column, so that many columns cannot overflow.
+        codes = first_of_each(codes * size + own)[0] if codes.any() else own.astype(np.int64)
+    return codes
+
+
+def first_of_each(codes: Ints) -> tuple[Ints, Ints]:
+    """For each row the number of its code, and for each number its first row."""
+    encoded = pa.array(codes).dictionary_encode()
+    numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    first = np.full(len(encoded.dictionary), len(codes), np.int64)
+    first[numbers[::-1]] = np.arange(len(codes))[::-1]
+    return numbers, first

@@ -1,0 +1,193 @@
+"""Finds the combinations of rows that come into being at the present instants.
+
+Each has at least one fresh row. To find it once, it is found from its first input with a fresh row:
+the inputs before that one give old rows only, those behind it old and fresh ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from anabranch.plan.operators import Condition
+from anabranch.window.arrays import I64
+from anabranch.window.hashing import combined
+from anabranch.window.join import lifetimes
+from anabranch.window.join.members import Members
+from anabranch.window.join.paths import Path, Reach
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Rows per input; the instants at which they come into being, and their ends."""
+
+    rows: dict[int, I64]
+    at: I64
+    end: I64
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def take(self, which: I64) -> Combinations:
+        rows = {i: rows[which] for i, rows in self.rows.items()}
+        return Combinations(rows, self.at[which], self.end[which])
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes at which work is cut or done otherwise. They never change a result."""
+
+    block: int = 200_000
+    """So many combinations are looked at at once."""
+    asking: int = 50_000
+    """A product of so many is worth asking conditions beforehand: asking costs a Spark job."""
+    fresh: int = 2048
+    """At least so many rows are brought in at once, if there are."""
+    turn: int = 400_000
+    """So many combinations are looked at in one step at most, give or take a block: others wait
+    for their turn meanwhile."""
+
+
+class Work:
+    """How many combinations have been looked at so far."""
+
+    looked = 0
+
+
+Ask = Callable[[Combinations, Sequence[Condition]], I64]
+"""Which combinations fulfil the conditions."""
+
+
+def combinations(
+    members: Sequence[Members], path: Path, fresh: I64, ask: Ask, limits: Limits, work: Work
+) -> Iterator[Combinations]:
+    """All with a fresh row of `path.start`, given as `fresh`; never very many at once. Some are
+    empty: so that whoever takes them may stop after any block that was looked at."""
+    source = members[path.start]
+    for first in range(0, len(fresh), limits.block):
+        rows = fresh[first : first + limits.block]
+        start = Combinations({path.start: rows}, source.at[rows], source.end[rows])
+        yield from _follow(members, path, 0, start, ask, limits, work)
+
+
+def _follow(
+    members: Sequence[Members],
+    path: Path,
+    done: int,
+    have: Combinations,
+    ask: Ask,
+    limits: Limits,
+    work: Work,
+) -> Iterator[Combinations]:
+    if done == len(path.reaches):
+        yield have
+        return
+    reach = path.reaches[done]
+    target, with_fresh = members[reach.to], reach.to > path.start
+    if reach.columns:
+        pairs = _equal(members, reach, have, with_fresh, limits.block)
+    else:
+        pairs = _product(target, have, with_fresh, limits.block)
+    pruned = (_extended(have, reach.to, target, *pair, work) for pair in pairs)
+    for found in _regrouped(pruned, limits.block, work):
+        if reach.conditions and _next(members, path, done) * len(found) >= limits.asking:
+            found = found.take(ask(found, reach.conditions))
+        if len(found):
+            yield from _follow(members, path, done + 1, found, ask, limits, work)
+        else:
+            yield found
+
+
+def _next(members: Sequence[Members], path: Path, done: int) -> int:
+    """How many rows the next reach multiplies by."""
+    return members[path.reaches[done + 1].to].fresh
+
+
+def _extended(
+    have: Combinations, to: int, target: Members, which: I64, rows: I64, work: Work
+) -> Combinations:
+    """With the rows that are there at one instant with all the others."""
+    work.looked += len(which)
+    at = np.maximum(have.at[which], target.at[rows])
+    end = np.minimum(have.end[which], target.end[rows])
+    together = np.flatnonzero(at < end)
+    if len(together) < len(at):
+        which, rows, at, end = which[together], rows[together], at[together], end[together]
+    before = {i: rows_there[which] for i, rows_there in have.rows.items()}
+    return Combinations({**before, to: rows}, at, end)
+
+
+def _equal(
+    members: Sequence[Members], reach: Reach, have: Combinations, with_fresh: bool, block: int
+) -> Iterator[tuple[I64, I64]]:
+    """Pairs of a combination and a row with an equal key hash."""
+    parts = [members[i].key((column,), have.rows[i]) for i, column in reach.probes]
+    hashes = combined([hashes for hashes, _ in parts])
+    which = np.flatnonzero(np.logical_and.reduce([known for _, known in parts]))
+    which = which[np.argsort(hashes[which])]  # ascending lookups find their memory in the cache
+    sorted_hashes = hashes[which]
+    for segment in members[reach.to].index(reach.columns).segments(with_fresh):
+        hit, start, count = segment.find(sorted_hashes)
+        for ranges, places in _spread(start, count, block):
+            yield which[hit[ranges]], segment.rows[places]
+
+
+def _product(
+    target: Members, have: Combinations, with_fresh: bool, block: int
+) -> Iterator[tuple[I64, I64]]:
+    """Pairs of a combination and any row that is there; only those that meet, if ends ascend."""
+    limit = target.fresh if with_fresh else target.old
+    at, end = target.at[:limit], target.end[:limit]
+    rows = np.flatnonzero(target.ok[:limit] & (end > np.maximum(at, have.at.min())))
+    start = np.zeros(len(have), np.int64)
+    if lifetimes.ascending(target.window):
+        start = np.searchsorted(end[rows], have.at, side="right")
+    stop = np.searchsorted(at[rows], have.end)
+    for which, places in _spread(start, np.maximum(stop - start, 0), block):
+        yield which, rows[places]
+
+
+def _spread(start: I64, count: I64, block: int) -> Iterator[tuple[I64, I64]]:
+    """The ranges one after the other: which range, and the place; at most `block` at once."""
+    stops = np.cumsum(count)
+    total = int(stops[-1]) if len(stops) else 0
+    for low in range(0, total, block):
+        high = min(low + block, total)
+        first, last = np.searchsorted(stops, [low, high - 1], side="right")
+        part = slice(first, last + 1)
+        begins = stops[part] - count[part]
+        here = np.minimum(stops[part], high) - np.maximum(begins, low)
+        which = np.repeat(np.arange(first, last + 1), here)
+        shift = np.repeat(start[part] - begins, here)
+        yield which, np.arange(low, high) + shift
+
+
+def _regrouped(pieces: Iterable[Combinations], block: int, work: Work) -> Iterator[Combinations]:
+    """Fewer, larger pieces: each one costs a round of calls further on. None, too, where much was
+    looked at and nothing found."""
+    waiting: list[Combinations] = []
+    rows, looked = 0, work.looked
+    for piece in pieces:
+        if waiting and rows + len(piece) > block:
+            yield joined(waiting)
+            waiting, rows, looked = [], 0, work.looked
+        if len(piece):
+            waiting.append(piece)
+            rows += len(piece)
+        if not waiting and work.looked - looked >= block:
+            yield piece
+            looked = work.looked
+    if waiting:
+        yield joined(waiting)
+
+
+def joined(pieces: Sequence[Combinations]) -> Combinations:
+    if len(pieces) == 1:
+        return pieces[0]
+    return Combinations(
+        {i: np.concatenate([piece.rows[i] for piece in pieces]) for i in pieces[0].rows},
+        np.concatenate([piece.at for piece in pieces]),
+        np.concatenate([piece.end for piece in pieces]),
+    )

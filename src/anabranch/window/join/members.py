@@ -1,0 +1,195 @@
+"""The tuples of one input that may still take part in a result.
+
+Rows are in the order of (event time, position), so they fall in three: first the old ones, which
+have been evaluated with each other; then the fresh ones, which the present instants bring in; then
+those behind the newest instant, which wait for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.plan.windows import Relation, Rows, Window
+from anabranch.stream.batch import START_WATERMARK
+from anabranch.stream.names import BORN, EVENT_TIME, POSITION
+from anabranch.window.arrays import I64, U64, Carried, Growing, Mask
+from anabranch.window.hashing import combined, hashed, valid
+from anabranch.window.join import lifetimes
+from anabranch.window.join.buffer import Closed
+from anabranch.window.join.index import Index
+from anabranch.window.join.lifetimes import FOREVER
+
+_SWEEP_PER_ROW = 16
+_SWEEP_PER_STEP = 8192
+"""How many rows may be looked at for being over, for each new row and for each step: so sweeping
+costs the same per tuple and step however large the window is."""
+
+
+OWN = {POSITION: "pos", EVENT_TIME: "ts", BORN: "born"}
+"""The columns that are not carried but computed with."""
+
+
+class Members:
+    """`columns` are carried along; `keys` those of them that an index needs."""
+
+    def __init__(
+        self, window: Window, schema: pa.Schema, columns: list[str], keys: set[str]
+    ) -> None:
+        self.window = window
+        own = lifetimes.own_column(window)
+        self.columns = sorted({*columns, *keys, *([own] if own else [])} - set(OWN))
+        self._own = self.columns.index(own) if own else None
+        self._keys = sorted(keys)
+        numbers = dict.fromkeys(("pos", "ts", "born", "end", "at"), np.int64)
+        self._hash = {key: f"hash {key}" for key in self._keys}
+        self._valid = {key: f"valid {key}" for key in self._keys}
+        self._rows = Growing(
+            {
+                **numbers,
+                "ok": np.bool_,
+                **dict.fromkeys(self._hash.values(), np.uint64),
+                **dict.fromkeys(self._valid.values(), np.bool_),
+            }
+        )
+        self._carried = Carried([schema.field(name).type for name in self.columns])
+        self._indexes: dict[tuple[str, ...], Index] = {}
+        self._credit = 0
+        self._lowest = FOREVER
+        self.old = 0
+        self.fresh = 0
+        """Rows up to `old` are old, from there to `fresh` fresh."""
+
+    def __len__(self) -> int:
+        return self._rows.size
+
+    @property
+    def lowest(self) -> int | None:
+        """No position below this is needed any more (as of the last sweep)."""
+        return None if self._lowest == FOREVER else self._lowest
+
+    @property
+    def ts(self) -> I64:
+        return self._rows["ts"]
+
+    @property
+    def end(self) -> I64:
+        return self._rows["end"]
+
+    @property
+    def at(self) -> I64:
+        """The instant that brings a fresh row in; of an old one, long ago."""
+        return self._rows["at"]
+
+    @property
+    def ok(self) -> Mask:
+        """False if the row has been seen not to fulfil a condition on its input alone."""
+        return self._rows["ok"]
+
+    @property
+    def row_bytes(self) -> float:
+        return self._carried.nbytes / max(1, len(self))
+
+    def index(self, columns: tuple[str, ...]) -> Index:
+        """To be asked for before there are rows."""
+        return self._indexes.setdefault(columns, Index(columns))
+
+    def append(self, closed: Closed) -> None:
+        window, removed, when = self.window, None, None
+        if isinstance(window, Relation) and self._own is not None:
+            closed, removed, when = lifetimes.split_removals(closed, self._own)
+        if count := len(closed):
+            values = {"pos": closed.pos, "ts": closed.ts, "born": closed.born}
+            ends = lifetimes.first_ends(window, closed, self._own)
+            keys: dict[str, U64 | Mask] = {}
+            for key in self._keys:
+                column = self._closed_column(closed, key)
+                keys |= {self._hash[key]: hashed(column), self._valid[key]: valid(column)}
+            fixed = {"at": START_WATERMARK, "ok": True}
+            self._rows.append({**values, **keys, **fixed, "end": ends}, count)
+            self._carried.append(closed.columns, count)
+            self._lowest = min(self._lowest, int(closed.pos.min()))
+            self._credit += _SWEEP_PER_ROW * count
+        if isinstance(window, Rows):
+            lifetimes.end_by_count(self.ts, self.end, window.count, new=len(closed))
+        if removed is not None and when is not None:
+            lifetimes.end_removed(self._rows["pos"], self.ts, self.end, removed, when)
+
+    def _closed_column(self, closed: Closed, name: str) -> pa.Array:
+        if name in OWN:
+            return pa.array(getattr(closed, OWN[name]))
+        return closed.columns[self.columns.index(name)]
+
+    def begin(self, upto: int, times: I64) -> None:
+        """Rows up to the time `upto` become fresh, with the first of `times` not before them."""
+        self.fresh = int(np.searchsorted(self.ts, upto, side="right"))
+        new = slice(self.old, self.fresh)
+        if new.start < new.stop:
+            self.at[new] = times[np.searchsorted(times, self.ts[new])]
+
+    def alive(self) -> I64:
+        """The fresh rows that take part when they come in."""
+        new = slice(self.old, self.fresh)
+        return self.old + np.flatnonzero((self.at[new] < self.end[new]) & self.ok[new])
+
+    def enter(self, rows: I64) -> None:
+        """Put fresh rows into the indexes."""
+        for index in self._indexes.values():
+            hashes, known = self.key(index.columns, rows)
+            index.add(hashes[known], rows[known])
+
+    def settle(self, horizon: int) -> None:
+        """What is fresh becomes old. All instants before `horizon` have been evaluated."""
+        self.at[self.old : self.fresh] = START_WATERMARK
+        self.old = self.fresh
+        for index in self._indexes.values():
+            index.settle(self.end, horizon)
+
+    def sweep(self, horizon: int) -> None:
+        """Drop what has ended, if it is time to look; no instant before `horizon` is to come."""
+        self._credit += _SWEEP_PER_STEP
+        if self._credit < len(self) or not len(self):
+            return
+        self._credit = 0
+        alive = self.end > horizon
+        if not isinstance(self.window, Rows):  # those count even so
+            alive &= self.ok
+        left = self._rows["pos"][alive]
+        self._lowest = int(left.min()) if len(left) else FOREVER
+        if 2 * len(left) <= len(self):
+            self._drop(alive)
+
+    def _drop(self, alive: Mask) -> None:
+        numbers = np.cumsum(alive) - 1
+        for index in self._indexes.values():
+            index.renumber(alive, numbers)
+        self.old = self.fresh = int(np.count_nonzero(alive[: self.old]))
+        self._rows.keep(alive)
+        self._carried.keep(alive)
+
+    def key(self, columns: tuple[str, ...], rows: I64) -> tuple[U64, Mask]:
+        """The hashes of rows on `columns`, and which have no NULL there."""
+        hashes = combined([self._rows[self._hash[key]][rows] for key in columns])
+        known = np.ones(len(rows), np.bool_)
+        for key in columns:
+            known &= self._rows[self._valid[key]][rows]
+        return hashes, known
+
+    def numbers(self, name: str, rows: I64) -> I64:
+        """A column of whole numbers of the given rows."""
+        if name in OWN:
+            numbers: I64 = self._rows[OWN[name]][rows]
+        else:
+            numbers = self.take([name], rows)[0].to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers
+
+    def take(self, names: Sequence[str], rows: I64) -> list[pa.Array]:
+        """Columns of the given rows."""
+        carried = [self.columns.index(name) for name in names if name not in OWN]
+        columns = iter(self._carried.take(carried, rows))
+        return [
+            pa.array(self._rows[OWN[name]][rows]) if name in OWN else next(columns)
+            for name in names
+        ]

@@ -1,0 +1,82 @@
+"""Scripts checked without a Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+from tests.cli.conftest import Ended
+
+Run = Callable[..., Ended]
+STREAM = """
+CREATE STREAM s (n BIGINT, room STRING, at TIMESTAMP, price DECIMAL(10, 2))
+  FROM rate(tps = 10, room = "'hall'", at = 'timestamp_micros(ts)', price = '1', n = 'value') AT a;
+CREATE TABLE rooms (name STRING, floor INT) FROM file(path = 'nowhere.csv') AT b;
+CREATE AGGREGATE mid (DOUBLE) RETURNS DOUBLE FROM python(class = 'stats:Mid');
+"""
+
+
+@pytest.fixture
+def checked(
+    anabranch: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[str], Ended]:
+    monkeypatch.chdir(tmp_path)
+
+    def check(text: str) -> Ended:
+        before = SparkContext._active_spark_context
+        (tmp_path / "s.sql").write_text(STREAM + text)
+        ended = anabranch("check", "s.sql")
+        assert SparkContext._active_spark_context is before
+        return ended
+
+    return check
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT n + 1 AS m, upper(room) AS r FROM s WHERE n > 3 AND room LIKE 'h%' AT b",
+        "SELECT sum(n) AS total, avg(price) AS p, window_end FROM s[10s] GROUP BY room"
+        " HAVING count(*) > 2",
+        "SELECT mid(n) AS m FROM s[1m]",
+        "SELECT s.n, floor FROM s[1 ROWS], rooms WHERE s.room = rooms.name",
+        "SELECT n FROM s WHERE regexp_like(room, 'x') INTO jsonl(path = 'x.jsonl') AT b",
+        "SELECT date_trunc('HOUR', at) AS h FROM s WHERE array_contains(array(n), 3)",
+    ],
+)  # fmt: skip
+def test_what_is_right(checked: Callable[[str], Ended], query: str) -> None:
+    ended = checked(f"CREATE QUERY q AS {query};")
+    assert ended.out.startswith("s.sql: 4 statements, nothing wrong found.\n"), ended.err
+    assert ended.code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("SELECT rom FROM s", "unknown column 'rom' of stream s. Did you mean 'room'?"),
+        ("SELECT n FROM s WHERE n + 1", "WHERE needs a condition (boolean), this is BIGINT."),
+        ("SELECT uper(room) AS r FROM s", "there is no function uper. Did you mean upper()?"),
+        ("SELECT sum(room) AS r FROM s[1s]", "SUM takes a number, but s.room is STRING."),
+        ("SELECT n FROM s INTO jsonl(pth = 'x')", "jsonl() has no option 'pth'. Did you mean"),
+        ("SELECT n FROM s INTO csv(path = 'nowhere.csv')", "nowhere.csv, which table rooms"),
+        ("SELECT n FROM s INTO jsonl()", "jsonl() needs the option 'path'."),
+        ("SELECT n FROM s AT c d", "expected STANDBY"),
+        ("SELECT n FROM t", "unknown stream"),
+        ("CREATE STREAM x (a BIGNUM) FROM rate(tps = 1) AT a", "BIGNUM"),
+        ("CREATE STREAM x (a INT) FROM rate(tps = 1, b = '2') AT a", "rate() has no option 'b'"),
+        ("CREATE STREAM x (a INT) FROM kafak(topic = 't') AT a", "Did you mean 'kafka'?"),
+    ],
+)
+def test_what_is_wrong(checked: Callable[[str], Ended], text: str, line: str) -> None:
+    ended = checked(text if text.startswith("CREATE") else f"CREATE QUERY q AS {text};")
+    assert ended.code == 1
+    assert ended.err.startswith("error: s.sql:6:")
+    assert line in ended.err
+
+
+def test_explain_needs_no_spark_either(checked: Callable[[str], Ended]) -> None:
+    ended = checked("EXPLAIN SELECT n + 1 AS next FROM s;")
+    assert ended.code == 0, ended.err

@@ -1,0 +1,59 @@
+"""Putting back what sites ran before they died."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from anabranch.coordinator.deploy.restore import Restoration, begun
+from anabranch.errors import SiteError
+from anabranch.link.messages import Drop, Message, Prepare
+from tests.link.support import LOOP
+from tests.plan.samples import a_query, a_stream
+
+
+class FakeSites:
+    """`centre` answers; `room1`, where the stream is, has not come back."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Message]] = []
+
+    async def call(self, site: str, message: Message, seconds: float = 0.0) -> Any:
+        self.asked.append((site, message))
+        if site == "room1":
+            raise SiteError("room1 is unreachable")
+
+    def addresses(self) -> dict[str, str]:
+        return {}
+
+
+async def no_points() -> dict[str, Any]:
+    return {}
+
+
+def test_what_was_prepared_in_vain_does_not_pass_for_running() -> None:
+    """It is taken off again, to be tried again, without forgetting where it would go on."""
+    sites, known = FakeSites(), {"Sensor1": a_stream(), "hot": a_query()}
+    protector = SimpleNamespace(
+        routes=dict,
+        restart_points=SimpleNamespace(points=no_points),
+        assignments=SimpleNamespace(incarnation=lambda name: 0),
+    )
+    restoration = Restoration(sites, {"centre": {"hot"}}, known, protector)  # type: ignore[arg-type]
+    with pytest.raises(SiteError, match="room1 is unreachable"):
+        LOOP.run(restoration.run())
+    site, first = sites.asked[0]
+    assert (site, type(first)) == ("centre", Prepare)
+    assert sites.asked[-1] == ("centre", Drop(("hot",), resume=True))
+
+
+def test_what_was_only_prepared_has_not_begun() -> None:
+    """Whoever was about to start it may have died; a source that nobody reads waits rightly."""
+    report = {
+        "sources": [{"stream": one, "state": state} for one, state in (
+            ("read", "waiting"), ("unread", "waiting"), ("runs", "running"))],
+        "tasks": [{"name": "a", "state": "waiting"}, {"name": "b", "state": "done"}],
+    }  # fmt: skip
+    assert begun(report, {"read", "runs"}) == {"unread", "runs", "b"}

@@ -1,0 +1,201 @@
+"""What happened is told from two looks at the system, and one failure is one story."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from anabranch.face.events import Difference, differences
+from anabranch.face.snapshot import snapshot
+from anabranch.face.stories import Chronicle, stories, summary
+from tests.cli.statuses import assigned, down, site, standby, status, task
+
+MEASURED: dict[str, Any] = {"rows_in": 10, "fixed_ms": 1.0, "per_tuple_us": 2.0}
+
+
+def running(name: str, at: str, **more: Any) -> dict[str, Any]:
+    return task(name, at, output=name, **MEASURED, **more)
+
+
+WELL = status(site("centre", running("q", "centre")), site("centre2", standby("q", "centre2")))
+TAKEN = status(
+    down("centre", "q"), site("centre2", running("q", "centre2", epoch=1)),
+    protection=assigned("centre2", None, "no standby yet"),
+)  # fmt: skip
+BACK = status(
+    site("centre", standby("q", "centre"), pid=5),
+    site("centre2", running("q", "centre2", epoch=1)),
+    protection=assigned("centre2", "centre"),
+)  # fmt: skip
+
+
+def kinds(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return [one.kind for one in differences(snapshot(before, 1.0), snapshot(after, 2.0))]
+
+
+def test_nothing_happened():
+    assert kinds(WELL, WELL) == []
+
+
+def test_a_death_and_its_take_over():
+    assert kinds(WELL, TAKEN) == ["site_down", "taken_over", "unprotected"]
+    assert kinds(TAKEN, BACK) == ["site_up", "protected"]
+
+
+def test_another_standby_is_news_though_nobody_saw_it_missing():
+    at_once = status(
+        down("centre", "q"), site("centre2", running("q", "centre2", epoch=1)),
+        site("centre3", standby("q", "centre3")), protection=assigned("centre2", "centre3"),
+    )  # fmt: skip
+    assert kinds(WELL, at_once) == ["site_down", "site_up", "taken_over", "protected"]
+
+
+def taken(asked: bool, **timeline: float) -> dict[str, Any]:
+    """What a site that has stood by for `q` at centre tells of how it came to it."""
+    return running("q", "centre2", epoch=1, primary="centre", asked=asked, timeline=timeline)
+
+
+def test_a_move_of_a_protected_query_is_a_move():
+    moved = status(
+        site("centre"), site("centre2", taken(True, noticed=10.1, claimed=10.2, recovered=10.3)),
+        protection=assigned("centre2", "centre"),
+    )  # fmt: skip
+    assert kinds(WELL, moved) == ["moved", "unprotected"]
+    chronicle = Chronicle()
+    chronicle.add(11.0, differences(snapshot(WELL, 10.0), snapshot(moved, 11.0)))
+    assert not any(one.open for one in stories(chronicle.events))
+
+
+def test_a_take_over_from_a_site_that_seems_to_live_is_one():
+    """Its heartbeats still count when the standby has found it gone."""
+    found = status(
+        site("centre"), site("centre2", taken(False, noticed=10.1, claimed=10.2)),
+        protection=assigned("centre2", None, "no standby yet"),
+    )  # fmt: skip
+    assert kinds(WELL, found) == ["noticed", "taken_over", "unprotected"]
+
+
+def test_a_story_has_the_times_that_sites_report():
+    chronicle = Chronicle()
+    killed = Difference(kind="kill", text="site centre was killed", site="centre")
+    chronicle.add(10.0, [killed])
+    exact = {"noticed": 10.25, "claimed": 10.5}
+    gone = status(
+        down("centre", "q"), site("centre2", taken(False, **exact)),
+        protection=assigned("centre2", None, "no standby yet"),
+    )  # fmt: skip
+    safe = status(
+        down("centre"), site("centre2", taken(False, **exact, recovered=10.75)),
+        site("centre3", standby("q", "centre3")), protection=assigned("centre2", "centre3"),
+    )  # fmt: skip
+    moments = [snapshot(one, at) for one, at in ((WELL, 9.9), (gone, 10.9), (safe, 12.0))]
+    for before, after in pairwise(moments):
+        chronicle.add(after.at, differences(before, after))
+    story = next(one for one in stories(chronicle.events) if len(one.events) > 1)
+    steps = [(one.kind, one.took_s) for one in story.events if one.kind != "unprotected"]
+    assert steps == [
+        ("kill", 0.0), ("noticed", 0.25), ("taken_over", 0.5), ("recovered", 0.75),
+        ("site_down", pytest.approx(0.9)), ("protected", 2.0),
+    ]  # fmt: skip
+    assert not story.open  # protected again, though the site is not back
+    assert summary(story) == ("noticed after 0.2 s, taken over after 0.5 s, recovered after 0.8 s,"
+                              " protected again after 2.0 s")  # fmt: skip
+
+
+def test_a_query_that_is_dropped_needs_no_protection_again():
+    chronicle = Chronicle()
+    chronicle.add(1.0, [Difference(kind="taken_over", text="…", query="q", site="centre")])
+    chronicle.add(2.0, [Difference(kind="dropped", text="…", query="q")])
+    (story,) = stories(chronicle.events)
+    assert not story.open
+
+
+def test_a_new_query_and_a_dropped_one():
+    two = site("centre", running("q", "centre"), running("r", "centre"))
+    states = {name: {"state": "running", "reason": ""} for name in ("q", "r")}
+    more = status(two, site("centre2", standby("q", "centre2")), states=states)
+    assert kinds(WELL, more) == ["created"]
+    assert kinds(more, WELL) == ["dropped"]
+
+
+def test_a_failure_says_why():
+    error = {"kind": "TaskError", "message": "division by zero", "place": "", "remedy": ""}
+    failed = status(
+        site("centre", running("q", "centre", state="failed", error=error)),
+        site("centre2", standby("q", "centre2")),
+        states={"q": {"state": "failed", "reason": ""}},
+    )
+    (found,) = differences(snapshot(WELL, 1.0), snapshot(failed, 2.0))
+    assert found.kind == "failed"
+    assert "division by zero" in found.text
+
+
+def test_shed_tuples_are_news():
+    def source(shed: int) -> dict[str, Any]:
+        return {"stream": "s", "site": "centre", "state": "running", "error": None, "rows": 5,
+                "rate": 1.0, "late": 0, "skipped": 0, "shed": shed}  # fmt: skip
+
+    before = status(site("centre", running("q", "centre"), sources=[source(3)]))
+    after = status(site("centre", running("q", "centre"), sources=[source(10)]))
+    (found,) = differences(snapshot(before, 1.0), snapshot(after, 2.0))
+    assert found.text == "stream s has shed 10 tuples so far"
+
+
+def test_one_failure_is_one_story_with_its_durations():
+    chronicle = Chronicle()
+    moments = [snapshot(one, at) for one, at in ((WELL, 10.0), (TAKEN, 11.0), (BACK, 15.5))]
+    for before, after in pairwise(moments):
+        chronicle.add(after.at, differences(before, after))
+    (story,) = stories(chronicle.events)
+    assert [one.kind for one in story.events] == [
+        "site_down", "taken_over", "unprotected", "site_up", "protected",
+    ]  # fmt: skip
+    assert (story.began, story.ended, story.open) == (11.0, 15.5, False)
+    assert story.events[-1].took_s == 4.5
+
+
+def test_a_standby_that_notices_first_begins_the_story():
+    chronicle = Chronicle()
+    chronicle.add(1.0, [Difference(kind="taken_over", text="…", query="q", site="centre")])
+    chronicle.add(1.0, [Difference(kind="unprotected", text="…", query="q", site="centre2")])
+    chronicle.add(3.0, [Difference(kind="site_down", text="…", site="centre")])
+    (story,) = stories(chronicle.events)
+    assert story.open
+    chronicle.add(4.0, [Difference(kind="protected", text="…", query="q", site="centre2")])
+    chronicle.add(9.0, [Difference(kind="site_up", text="…", site="centre")])
+    chronicle.add(20.0, [Difference(kind="site_down", text="…", site="centre")])
+    second, first = stories(chronicle.events)
+    assert len(first.events) == 5
+    assert len(second.events) == 1
+
+
+def test_statements_stand_alone():
+    chronicle = Chronicle(most=3)
+    for number in range(5):
+        chronicle.add(float(number), [Difference(kind="statement", text=f"SHOW {number};")])
+    assert [one.title for one in stories(chronicle.events)] == ["SHOW 4;", "SHOW 3;", "SHOW 2;"]
+
+
+def test_a_story_in_one_sentence():
+    told = Chronicle()
+    told.add(10.0, [Difference(kind="kill", text="site centre was killed", site="centre")])
+    told.add(10.4, [Difference(kind="taken_over", text="", query="q", site="centre")])
+    (story,) = stories(told.events)
+    assert summary(story) == "taken over after 0.4 s, not over yet"
+    told.add(12.0, [Difference(kind="protected", text="", query="q", site="attic")])
+    told.add(15.5, [Difference(kind="site_up", text="", site="centre")])
+    (story,) = stories(told.events)
+    assert summary(story) == (
+        "taken over after 0.4 s, protected again after 2.0 s, back after 5.5 s"
+    )
+
+
+def test_what_comes_again_and_again_is_kept_once():
+    told = Chronicle()
+    for number in range(5):
+        text = f"checkpoint {number}"
+        new = told.add(float(number), [Difference(kind="checkpoint", text=text, query="q")])
+        assert [one.text for one in new] == [text]
+    assert [one.text for one in told.events] == ["checkpoint 4"]

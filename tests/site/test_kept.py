@@ -1,0 +1,185 @@
+"""A kept plan gives what the job gives, rows and errors, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.spark.kept.expressions import Expressions
+from anabranch.spark.kept.plan import KeptPlan
+from anabranch.spark.kept.stages import Build, Unfit
+
+NUMBERS = pa.schema([("n", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
+
+
+def numbers(rows: int) -> pa.Table:
+    values = {"n": range(rows), "x": [i / 3 for i in range(rows)], "s": ["é"] * rows}
+    return pa.table(values, schema=NUMBERS)
+
+
+def selection(frame: DataFrame) -> DataFrame:
+    return frame.where("n % 3 = 0").selectExpr("n + 1 AS m", "upper(s) AS s", "x / 2 AS half")
+
+
+def job(spark: SparkSession, table: pa.Table, build: Build) -> pa.Table:
+    return build(spark.createDataFrame(table)).toArrow()
+
+
+@pytest.fixture
+def kept(spark: SparkSession) -> Iterator[KeptPlan]:
+    plan = KeptPlan(spark, NUMBERS, selection)
+    yield plan
+    plan.close()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 1_000, 65_536, 200_001])
+def test_it_gives_the_rows_of_the_job(spark: SparkSession, kept: KeptPlan, rows: int) -> None:
+    table = numbers(rows)
+    assert kept(table).equals(job(spark, table, selection))
+
+
+def test_many_small_batches_are_few_requests(spark: SparkSession, kept: KeptPlan) -> None:
+    pieces = pa.concat_tables([numbers(10).slice(i % 10, 1) for i in range(500)])
+    assert kept(pieces).equals(job(spark, pieces.combine_chunks(), selection))
+
+
+def test_an_error_in_the_middle_is_the_job_s_and_the_next_instance_is_whole(
+    spark: SparkSession,
+) -> None:
+    def divided(frame: DataFrame) -> DataFrame:
+        return frame.selectExpr("100 DIV (n - 150000) AS q")
+
+    kept = KeptPlan(spark, NUMBERS, divided)
+    for _ in range(2):
+        with pytest.raises(PySparkException) as ours:
+            kept(numbers(200_001))
+        with pytest.raises(PySparkException) as theirs:
+            job(spark, numbers(200_001), divided)
+        assert type(ours.value) is type(theirs.value)
+        assert ours.value.getMessage() == theirs.value.getMessage()
+        assert kept(numbers(70_000)).equals(job(spark, numbers(70_000), divided))
+    kept.close()
+
+
+def arrow_bytes(spark: SparkSession) -> int:
+    utils = getattr(spark._jvm.org.apache.spark.sql.util, "ArrowUtils$")  # type: ignore[union-attr]
+    return int(getattr(utils, "MODULE$").rootAllocator().getAllocatedMemory())
+
+
+def test_arrow_memory_is_given_back_after_results_and_after_errors(
+    spark: SparkSession, kept: KeptPlan
+) -> None:
+    before = arrow_bytes(spark)
+    failing = KeptPlan(spark, NUMBERS, lambda frame: frame.selectExpr("1 DIV (n - 5) AS q"))
+    for _ in range(20):
+        kept(numbers(5_000))
+        with pytest.raises(PySparkException):
+            failing(numbers(5_000))
+    assert arrow_bytes(spark) == before
+
+
+def test_it_leaves_no_thread_in_the_jvm(spark: SparkSession) -> None:
+    def threads() -> int:
+        names = spark._jvm.java.lang.Thread.getAllStackTraces().keySet()  # type: ignore[union-attr]
+        return sum("anabranch-kept-plan" in str(one) for one in names)
+
+    before = threads()
+    plan = KeptPlan(spark, NUMBERS, selection)
+    plan(numbers(3))
+    assert threads() == before + 1
+    plan.close()
+    for _ in range(100):
+        if threads() == before:
+            break
+        threading.Event().wait(0.1)
+    assert threads() == before
+
+
+def test_what_needs_a_job_says_so(spark: SparkSession) -> None:
+    with pytest.raises(Unfit, match="Aggregate"):
+        KeptPlan(spark, NUMBERS, lambda frame: frame.groupBy("s").count())
+    with pytest.raises(Unfit, match=r"Sort|Exchange"):
+        KeptPlan(spark, NUMBERS, lambda frame: frame.orderBy("n"))
+
+
+def test_a_condition_that_is_never_true_reads_nothing(spark: SparkSession) -> None:
+    with pytest.raises(Unfit, match="is not the input"):
+        KeptPlan(spark, NUMBERS, lambda frame: frame.where("1 = 0").selectExpr("n + 1 AS m"))
+
+
+def test_what_depends_on_chance_runs_as_jobs(spark: SparkSession) -> None:
+    with pytest.raises(Unfit, match="another value each time"):
+        KeptPlan(spark, NUMBERS, lambda frame: frame.selectExpr("n + rand(7) AS r"))
+
+
+@pytest.mark.parametrize("wanted", [["x"], ["n", "s"], ["1 AS one"], ["*"]])
+def test_columns_that_are_not_needed_are_not_sent(spark: SparkSession, wanted: list[str]) -> None:
+    def build(frame: DataFrame) -> DataFrame:
+        return frame.selectExpr(*wanted)
+
+    plan = KeptPlan(spark, NUMBERS, build)
+    names = {"*": NUMBERS.names, "1 AS one": ["n"]}
+    assert plan._used == names.get(wanted[0], wanted)
+    assert plan(numbers(9)).equals(job(spark, numbers(9), build))
+    plan.close()
+
+
+def test_expressions_that_do_not_fit_run_as_jobs(spark: SparkSession) -> None:
+    named: list[int] = []
+    expressions = Expressions(spark, name_job=named.append)
+    evaluate = expressions.evaluation(NUMBERS, lambda frame: frame.groupBy("s").count())
+    assert evaluate(numbers(7)).to_pylist() == [{"s": "é", "count": 7}]
+    assert named == [7]
+    assert "Aggregate" in evaluate.unfit
+    expressions.close()
+
+
+def test_a_spark_with_another_inside_runs_jobs_and_one_line_says_so(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def other(*given: object) -> None:
+        raise TypeError("'JavaPackage' object is not callable")
+
+    monkeypatch.setattr("anabranch.spark.kept.plan.stages", other)
+    expressions = Expressions(spark)
+    for _ in range(2):
+        evaluate = expressions.evaluation(NUMBERS, selection)
+        assert evaluate(numbers(10)).equals(job(spark, numbers(10), selection))
+        assert evaluate.report()["plan"] == "job"
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("mode", ["kept", "job", "auto"])
+def test_modes_give_the_same(spark: SparkSession, mode: str) -> None:
+    named: list[int] = []
+    expressions = Expressions(spark, mode, named.append)  # type: ignore[arg-type]
+    evaluate = expressions.evaluation(NUMBERS, selection)
+    assert evaluate(numbers(100)).equals(job(spark, numbers(100), selection))
+    assert bool(named) == (mode == "job")
+    expressions.close()
+
+
+def test_a_stranger_who_connects_first_is_turned_away(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.create_server
+    strangers = []
+
+    def watched(address: tuple[str, int]) -> socket.socket:
+        listener = real(address)
+        stranger = socket.create_connection(listener.getsockname())
+        stranger.sendall(b"x" * 64)
+        strangers.append(stranger)
+        return listener
+
+    monkeypatch.setattr(socket, "create_server", watched)
+    plan = KeptPlan(spark, NUMBERS, selection)
+    assert plan(numbers(10)).equals(job(spark, numbers(10), selection))
+    assert strangers
+    plan.close()

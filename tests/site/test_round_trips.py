@@ -1,0 +1,76 @@
+"""Round trips: every site has its turn, emulated delays count, who is gone is forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.config.cluster import Cluster, LinkConfig
+from anabranch.errors import SiteError
+from anabranch.link.emulated import EmulatedNetwork
+from anabranch.link.messages import Message
+from anabranch.runtime.loop import process_loop
+from anabranch.site import round_trips
+from anabranch.site.round_trips import AT_A_TIME, RoundTrips
+
+
+class FakeNetwork:
+    def __init__(self, names: list[str]) -> None:
+        self.there = names
+        self.dead: set[str] = set()
+
+    def sites(self) -> list[str]:
+        return list(self.there)
+
+    def connect(self, site: str, request: Any) -> Any:
+        raise AssertionError
+
+    async def call(self, site: str, message: Message, seconds: float) -> Any:
+        if site in self.dead:
+            raise SiteError("away")
+
+
+@pytest.fixture(autouse=True)
+def never_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(round_trips, "INTERVAL_S", 1e6)
+
+
+class Trips:
+    def __init__(self, network: FakeNetwork, *links: LinkConfig) -> None:
+        self.emulated = EmulatedNetwork(Cluster(links=links))
+        self._trips = RoundTrips("me", process_loop(), network, self.emulated)
+
+    def round(self) -> dict[str, float]:
+        process_loop().run(self._trips.round())
+        return self._trips.report()
+
+
+def test_with_many_sites_each_has_its_turn() -> None:
+    network = FakeNetwork(["me", *(f"s{i}" for i in range(3 * AT_A_TIME))])
+    trips = Trips(network)
+    assert len(trips.round()) == AT_A_TIME
+    trips.round()
+    assert trips.round().keys() == set(network.there) - {"me"}
+
+
+def test_emulated_delays_count_both_ways_and_may_change() -> None:
+    trips = Trips(
+        FakeNetwork(["me", "far"]),
+        LinkConfig(sender="me", receiver="far", delay_us=30_000_000),
+        LinkConfig(sender="far", receiver="me", delay_us=20_000_000),
+    )
+    assert trips.round()["far"] == pytest.approx(50, abs=2)
+    held = trips.emulated.link("far", "me")
+    trips.emulated.change({"far": {"me": 200.0}})
+    assert held.delay_s == 200.0
+    assert trips.round()["far"] == pytest.approx(230, abs=2)
+
+
+def test_who_does_not_answer_or_has_left_is_forgotten() -> None:
+    network = FakeNetwork(["me", "a", "b"])
+    trips = Trips(network)
+    assert trips.round().keys() == {"a", "b"}
+    network.dead.add("a")
+    network.there.remove("b")
+    assert trips.round() == {}

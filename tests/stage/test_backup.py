@@ -1,0 +1,111 @@
+"""The global checkpoint in a real PostgreSQL: servers lost for good, a database that is away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.bench.systems.postgres import Postgres
+from anabranch.errors import TaskError
+from anabranch.site.stage.backup import Backup
+from anabranch.site.stage.global_database import GlobalDatabase
+from anabranch.site.stage.partials import PartialsSql
+from anabranch.site.stage.service import StateService
+from anabranch.site.stage.store import Store
+from anabranch.stream.batch import START_WATERMARK
+from tests.stage.test_service import ROWS, SAMPLE, World
+
+
+class BackedUp(World):
+    """A world whose state is also in PostgreSQL."""
+
+    def __init__(self, folder: Path, url: str, name: str, seed: int) -> None:
+        self.url, self.name = url, name
+        super().__init__(folder, 100, 30, seed)
+
+    def start(self) -> None:
+        stage = self.stage.model_copy(update={"backup": self.url, "name": self.name})
+        self.store = Store(PartialsSql(stage), SAMPLE, self.folder)
+        backup = Backup(GlobalDatabase(stage, self.store.columns), 0, 1, self.store)
+        self.service = StateService(self.store, self.grid, 0, backup)
+        self.service.begin({"p": 0})
+        self.service.end({"p": ROWS})
+
+    def lose(self, folder: Path) -> None:
+        """The server and its disk are gone; another begins elsewhere."""
+        self.store.close()
+        self.folder = folder
+        self.start()
+
+    def finish(self) -> list[tuple[object, ...]]:
+        """Take all that is missing, and give all results that are kept."""
+        for one in self.ranges:
+            self.put(one)
+        rows, after = [], START_WATERMARK
+        while (due := self.service.due(after, 0.0))["end"] is not None:
+            table = self.service.results(after, due["end"])
+            rows += [tuple(row.values()) for row in table.to_pylist()]
+            after = due["end"]
+        return rows
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_another_server_goes_on_from_the_global_checkpoint(
+    tmp_path: Path, postgres: Postgres, seed: int
+) -> None:
+    world = BackedUp(tmp_path / "0", postgres.url, f"lost-{seed}", seed)
+    for number in range(1, 30):
+        match world.draw.choice(["put", "put", "checkpoint", "back up", "crash", "lose"]):
+            case "put":
+                world.put(world.draw.choice(world.ranges))
+            case "checkpoint":
+                world.service.checkpoint()
+            case "back up":
+                world.service.back_up()
+            case "crash":
+                world.crash()
+            case "lose":
+                world.lose(tmp_path / str(number))
+    assert world.finish() == world.expected()
+
+
+def test_a_database_that_is_away_holds_up_nothing(tmp_path: Path, postgres: Postgres) -> None:
+    world = BackedUp(tmp_path / "a", postgres.url, "away", seed=5)
+    world.put(world.ranges[0])
+    world.service.checkpoint()
+    world.service.back_up()
+    postgres.stop()
+    try:
+        for one in world.ranges[1:5]:
+            world.put(one)
+            world.service.checkpoint()
+            world.service.back_up()
+        status = world.service.status()
+        assert status["backup_behind"] == 4
+        assert "away" in status["backup_problem"]
+        world.crash()
+        assert world.service.status()["offsets"]["p"] == world.ranges[4].end
+    finally:
+        postgres.start()
+    world.service.back_up()
+    assert world.service.status()["backup_behind"] == 0
+    world.lose(tmp_path / "b")
+    assert world.service.status()["offsets"]["p"] == world.ranges[4].end
+    assert world.finish() == world.expected()
+
+
+def test_who_was_replaced_saves_no_more(tmp_path: Path, postgres: Postgres) -> None:
+    world = BackedUp(tmp_path / "a", postgres.url, "replaced", seed=6)
+    world.put(world.ranges[0])
+    world.service.checkpoint()
+    world.service.back_up()
+    old = world.service
+    world.folder = tmp_path / "b"
+    world.start()
+    new, world.service = world.service, old
+    world.put(world.ranges[1])
+    old.checkpoint()
+    with pytest.raises(TaskError, match="another server has taken over"):
+        old.back_up()
+    assert new.status()["offsets"]["p"] == world.ranges[0].end
