@@ -42,7 +42,7 @@ def test_what_cannot_hold_is_refused_and_nothing_is_left(cluster: Cluster) -> No
 
 def test_a_query_with_a_deadline_goes_where_it_holds(cluster: Cluster) -> None:
     """400 ms due in 500 ms fit once a site."""
-    s = cluster.stream("s", {"n": "BIGINT"}, at="room1")
+    s = cluster.stream("never_measured", {"n": "BIGINT"}, at="room1")
     first = s.select("n").deadline("500ms", cost="400ms").start("first", follow=False)
     second = s.select(m="n + 1").deadline("500ms", cost="400ms").start("second", follow=False)
     assert first.site == "room1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ class FakeSites:
 
     def __init__(self, fails: dict[tuple[str, Any], Exception] | None = None) -> None:
         self.asked: list[tuple[str, Message]] = []
+        self.forgotten: set[str] = set()
         self._fails = fails or {}
 
     def addresses(self) -> dict[str, str]:
@@ -51,6 +53,9 @@ class FakeSites:
 
     async def reach(self, site: str, message: Message) -> Any:
         return await self.call(site, message)
+
+    def forget(self, site: str, sources: Collection[str], tasks: Collection[str]) -> None:
+        self.forgotten |= {*sources, *tasks}
 
     def of(self, site: str, kind: type[Message]) -> list[Message]:
         return [one for asked, one in self.asked if asked == site and isinstance(one, kind)]
@@ -88,6 +93,7 @@ def test_a_query_is_dropped_from_its_end() -> None:
     sites = FakeSites()
     LOOP.run(undeploy(sites, HOTS, KNOWN))  # type: ignore[arg-type]
     assert sites.of("centre", Drop) == [Drop(("hot/sink", "hot"))]
+    assert sites.forgotten == {"hot", "hot/sink"}
 
 
 def test_nobody_keeps_tuples_for_a_query_on_a_site_that_died() -> None:

@@ -60,6 +60,19 @@ def sites(catalog: Catalog) -> Sites:
     return a_register(catalog)
 
 
+def test_what_is_dropped_is_not_reported_any_more(sites: Sites) -> None:
+    """Its rate would be taken for that of the next stream of its name."""
+    streams = [{"stream": "s", "rate": 2.5}, {"stream": "t", "rate": 1.0}]
+    tasks = [{"name": "q"}, {"name": "r"}]
+    sites.heartbeat(report("room1") | {"sources": streams, "tasks": tasks})
+    sites.forget("room1", ["s"], ["q"])
+    sites.forget("centre", ["t"], ["r"])
+    record = sites.record("room1")
+    assert record is not None
+    assert record.report["sources"] == [{"stream": "t", "rate": 1.0}]
+    assert record.report["tasks"] == [{"name": "r"}]
+
+
 def test_a_heartbeat_registers_and_tells_where_the_others_are(sites: Sites) -> None:
     assert sites.heartbeat(report("room1", "h:1")) == {"room1": "h:1"}
     assert sites.heartbeat(report("centre", "h:2")) == {"room1": "h:1", "centre": "h:2"}

@@ -68,7 +68,7 @@ class Process(Runtime):
         return (self.clock.now + self._ahead) / 1000
 
     def later(self, seconds: float, do: Callable[..., None], *args: Any) -> None:
-        delay = max(1, round(seconds * 1000)) if seconds > 0 else 0
+        delay = (round(seconds * 1000) or 1) if seconds > 0 else 0
         self.clock.after(delay, self.do, do, *args)
 
     async def blocking(self, do: Callable[..., T], *args: Any) -> T:

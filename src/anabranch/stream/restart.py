@@ -67,7 +67,7 @@ Points = Mapping[str, RestartPoint]
 
 def join_all(one: Points, other: Points) -> dict[str, RestartPoint]:
     """All that either knows, joined where both do."""
-    if not one:
+    if not one or one is other:
         return dict(other)
     return {**one, **{name: point.join(one.get(name, point)) for name, point in other.items()}}
 

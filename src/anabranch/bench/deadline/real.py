@@ -30,14 +30,15 @@ from anabranch.scratch import scratch_folder
 from anabranch.site.sources.open_stream import encoded
 
 Task = dict[str, Any]
-WORK = "length(sha2(repeat(concat(CAST(id AS STRING), '{salt}'), {size}), 256))"
+WORK = "length(sha2(repeat(concat(lpad(CAST(id AS STRING), 8, '0'), '{salt}'), {size}), 256))"
+"""As much for every `id`: a thousand must not take longer than one."""
 LOOK_S = 0.1
 CHAIN = 3
 """Queries, one behind the other, that take `PUSHED` tuples, `TRIALS` times: by the ages of their
 results it is found what an instance takes."""
 PUSHED = 50
 TRIALS = 30
-SMALL, LARGE = 1, 40_000
+SMALL, LARGE = 1, 12_000
 SCALES = (1.0, 2.0, 5.0, 10.0, 20.0)
 OWN = 0.75
 """Of what an operator takes, what the system may take of it at most."""

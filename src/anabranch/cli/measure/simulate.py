@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -21,6 +22,8 @@ from anabranch.sim.run import Outcome
 
 Run = Callable[..., Outcome]
 CHUNK = 50
+GARBAGE = 50_000
+"""Objects made before garbage is looked for: a run's own are let go of with its world."""
 MOST_SHOWN = 3
 """Failing seeds whose whole trace is printed; of the others only the first line."""
 
@@ -58,8 +61,14 @@ def _progress() -> Progress:
 
 
 def _outcomes(seeds: range, jobs: int, run: Run) -> Iterator[Outcome]:
-    with ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext() as pool:
+    with ProcessPoolExecutor(jobs, initializer=_begin) if jobs > 1 else nullcontext() as pool:
         yield from pool.map(run, seeds, chunksize=CHUNK) if pool else map(run, seeds)
+
+
+def _begin() -> None:
+    """A fifth of a run would be looking for garbage among what is there for good."""
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
 
 
 def _show(result: dict[str, Any], failed: list[Outcome], run: Run) -> None:

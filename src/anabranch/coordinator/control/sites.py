@@ -108,6 +108,16 @@ class Sites:
     def record(self, name: str) -> SiteRecord | None:
         return self._records.get(name)
 
+    def forget(self, site: str, sources: Collection[str], tasks: Collection[str]) -> None:
+        """These are dropped: what was measured of them says nothing about others of their names."""
+        with self._changed:
+            record = self._records.get(site)
+            if record and record.report:
+                report = dict(record.report)
+                for kind, key, gone in (("sources", "stream", sources), ("tasks", "name", tasks)):
+                    report[kind] = [one for one in report.get(kind, ()) if one[key] not in gone]
+                record.report = report
+
     def names(self) -> list[str]:
         return list(self._records)
 

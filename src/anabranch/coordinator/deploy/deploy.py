@@ -209,6 +209,7 @@ def _names_at(site: str, some: Iterable[TaskSpec]) -> list[str]:
 async def drop(sites: Sites, site: str, sources: Sequence[str], tasks: Sequence[str]) -> None:
     with suppress(AnabranchError):
         await sites.call(site, Drop(tuple(tasks), tuple(sources)), DROP_S)
+    sites.forget(site, sources, tasks)
 
 
 async def _let_go(sites: Sites, tasks: Iterable[TaskSpec]) -> None:
