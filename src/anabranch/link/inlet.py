@@ -124,6 +124,13 @@ class LiveInlet(Generic[P]):
         born: int = data.column(BORN)[0].as_py()
         return self._arrivals[0][1] if self._arrivals else born, born
 
+    @property
+    def portion(self) -> int:
+        """Tuples that are a quarter of what may wait: an instance that takes more would leave those
+        before and behind it without anything to do while it runs."""
+        bytes_waiting = max(1, self._inlet.waiting_bytes)
+        return max(1, self._inlet.waiting * (self._limit // 4) // bytes_waiting)
+
     def take(self, max_rows: int) -> Sequence[Batch[P]]:
         """The oldest waiting tuples, for an instance; after it comes `done`."""
         with self._runtime:

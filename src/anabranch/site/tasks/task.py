@@ -268,7 +268,7 @@ class Task:
             return [self._take(inlet, most) for inlet in self.inlets]
 
     def _take(self, inlet: LiveInlet, most: int) -> Taken:
-        batches = [] if self._more else inlet.take(most)
+        batches = [] if self._more else inlet.take(min(most, inlet.portion))
         return Taken(list(batches), inlet.taken, inlet.watermark)
 
     def process(self, taken: Sequence[Taken]) -> Produced | AnabranchError:

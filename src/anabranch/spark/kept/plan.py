@@ -2,58 +2,113 @@
 
 from __future__ import annotations
 
-import os
-
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.errors.exceptions.captured import convert_exception
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from anabranch.spark.kept.lane import Lane
-from anabranch.spark.kept.service import ROWS
-from anabranch.spark.kept.stages import Build
+from anabranch.spark.kept.channel import Channel
+from anabranch.spark.kept.service import DONE, FAILED, ROWS, Service, empty_batch
+from anabranch.spark.kept.stages import Build, sample, stages, used
 
-LANES = min(4, os.cpu_count() or 1)
-"""Threads in the JVM that a large table is spread over at most."""
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class KeptPlan:
     """Gives what `build(spark.createDataFrame(table)).toArrow()` would, rows and errors.
 
-    Raises Unfit if that needs a job. Called by one thread at a time. What is more than one request
-    goes to several lanes in turn; they are planned when it first comes."""
+    Raises Unfit if that needs a job. Called by one thread at a time."""
 
     def __init__(self, spark: SparkSession, schema: pa.Schema, build: Build) -> None:
-        self._planned = spark, schema, build
-        self._lanes = [Lane(spark, schema, build)]
+        self._spark = spark
+        source, frame = _planned(spark, schema, build)
+        self._used = used(frame, schema.names)
+        if len(self._used) < len(schema):
+            schema = pa.schema([schema.field(name) for name in self._used])
+            source, frame = _planned(spark, schema, build)
+        self._factories = stages(spark, frame)
+        self._columns_in, self._columns_out = source._jdf.schema(), frame._jdf.schema()
+        self._sent = empty_batch(spark, self._columns_out).schema
+        self._output = to_arrow_schema(
+            frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC"
+        )
+        self._connected: tuple[Channel, Service] | None = None
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        first = self._lanes[0]
-        pieces = _pieces(table.select(first.used))
-        while len(self._lanes) < min(LANES, len(pieces)):
-            self._lanes.append(Lane(*self._planned))
-        lanes = self._lanes[: len(pieces)]
+        channel, service = self._connected = self._connected or self._connect()
+        pieces = _pieces(table.select(self._used))
         try:
-            for number, lane in enumerate(lanes):
-                lane.request(pieces[number :: len(lanes)])
-            answers = [lanes[number % len(lanes)].answer() for number in range(len(pieces))]
-            found = [one for answer in answers for one in answer]
+            with _sending(channel, pieces):
+                found = [one for _ in pieces for one in self._answer(channel, service)]
         except BaseException:
             self.close()  # what is on its way belongs to nobody
             raise
-        finally:
-            for lane in lanes:
-                lane.settle()
-        given = pa.Table.from_batches(found, first.sent)
-        return given if first.sent.equals(first.output) else given.cast(first.output)
+        given = pa.Table.from_batches(found, self._sent)
+        return given if self._sent.equals(self._output) else given.cast(self._output)
+
+    def _answer(self, channel: Channel, service: Service) -> Iterator[pa.RecordBatch]:
+        while (size := channel.receive_number()) not in (DONE, FAILED):
+            yield pa.ipc.read_record_batch(pa.py_buffer(channel.receive(size)), self._sent)
+        if size == FAILED:
+            raise convert_exception(service.failure())
+
+    def _connect(self) -> tuple[Channel, Service]:
+        jvm = self._spark._jvm
+        assert jvm is not None
+        channel = Channel(jvm)
+        columns = self._columns_in, self._columns_out
+        return channel, Service(self._spark, self._factories, *columns, channel.jvm_side)
 
     def interrupt(self) -> None:
         """From any thread: what is being evaluated fails soon."""
-        for lane in self._lanes:
-            lane.interrupt()
+        if connected := self._connected:
+            connected[1].interrupt()
 
     def close(self) -> None:
-        for lane in self._lanes:
-            lane.close()
+        if self._connected:
+            channel, service = self._connected
+            self._connected = None
+            channel.close()
+            service.close()
+
+
+def _planned(spark: SparkSession, schema: pa.Schema, build: Build) -> tuple[DataFrame, DataFrame]:
+    source = sample(spark, schema)
+    return source, build(source)
+
+
+@contextmanager
+def _sending(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> Iterator[None]:
+    """A request for each of `pieces` is on its way. One alone the JVM reads whole before it
+    answers, so it can be sent at once; several are sent while answers are read."""
+    if len(pieces) == 1:
+        _send(channel, pieces)
+        yield
+        return
+    sender = threading.Thread(target=_send_quietly, args=(channel, pieces), daemon=True)
+    sender.start()
+    try:
+        yield
+    except BaseException:
+        channel.close()
+        raise
+    finally:
+        sender.join()
+
+
+def _send(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> None:
+    for piece in pieces:
+        channel.send(piece.serialize(), _END_OF_STREAM)
+
+
+def _send_quietly(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> None:
+    """Whoever reads the answers sees that the connection has broken."""
+    with suppress(OSError):
+        _send(channel, pieces)
 
 
 def _pieces(table: pa.Table) -> list[pa.RecordBatch]:
