@@ -1,5 +1,5 @@
 """A site process that reads Kafka and writes PostgreSQL and Kafka, killed again and again: its JVM,
-with which it ends as abruptly, and the process itself, in turn.
+with which it ends as abruptly, and the process itself, in turn. A spare takes its place.
 
 Once by default, since each start of Spark takes a while; `make soak` kills ten times.
 """
@@ -82,7 +82,8 @@ def test_a_site_killed_at_random_loses_and_repeats_nothing(
     tmp_path: Path, kafka: Kafka, postgres: Postgres
 ) -> None:
     source, results = kafka.topic(partitions=2), kafka.topic()
-    (tmp_path / "cluster.toml").write_text('[site.edge]\nisolation = "process"\n')
+    cluster = '[cluster]\nspares = 1\n[site.edge]\nisolation = "process"\n'
+    (tmp_path / "cluster.toml").write_text(cluster)
     names = {"servers": kafka.servers, "source": source, "results": results, "url": postgres.url}
     (tmp_path / "script.sql").write_text(SCRIPT.format(**names))
     up = start(["up", "--cluster", "cluster.toml"], tmp_path)
@@ -107,6 +108,8 @@ def test_a_site_killed_at_random_loses_and_repeats_nothing(
         for partition in (0, 1):
             kafka.send(source, [end], partition=partition)
         check(feed.sent, kafka, results, postgres)
+        assert KILLS > 1 or "spare" in psutil.Process(site_pid(tmp_path)).cmdline()
+        assert "site edge is up" in (tmp_path / ".anabranch" / "edge.log").read_text()
         processes += family(up.pid)
     finally:
         if feed:

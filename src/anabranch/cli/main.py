@@ -340,6 +340,14 @@ def site(
     )
 
 
+@app.command(hidden=True)
+def spare(parent: Annotated[int | None, typer.Option(hidden=True)] = None) -> None:
+    """Wait, with a Spark, to become a site that has died; `up` starts it."""
+    from anabranch.cli.sites.spare import run_spare
+
+    run_spare(os.environ.get("ANABRANCH_TOKEN", ""), parent)
+
+
 @app.command()
 def prepare() -> None:
     """Archive Spark's classes, once, so that Spark starts in less time."""

@@ -137,6 +137,8 @@ class Cluster(Frozen):
     """Where the coordinator binds."""
     queue_bytes: int = 40_000_000
     """Most that a queue of one stream holds."""
+    spares: int = 0
+    """Processes, of each kind of Spark, that wait to become a site whose process has died."""
     models: str = ""
     """The PostgreSQL that keeps what is learnt about approximate queries; empty: a file."""
     security: Security = Security()

@@ -57,6 +57,7 @@ class ClusterTable(Table):
     heartbeat_interval: Microseconds = Field(default=_DEFAULT.heartbeat_interval_us, gt=0)
     missed_heartbeats: int = Field(default=_DEFAULT.missed_heartbeats, ge=1)
     listen: Address = _DEFAULT.listen
+    spares: int = Field(default=_DEFAULT.spares, ge=0)
     models: str = _DEFAULT.models
     queue: QueueTable = QueueTable()
 
@@ -109,6 +110,7 @@ class ClusterFile(Table):
             missed_heartbeats=self.cluster.missed_heartbeats,
             listen=self.cluster.listen,
             queue_bytes=self.cluster.queue.max_bytes,
+            spares=self.cluster.spares,
             models=self.cluster.models,
             security=Security(**dict(self.security)),
             placement=self.placement.placement(),

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from anabranch.cli.show.tables import err
 from anabranch.config.address import HostPort, read_address
 from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.model import SiteSettings
 from anabranch.coordinator.control.launch import report_interval_s
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials, check_address
@@ -44,6 +45,31 @@ def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> Cluster:
     return cluster.model_copy(update={"sites": sites})
 
 
+class OwnProcess:
+    """This process as a site has it: Spark, warmed up, and a folder that it may write to."""
+
+    def __init__(self, name: str, config: SiteSettings, scratch: Path) -> None:
+        self.name = name
+        self._scratch = scratch
+        try:
+            self.spark = start_session(config.master, config.conf, name, scratch)
+            jvm.end_with_it(self._last_words)
+            warm_up(self.spark)
+        except BaseException:
+            jvm.closing()
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+
+    def _last_words(self, why: str) -> None:
+        err.print(f"error: site {self.name}: {why}")
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def close(self) -> None:
+        jvm.closing()
+        stop_session(self.spark)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
 def run_site(
     name: str,
     coordinator_address: str,
@@ -53,8 +79,9 @@ def run_site(
     address: str | None = None,
     parent: int | None = None,
     state: Path | None = None,
+    process: OwnProcess | None = None,
 ) -> None:
-    """Until the process is told to stop, or `parent` is gone."""
+    """Until the process is told to stop, or `parent` is gone. `process`: what is up already."""
     where = address_of("--coordinator", coordinator_address)
     asked = {"listen": listen, "address": address}
     changes = {key: address_of(f"--{key}", value) for key, value in asked.items() if value}
@@ -62,14 +89,12 @@ def run_site(
     cluster = join(name, coordinator, changes)
     config = cluster.sites[name]
     check_address(str(config.listen))  # before Spark, which takes its time
-    scratch = _scratch(state, tied=parent is not None)
+    process = process or OwnProcess(name, config, _scratch(state, tied=parent is not None))
+    process.name = name
     try:
-        spark = start_session(config.master, config.conf, name, scratch)
-        jvm.end_with_it(lambda why: _last_words(f"site {name}: {why}", scratch))
-        warm_up(spark)
         if state:
             log_to(state / "log.jsonl")
-        site = Site(name, cluster, credentials, spark, state)
+        site = Site(name, cluster, credentials, process.spark, state)
         try:
             site.report_to(coordinator, report_interval_s(cluster))
             err.print(f"site {name} is up at {site.address}")
@@ -78,10 +103,8 @@ def run_site(
         finally:
             jvm.closing()
             site.close()
-            stop_session(spark)
     finally:
-        jvm.closing()
-        shutil.rmtree(scratch, ignore_errors=True)
+        process.close()
 
 
 def _scratch(state: Path | None, *, tied: bool) -> Path:
@@ -97,11 +120,6 @@ def _scratch(state: Path | None, *, tied: bool) -> Path:
         shutil.rmtree(note.read_text(), ignore_errors=True)
     note.write_text(str(scratch))
     return scratch
-
-
-def _last_words(text: str, scratch: Path) -> None:
-    err.print(f"error: {text}")
-    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _wait(parent: int | None) -> None:

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.coordinator.control.coordinator import HEARTBEATS_PER_REPORT, Coordinator
+from anabranch.coordinator.control.spares import Spares, tell
 from anabranch.coordinator.status.site_output import SiteOutput
 from anabranch.errors import SiteError
 from anabranch.link.gate import check_address
@@ -29,7 +31,9 @@ from anabranch.spark.session import start_session, stop_session, warm_up
 Progress = Callable[[str], None]
 START_S = 120.0
 STOP_S = 15.0
-WATCH_S = 1.0
+WATCH_S = 0.2
+CALM_S = 10.0
+"""After a death, before spares are started: until then whoever comes back needs the machine."""
 
 
 def report_interval_s(cluster: Cluster) -> float:
@@ -100,13 +104,14 @@ class SiteProcesses:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._outputs: list[SiteOutput] = []
         self._adopted: list[psutil.Process] = []
+        self._spares = Spares(coordinator.cluster.spares, configs, self._start_spare)
         self.held: set[str] = set()
         """Those that are not started again for now."""
         for config in configs:
             if config.name in coordinator.sites.alive():
                 self._adopt(config.name)
             else:
-                self._processes[config.name] = self._spawn(config.name, logs, tied=tied)
+                self._processes[config.name] = self._spawn(config.name)
 
     def _adopt(self, name: str) -> None:
         """A site that outlived an earlier coordinator is ours to stop now."""
@@ -115,29 +120,53 @@ class SiteProcesses:
             if record:
                 self._adopted.append(psutil.Process(record.pid))
 
-    def _spawn(self, name: str, logs: Path, *, tied: bool) -> subprocess.Popen[bytes]:
+    def _spawn(self, name: str) -> subprocess.Popen[bytes]:
         self._coordinator.sites.starts(name)
-        security = self._coordinator.credentials
-        command = [sys.executable, "-m", "anabranch", "site", name]
-        command += ["--coordinator", self._coordinator.address]
+        if spare := self._spares.take(self._coordinator.cluster.sites[name]):
+            if tell(spare, self._order(name)):
+                return spare
+            spare.kill()
+            spare.wait()
+        command = ["site", name, "--coordinator", self._coordinator.address]
         command += ["--state", str(self._coordinator.site_state(name))]
-        for option in ("tls_cert", "tls_key", "tls_ca"):
-            if path := getattr(security, option):
-                command += [f"--{option.replace('_', '-')}", path]
-        if tied:
+        for option, path in self._certificates().items():
+            command += [f"--{option.replace('_', '-')}", path]
+        return self._start(command, self._logs / f"{name}.log", subprocess.DEVNULL)
+
+    def _start_spare(self) -> subprocess.Popen[bytes]:
+        return self._start(["spare"], self._logs / "spare.log", subprocess.PIPE)
+
+    def _order(self, name: str) -> dict[str, Any]:
+        """To a spare: the site that it becomes."""
+        return {
+            "site": name,
+            "coordinator": self._coordinator.address,
+            "state": str(self._coordinator.site_state(name)),
+            "log": str((self._logs / f"{name}.log").absolute()),
+            "output": [2] if self._tied else [1, 2],
+        } | self._certificates()
+
+    def _certificates(self) -> dict[str, str]:
+        security = self._coordinator.credentials
+        named = {key: getattr(security, key) for key in ("tls_cert", "tls_key", "tls_ca")}
+        return {key: path for key, path in named.items() if path}
+
+    def _start(self, command: list[str], log_file: Path, orders: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "anabranch", *command]
+        if self._tied:
             command += ["--parent", str(os.getpid())]
-        environment = os.environ | {"ANABRANCH_TOKEN": security.token}
-        with (logs / f"{name}.log").open("ab") as log:
+        environment = os.environ | {"ANABRANCH_TOKEN": self._coordinator.credentials.token}
+        with log_file.open("ab") as log:
             # A session of its own: Ctrl-C at the terminal is ours to handle, in order.
             process = subprocess.Popen(
                 command,
-                stdout=subprocess.PIPE if tied else log,
+                stdout=subprocess.PIPE if self._tied else log,
                 stderr=log,
-                stdin=subprocess.DEVNULL,
+                stdin=orders,
                 env=environment,
                 start_new_session=True,
             )
-        if tied:  # what console sinks print belongs on the terminal, which is ours
+        if self._tied:  # what console sinks print belongs on the terminal, which is ours
             self._outputs.append(SiteOutput(process))
         return process
 
@@ -159,23 +188,29 @@ class SiteProcesses:
 
     def _watch(self, pause_s: float) -> None:
         dead: dict[str, float] = {}
+        calm = time.monotonic()
         while not self._closing.wait(WATCH_S):
             now = time.monotonic()
+            if now > calm:
+                self._spares.fill()
+                calm = now + CALM_S
             for name, process in list(self._processes.items()):
                 if (code := process.poll()) is None:
                     continue
+                calm = now + CALM_S
                 if name not in dead:
                     self._coordinator.site_died(name, code)
                 if now < dead.setdefault(name, now) + pause_s or name in self.held:
                     continue
                 if not self._closing.is_set():
-                    self._processes[name] = self._spawn(name, self._logs, tied=self._tied)
+                    self._processes[name] = self._spawn(name)
                     del dead[name]
 
     def close(self) -> None:
         self._closing.set()
         if self._watcher:
             self._watcher.join()  # else it might start another just now
+        self._spares.close()
         for process in self._processes.values():
             process.terminate()
         for adopted in self._adopted:

@@ -60,10 +60,12 @@ def _process(pid: int) -> psutil.Process | None:
 
 
 def _is_site(process: psutil.Process, name: str) -> bool:
-    """Numbers of processes are given anew: this one must have been started as that site."""
+    """Numbers of processes are given anew: this one must have been started as that site, or to
+    become any."""
     try:
         words = process.cmdline()
     except psutil.Error:
         return False
     pairs = pairwise(words)
-    return any("anabranch" in word for word in words) and ("site", name) in pairs
+    ours = any("anabranch" in word for word in words)
+    return ours and ("spare" in words or ("site", name) in pairs)

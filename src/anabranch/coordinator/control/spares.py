@@ -1,0 +1,83 @@
+"""Processes that wait, with their Spark up, to become a site of this machine that has died.
+
+Starting a JVM and a Spark is nearly all that a site needs to come back.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import IO, Any
+
+from anabranch.config.cluster import SiteConfig
+
+Kind = tuple[str, tuple[tuple[str, str], ...]]
+"""What cannot be changed once a Spark is up: its master and its settings."""
+Start = Callable[[], "subprocess.Popen[bytes]"]
+STOP_S = 15.0
+
+
+class Spares:
+    """`count` of each kind that `configs` have; `start` starts a process that takes its orders, a
+    line of JSON each, on standard input."""
+
+    def __init__(self, count: int, configs: Iterable[SiteConfig], start: Start) -> None:
+        self._wanted = Counter({_kind(one): count for one in configs})
+        self._start = start
+        self._ready: list[tuple[Kind, subprocess.Popen[bytes]]] = []
+
+    def fill(self) -> None:
+        """Start those that are missing, because they were taken or have died."""
+        self._ready = [one for one in self._ready if one[1].poll() is None]
+        for kind, process in self._missing():
+            master, conf = kind
+            tell(process, {"master": master, "conf": dict(conf)})
+            self._ready.append((kind, process))
+
+    def _missing(self) -> list[tuple[Kind, subprocess.Popen[bytes]]]:
+        there = Counter(kind for kind, _ in self._ready)
+        return [(kind, self._start()) for kind in (self._wanted - there).elements()]
+
+    def take(self, config: SiteConfig) -> subprocess.Popen[bytes] | None:
+        """One that can become this site; None if there is none."""
+        for one in self._ready:
+            kind, process = one
+            if kind == _kind(config) and process.poll() is None:
+                self._ready.remove(one)
+                return process
+        return None
+
+    def close(self) -> None:
+        """Those that still wait end."""
+        for _, process in self._ready:
+            with suppress(OSError):
+                _input(process).close()
+        for _, process in self._ready:
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._ready.clear()
+
+
+def tell(process: subprocess.Popen[bytes], order: dict[str, Any]) -> bool:
+    """Whether it can still hear."""
+    try:
+        _input(process).write(json.dumps(order).encode() + b"\n")
+        _input(process).flush()
+    except OSError:
+        return False
+    return True
+
+
+def _input(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None, "orders come on standard input"
+    return process.stdin
+
+
+def _kind(config: SiteConfig) -> Kind:
+    return config.master, tuple(sorted(config.conf.items()))
