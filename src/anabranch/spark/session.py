@@ -202,6 +202,12 @@ def warm_up(spark: SparkSession, jobs: int = 12) -> None:
         footprint.warm(besides_heap(spark))
 
 
+def warm_workers(spark: SparkSession) -> None:
+    """Have Spark start its Python workers, which stages have their work done by: what starts them
+    stays, and the next ones take less than a second."""
+    spark.sparkContext.parallelize(range(2), 2).map(abs).collect()
+
+
 def spark_schema(columns: Iterable[Column]) -> StructType:
     """Raises pyspark's ParseException for a type Spark does not know."""
     return StructType([StructField(c.name, DataType.fromDDL(c.type)) for c in columns])

@@ -1,9 +1,9 @@
 """A process with a large state is killed: how long until its successor gives results again.
 
-`python -m anabranch.bench.stage.restart ENGINE FOLDER STATE GOAL` runs one engine, with Spark in
-the same process, over the files in FOLDER, its checkpoints in STATE. GOAL is `keep`, which it says
-when all of them are in a checkpoint, or `output`, which it says when it has results of what it had
-not had before.
+`python -m anabranch.bench.stage.restart ENGINE FOLDER STATE GOAL [spare]` runs one engine, with
+Spark in the same process, over the files in FOLDER, its checkpoints in STATE, once it is told to on
+standard input. GOAL is `keep`, which it says when all of them are in a checkpoint, or `output`,
+which it says when it has results of what it had not had before.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,52 +25,88 @@ from anabranch.errors import TaskError
 from anabranch.scratch import scratch_folder
 from anabranch.stream.batch import START_WATERMARK
 
+Process = subprocess.Popen[str]
+READY = "ready"
 
-def restart_seconds(engine: str, files: Path) -> float:
-    """From the start of the process after one that had all files but the last and was killed, until
-    the last one's results are out."""
+
+def restart_seconds(engine: str, files: Path, *, spare: bool = False) -> float:
+    """From the death of a process that had all files but the last, until the last one's results are
+    out of the next, which is started then; or, as a spare, waits with its Spark up."""
     names, scratch = sorted(files.iterdir()), scratch_folder()
     folder, state = scratch / "input", scratch / "state"
     folder.mkdir()
     try:
         for file in names[:-1]:
             (folder / file.name).symlink_to(file)
-        _run(engine, folder, state, "keep")
-        (folder / names[-1].name).symlink_to(names[-1])
+        with _process(engine, folder, state, "keep") as first:
+            _reach(first, READY)
+            _reach(first, "keep")
+            (folder / names[-1].name).symlink_to(names[-1])
+            if spare:
+                with _process(engine, folder, state, "output", spare) as second:
+                    _reach(second, READY, go=False)
+                    return _taken_over(first, second)
         begun = time.monotonic()
-        _run(engine, folder, state, "output")
-        return time.monotonic() - begun
+        with _process(engine, folder, state, "output") as second:
+            _reach(second, READY)
+            _reach(second, "output")
+            return time.monotonic() - begun
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run(engine: str, folder: Path, state: Path, goal: str) -> None:
-    """Until it has come that far; then it is killed, with all that it has started."""
-    order = [
-        sys.executable,
-        "-m",
-        "anabranch.bench.stage.restart",
-        engine,
-        str(folder),
-        str(state),
-        goal,
-    ]
+def _taken_over(first: Process, second: Process) -> float:
+    begun = time.monotonic()
+    os.killpg(first.pid, signal.SIGKILL)
+    _go(second)
+    _reach(second, "output")
+    return time.monotonic() - begun
+
+
+@contextmanager
+def _process(
+    engine: str, folder: Path, state: Path, goal: str, spare: bool = False
+) -> Iterator[Process]:
+    """Killed at the end, with all that it has started."""
+    order = [sys.executable, "-m", "anabranch.bench.stage.restart", engine]
+    order += [str(folder), str(state), goal, *(["spare"] if spare else [])]
     with subprocess.Popen(
-        order, stdout=subprocess.PIPE, text=True, start_new_session=True
+        order, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        assert process.stdout
         try:
-            if not any(line.strip() == goal for line in process.stdout):
-                raise TaskError(f"{engine} ended before its {goal}")
+            yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
-def main(engine: str, folder: Path, state: Path, goal: str) -> None:
+def _reach(process: Process, goal: str, *, go: bool = True) -> None:
+    """Until it has come that far; one that is ready is told to `go` on."""
+    assert process.stdout
+    for line in process.stdout:
+        if line.strip() == goal:
+            if goal == READY and go:
+                _go(process)
+            return
+    raise TaskError(f"a process of the restart ended before its {goal}")
+
+
+def _go(process: Process) -> None:
+    assert process.stdin
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def main(engine: str, folder: Path, state: Path, goal: str, spare: bool) -> None:
     from anabranch.config.cluster import SiteConfig
     from anabranch.coordinator.control.launch import OwnSpark
+    from anabranch.spark.session import warm_workers
 
     spark = OwnSpark(SiteConfig(name="restart"), lambda text: None).session
+    if spare:
+        warm_workers(spark)
+    print(READY, flush=True)
+    sys.stdin.readline()
     (_stage if engine == "stage" else _spark)(spark, folder, state, goal)
     print(goal, flush=True)
     time.sleep(3600)  # until it is killed
@@ -97,4 +135,4 @@ def _spark(spark: Any, folder: Path, state: Path, goal: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5:] == ["spare"])

@@ -12,6 +12,7 @@ from anabranch.cli.sites.site import OwnProcess, run_site
 from anabranch.config.model import SiteSettings
 from anabranch.link.gate import Credentials
 from anabranch.scratch import scratch_folder
+from anabranch.spark.session import warm_workers
 
 
 def run_spare(token: str, parent: int | None) -> None:
@@ -20,7 +21,7 @@ def run_spare(token: str, parent: int | None) -> None:
     if (kind := _order()) is None:
         return
     process = OwnProcess("a spare", SiteSettings(**kind), scratch_folder())
-    _warm_workers(process)
+    warm_workers(process.spark)
     if (order := _order()) is None:
         process.close()
         return
@@ -36,12 +37,6 @@ def run_spare(token: str, parent: int | None) -> None:
 def _order() -> dict[str, Any] | None:
     line = sys.stdin.readline()
     return json.loads(line) if line else None
-
-
-def _warm_workers(process: OwnProcess) -> None:
-    """Spark's Python workers, which stages have their work done by, take a second to start."""
-    context = process.spark.sparkContext
-    context.parallelize(range(2), 2).map(abs).collect()
 
 
 def _write_to(log: Path, descriptors: list[int]) -> None:
