@@ -33,6 +33,8 @@ from anabranch.stream.restart import RestartLog, RestartPoint
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: list[Mutant] = []
+NOTICED_BY: dict[str, int] = {}
+"""A seed that notices the mutant, where others have to be tried for long."""
 
 
 def mutant(broken: Mutant) -> Mutant:

@@ -114,15 +114,16 @@ def busy(progress: Progress, seconds: float) -> dict[str, Any]:
     sites = {"edf": {"schedule": "edf"}, "fifo": {"schedule": "fifo"}}
     with Nodes(sites, progress) as nodes:
         progress("Calibrating …")
-        size = nodes.calibrated("edf", batched=True).size(UNIT_S)
+        calibrated = nodes.calibrated("edf", batched=True)
+        sizes = {site: nodes.size(site, UNIT_S, calibrated, batched=True) for site in sites}
         found = {}
-        for site in sites:
+        for site, size in sizes.items():
             progress(f"Three queries on one busy site, {site.upper()} …")
             found[site] = three_queries(nodes, site, size, seconds)
         progress("Three times too much input, with a shedder …")
-        kept = overload(nodes, "edf", size, seconds, shed=True)
+        kept = overload(nodes, "edf", sizes["edf"], seconds, shed=True)
         progress("Three times too much input, without …")
-        drowned = overload(nodes, "edf", size, seconds, shed=False)
+        drowned = overload(nodes, "edf", sizes["edf"], seconds, shed=False)
     return {
         "edf_misses": found["edf"]["late"],
         "fifo_misses": found["fifo"]["late"],

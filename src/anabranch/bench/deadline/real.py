@@ -46,10 +46,11 @@ OWN = 0.75
 
 @dataclass(frozen=True)
 class Calibration:
-    """Seconds that a tuple takes in all, with hardly any work and with a lot."""
+    """Seconds that a tuple takes in all, with hardly any work and with work of size `most`."""
 
     small: float
     large: float
+    most: int = LARGE
 
     def size(self, unit_s: float) -> int:
         """The `size` of work that makes it take `unit_s`."""
@@ -59,7 +60,7 @@ class Calibration:
                 f" should take {unit_s * 1e3:g} ms",
                 remedy="Take a larger --scale.",
             )
-        each = max(1e-12, self.large - self.small) / (LARGE - SMALL)
+        each = max(1e-12, self.large - self.small) / (self.most - SMALL)
         return round(SMALL + (unit_s - self.small) / each)
 
     def scales(self, unit_s: float) -> list[float]:
@@ -145,25 +146,32 @@ class Nodes:
 
     def calibrated(self, site: str, *, batched: bool) -> Calibration:
         """At a site whose instances take all that waits, or one tuple."""
-        return Calibration(*(self._turn_s(site, size, batched) for size in (SMALL, LARGE)))
+        small, large = (self._turn_s(site, size, batched) for size in (SMALL, LARGE))
+        return Calibration(small, large)
+
+    def size(self, site: str, unit_s: float, found: Calibration, *, batched: bool) -> int:
+        """The `size` of work that makes a tuple take `unit_s` there, tried out once more: JVMs
+        differ, and what they have compiled by then."""
+        size = found.size(unit_s)
+        return Calibration(found.small, self._turn_s(site, size, batched), size).size(unit_s)
 
     def _turn_s(self, site: str, size: int, batched: bool) -> float:
         """What a tuple costs a query, in a chain of them: results of tuples that came at once are
         as old as all of that takes; or one by one, with an equal turn for each query, half as old
         at the median."""
-        chain = ["trial", *(f"tried{n}" for n in range(CHAIN))]
+        chain = [f"trial_{site}", *(f"tried{n}_{site}" for n in range(CHAIN))]
         self.execute(
-            f"CREATE STREAM trial (id BIGINT) AT {site};"
+            f"CREATE STREAM {chain[0]} (id BIGINT) AT {site};"
             + "".join(
                 f"CREATE QUERY {name} AS SELECT id, {work(size)} AS w FROM {read} AT {site};"
                 for read, name in pairwise(chain)
             )
         )
         for trial in range(1, TRIALS + 1):
-            self.push(site, "trial", PUSHED)
+            self.push(site, chain[0], PUSHED)
             self.wait([site], {chain[-1]: PUSHED * trial})
         age_ms = self.tasks(site)[chain[-1]]["p50_ms"]
-        self.drop(chain[:0:-1], ["trial"])
+        self.drop(chain[:0:-1], chain[:1])
         return float(age_ms) * (1 if batched else 2) / (PUSHED * CHAIN) / 1e3
 
 

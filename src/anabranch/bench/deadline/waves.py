@@ -6,6 +6,8 @@ Nothing is batched, as in the paper, and EDF and FIFO run the same: only the sch
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from anabranch.bench.deadline.real import Calibration, Nodes, work
@@ -42,9 +44,13 @@ def figure_7(
         progress("Calibrating …")
         found = nodes.calibrated("edf1", batched=False)
         scale = scale or _least_scale(nodes, found, progress)
-        size = found.size(UNIT_S * scale)
+        sizes = {
+            site: size
+            for policy in ("edf", "fifo")
+            for site, size in _sizes(nodes, policy, found, scale).items()
+        }
         for name in COMBINATIONS:
-            wave = Waves(nodes, name, scale, size)
+            wave = Waves(nodes, name, scale, sizes)
             wave.deploy()
             for count in v2v:
                 progress(f"{name}, {count} V2V tuples …")
@@ -58,7 +64,7 @@ def _least_scale(nodes: Nodes, found: Calibration, progress: Progress) -> float:
     was on its machine; the largest if none is."""
     for scale in found.scales(UNIT_S):
         progress(f"Trying the paper's times × {scale:g} …")
-        wave = Waves(nodes, COMBINATIONS[0], scale, found.size(UNIT_S * scale))
+        wave = Waves(nodes, COMBINATIONS[0], scale, _sizes(nodes, "edf", found, scale))
         wave.deploy()
         late = wave.late(OPTIMISED_FOR, TRIED)
         wave.drop()
@@ -67,13 +73,27 @@ def _least_scale(nodes: Nodes, found: Calibration, progress: Progress) -> float:
     return scale
 
 
-class Waves:
-    """One of the paper's four combinations. Queries are called as the paper's operators."""
+def _sizes(nodes: Nodes, policy: str, found: Calibration, scale: float) -> dict[str, int]:
+    """Found while both nodes are at work, as they will be: they share this machine."""
+    sites = [f"{policy}{node}" for node in (1, 2)]
 
-    def __init__(self, nodes: Nodes, combination: str, scale: float, size: int) -> None:
+    def size(site: str) -> int:
+        return nodes.size(site, UNIT_S * scale, found, batched=False)
+
+    with ThreadPoolExecutor(len(sites)) as pool:
+        return dict(zip(sites, pool.map(size, sites), strict=True))
+
+
+class Waves:
+    """One of the paper's four combinations. Queries are called as the paper's operators; `sizes`
+    of their work by site."""
+
+    def __init__(
+        self, nodes: Nodes, combination: str, scale: float, sizes: Mapping[str, int]
+    ) -> None:
         self._nodes = nodes
         self._scale = scale
-        self._work = work(size)
+        self._work = {site: work(size) for site, size in sizes.items()}
         self._alloc, policy = combination.split(".")
         self._at = {f"node{n}": f"{policy.lower()}{n}" for n in (1, 2)}
         self._planned = tasks(f"{self._alloc}.EDF", OPTIMISED_FOR)
@@ -97,13 +117,14 @@ class Waves:
             self._nodes.hurry(site, here)
 
     def _query(self, name: str, read: str) -> str:
-        half = f" WHERE id % 2 = 0 OR {self._work} < 0" if name == "O3" else ""
+        work = self._work[self._site[name]]
+        half = f" WHERE id % 2 = 0 OR {work} < 0" if name == "O3" else ""
         output = RESULTS.get(name)
         us = round(OUTPUTS[output] * 1e6 * self._scale) if output else 0
         due = f" DEADLINE {us}us BEST EFFORT" if output else ""
         cost = f" COST {round(UNIT_S * 1e6 * self._scale)}us PER TUPLE"
         return (
-            f"CREATE QUERY {name} AS SELECT id, {self._work} AS w FROM {read}{half}{due}{cost}"
+            f"CREATE QUERY {name} AS SELECT id, {work} AS w FROM {read}{half}{due}{cost}"
             f" AT {self._site[name]};"
         )
 
