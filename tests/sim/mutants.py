@@ -33,7 +33,15 @@ from anabranch.stream.restart import RestartLog, RestartPoint
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: list[Mutant] = []
-NOTICED_BY: dict[str, int] = {}
+NOTICED_BY = {
+    "those_who_need_no_more_are_waited_for": 98,
+    "others_are_not_replayed": 12,
+    "what_is_shipped_is_let_go_of": 24,
+    "nobody_is_superseded": 17,
+    "inputs_are_not_claimed": 16,
+    "the_claim_is_not_believed": 16,
+    "sinks_are_not_fenced": 84,
+}
 """A seed that notices the mutant, where others have to be tried for long."""
 
 

@@ -12,6 +12,8 @@ from anabranch.stream.batch import Batch, P
 from anabranch.stream.inlet import Inlet
 from anabranch.stream.names import BORN
 
+_FEW = 4096
+
 
 class LiveInlet(Generic[P]):
     """Bounded: whoever offers waits for `space` first, which there is not while `limit` bytes wait;
@@ -127,9 +129,10 @@ class LiveInlet(Generic[P]):
     @property
     def portion(self) -> int:
         """Tuples that are a quarter of what may wait: an instance that takes more would leave those
-        before and behind it without anything to do while it runs."""
+        before and behind it without anything to do while it runs. Not fewer than `_FEW`, which take
+        no time worth sharing."""
         bytes_waiting = max(1, self._inlet.waiting_bytes)
-        return max(1, self._inlet.waiting * (self._limit // 4) // bytes_waiting)
+        return max(_FEW, self._inlet.waiting * (self._limit // 4) // bytes_waiting)
 
     def take(self, max_rows: int) -> Sequence[Batch[P]]:
         """The oldest waiting tuples, for an instance; after it comes `done`."""

@@ -158,7 +158,7 @@ def draw(rng: Random) -> Plan:
         delay=rng.choice(((1, 3), (1, 20), (5, 60))),
         ack=rng.choice((30, 100, 250)),
         work=rng.choice((2, 20)),
-        queue_bytes=rng.choice((100_000, 100_000, 600_000, 40_000_000)),
+        queue_bytes=rng.choice((100_000, 600_000, 40_000_000)),
     )
     return Plan(sources, tuple(tasks), tuple(sinks), tuple(sites), placed, pace, stream_ms)
 

@@ -21,9 +21,14 @@ def run_spare(token: str, parent: int | None) -> None:
     if (kind := _order()) is None:
         return
     process = OwnProcess("a spare", SiteSettings(**kind), scratch_folder())
-    warm_workers(process.spark)
-    if (order := _order()) is None:
-        process.close()
+    order = None
+    try:
+        warm_workers(process.spark)
+        order = _order()
+    finally:
+        if order is None:
+            process.close()
+    if order is None:
         return
     _write_to(Path(order.pop("log")), order.pop("output"))
     state = Path(order.pop("state"))

@@ -53,14 +53,15 @@ class Spares:
     def close(self) -> None:
         """Those that still wait end."""
         for _, process in self._ready:
-            with suppress(OSError):
-                _input(process).close()
+            process.terminate()
         for _, process in self._ready:
             try:
                 process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            with suppress(OSError):  # what was said to one that had died
+                _input(process).close()
         self._ready.clear()
 
 
