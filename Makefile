@@ -78,13 +78,12 @@ imports: setup ## Check that dependencies point downwards
 
 .PHONY: unit
 unit: servers archive ## Run the tests alone; ARGS="-k word" chooses
-	@echo "Tests …" && $(BIN)/pytest --quiet $(WORKERS) $(ARGS) || $(MAKE) --no-print-directory again
-
-.PHONY: again
-again: setup ## Run once more, one after the other, what failed last
-	@echo "Once more, alone, what has failed. If it passes now, the test depends on how busy the" \
-		"machine is: a defect of the test, to be mended." && \
-		$(BIN)/pytest --last-failed --last-failed-no-failures none -ra --quiet
+	@echo "Tests …"; rm -f .pytest_cache/v/cache/lastfailed; code=0; \
+	$(BIN)/pytest --quiet $(WORKERS) $(ARGS) || code=$$?; \
+	if [ $$code -ne 1 ] || [ -n "$(ARGS)" ]; then exit $$code; fi; \
+	echo "Once more, alone, what has failed. If it passes now, test or product depends on how busy" \
+		"the machine is: a defect, to be mended."; \
+	$(BIN)/pytest --quiet -ra --last-failed --last-failed-no-failures none
 
 .PHONY: fast
 fast: setup format-check lint types imports ## Check all that needs no JVM; run it before each commit

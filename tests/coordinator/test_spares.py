@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,8 +54,8 @@ def test_there_are_some_of_each_kind_of_spark(started: Started) -> None:
     spares.fill()
     masters = [heard(one)["master"] for one in started.processes]
     assert sorted(map(str, masters)) == ["local[1]", "local[1]", "local[2]", "local[2]"]
-    spares.close()
-    assert all(one.poll() is not None for one in started.processes)
+    assert spares.stop() == started.processes
+    assert [one.wait(10) for one in started.processes] == [-signal.SIGTERM] * 4
 
 
 def test_one_is_taken_once_and_by_its_own_kind(started: Started) -> None:
@@ -69,7 +70,7 @@ def test_one_is_taken_once_and_by_its_own_kind(started: Started) -> None:
     assert heard(taken) == {"site": "z"}
     spares.fill()
     assert spares.take(PLAIN) not in (None, taken)
-    spares.close()
+    assert taken not in spares.stop()
     assert taken.poll() is None  # it is a site now, and whoever took it ends it
 
 
@@ -81,6 +82,8 @@ def test_the_dead_are_replaced_and_hear_nothing(started: Started) -> None:
     dead.wait()
     assert not tell(dead, {"site": "a"})
     assert spares.take(PLAIN) is None
+    spares.fill()
+    assert spares.take(PLAIN) is None  # one that dies by itself is given time
     spares.fill()
     assert spares.take(PLAIN) is started.processes[1]
 

@@ -30,8 +30,8 @@ def test_what_it_measures(spark: SparkSession, tmp_path: Path) -> None:
     assert found["checkpoint_ratio"] > 0
     assert found["slide_ratio"] > 0
     assert found["restart_ratio"] > 0
-    assert found["cold_restart_ratio"] > 0
-    assert set(found["restart_s"]) == {"stage", "spark", "spare"}
+    assert found["spare_restart_ratio"] > 0
+    assert set(found["restart_s"]) == {"stage", "spark", "stage, spare", "spark, spare"}
     pytest.importorskip("matplotlib")
     figures.draw(found["rows"], tmp_path)
     assert (tmp_path / "06-all-by-skew-text.svg").exists()

@@ -341,11 +341,11 @@ def site(
 
 
 @app.command(hidden=True)
-def spare(parent: Annotated[int | None, typer.Option(hidden=True)] = None) -> None:
+def spare() -> None:
     """Wait, with a Spark, to become a site that has died; `up` starts it."""
     from anabranch.cli.sites.spare import run_spare
 
-    run_spare(os.environ.get("ANABRANCH_TOKEN", ""), parent)
+    run_spare(os.environ.get("ANABRANCH_TOKEN", ""))
 
 
 @app.command()

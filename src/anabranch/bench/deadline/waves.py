@@ -43,14 +43,13 @@ def figure_7(
     with Nodes(sites, progress) as nodes:
         progress("Calibrating …")
         found = nodes.calibrated("edf1", batched=False)
-        scale = scale or _least_scale(nodes, found, progress)
-        sizes = {
-            site: size
-            for policy in ("edf", "fifo")
-            for site, size in _sizes(nodes, policy, found, scale).items()
-        }
+        if scale:
+            work_sizes = _sizes(nodes, "edf", found, scale)
+        else:
+            scale, work_sizes = _least_scale(nodes, found, progress)
+        work_sizes |= _sizes(nodes, "fifo", found, scale)
         for name in COMBINATIONS:
-            wave = Waves(nodes, name, scale, sizes)
+            wave = Waves(nodes, name, scale, work_sizes)
             wave.deploy()
             for count in v2v:
                 progress(f"{name}, {count} V2V tuples …")
@@ -59,18 +58,21 @@ def figure_7(
     return {"real": rates, "scale": scale, "instance_ms": found.small * 1e3}
 
 
-def _least_scale(nodes: Nodes, found: Calibration, progress: Progress) -> float:
+def _least_scale(
+    nodes: Nodes, found: Calibration, progress: Progress
+) -> tuple[float, dict[str, int]]:
     """The smallest of `SCALES` at which deadline placement with EDF is in time here, as the paper's
-    was on its machine; the largest if none is."""
+    was on its machine, the largest if none is; with the sizes of work with which it was."""
     for scale in found.scales(UNIT_S):
         progress(f"Trying the paper's times × {scale:g} …")
-        wave = Waves(nodes, COMBINATIONS[0], scale, _sizes(nodes, "edf", found, scale))
+        sizes = _sizes(nodes, "edf", found, scale)
+        wave = Waves(nodes, COMBINATIONS[0], scale, sizes)
         wave.deploy()
         late = wave.late(OPTIMISED_FOR, TRIED)
         wave.drop()
         if late <= IN_TIME:
             break
-    return scale
+    return scale, sizes
 
 
 def _sizes(nodes: Nodes, policy: str, found: Calibration, scale: float) -> dict[str, int]:

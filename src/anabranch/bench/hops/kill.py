@@ -185,13 +185,16 @@ def _one_run(
     at_s: float,
     victim: float,
 ) -> dict[str, Any]:
-    one, other, *_ = _up(cluster, len(WORKERS) if kind in ("standby first", "both") else 2)
+    standby_too = kind in ("standby first", "both")
+    up = _up(cluster, len(WORKERS) if standby_too else 2)
+    one, other, last = up[0], up[1], up[-1]
     if kind == "both":  # a chain's two queries as well: nobody is left who knew them
         other = one
     output = cluster.folder / "out.jsonl"
     output.unlink(missing_ok=True)
     size = "UNLIMITED" if batch == UNLIMITED else batch
-    options = f"BATCH {size} {codec}"
+    where = f"ON {last} " if standby_too else ""
+    options = f"{where}BATCH {size} {codec}"
     cluster.execute(case.script.format(options=options, one=one, other=other))
     begun = time.monotonic()
     status = cluster.wait(cluster.protected, "protection")

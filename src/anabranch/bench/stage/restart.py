@@ -41,11 +41,13 @@ def restart_seconds(engine: str, files: Path, *, spare: bool = False) -> float:
         with _process(engine, folder, state, "keep") as first:
             _reach(first, READY)
             _reach(first, "keep")
-            (folder / names[-1].name).symlink_to(names[-1])
             if spare:
                 with _process(engine, folder, state, "output", spare) as second:
                     _reach(second, READY, go=False)
-                    return _taken_over(first, second)
+                    os.killpg(first.pid, signal.SIGKILL)
+                    (folder / names[-1].name).symlink_to(names[-1])
+                    return _taken_over(second)
+        (folder / names[-1].name).symlink_to(names[-1])
         begun = time.monotonic()
         with _process(engine, folder, state, "output") as second:
             _reach(second, READY)
@@ -55,11 +57,10 @@ def restart_seconds(engine: str, files: Path, *, spare: bool = False) -> float:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _taken_over(first: Process, second: Process) -> float:
+def _taken_over(spare: Process) -> float:
     begun = time.monotonic()
-    os.killpg(first.pid, signal.SIGKILL)
-    _go(second)
-    _reach(second, "output")
+    _go(spare)
+    _reach(spare, "output")
     return time.monotonic() - begun
 
 
@@ -106,7 +107,8 @@ def main(engine: str, folder: Path, state: Path, goal: str, spare: bool) -> None
     if spare:
         warm_workers(spark)
     print(READY, flush=True)
-    sys.stdin.readline()
+    if not sys.stdin.readline():
+        return
     (_stage if engine == "stage" else _spark)(spark, folder, state, goal)
     print(goal, flush=True)
     time.sleep(3600)  # until it is killed

@@ -42,8 +42,8 @@ def bench_stage(json_file: Path | None, figures: Path | None, quick: bool) -> No
     out.print(f"throughput with checkpoints every second: {result['checkpoint_ratio']:.2f}")
     out.print(f"time per tuple, width/slide = 60 over 1: {result['slide_ratio']:.2f}")
     out.print(
-        f"restart, Spark's time over ours: {result['restart_ratio']:.1f} with a spare,"
-        f" {result['cold_restart_ratio']:.1f} without"
+        f"restart, Spark's time over ours: {result['restart_ratio']:.1f},"
+        f" {result['spare_restart_ratio']:.1f} if we have a spare"
     )
     if result["flink"]:
         out.print(result["flink"])

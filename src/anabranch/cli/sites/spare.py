@@ -15,28 +15,25 @@ from anabranch.scratch import scratch_folder
 from anabranch.spark.session import warm_workers
 
 
-def run_spare(token: str, parent: int | None) -> None:
+def run_spare(token: str) -> None:
     """Orders come on standard input, a line each: of which kind its Spark is to be, and, if ever it
     is needed, which site it becomes. It ends with whoever would say so."""
     if (kind := _order()) is None:
         return
     process = OwnProcess("a spare", SiteSettings(**kind), scratch_folder())
-    order = None
     try:
         warm_workers(process.spark)
-        order = _order()
+        if order := _order():
+            _become(order, token, process)
     finally:
-        if order is None:
-            process.close()
-    if order is None:
-        return
-    _write_to(Path(order.pop("log")), order.pop("output"))
-    state = Path(order.pop("state"))
-    state.mkdir(parents=True, exist_ok=True)
-    coordinator = order.pop("coordinator")
-    name = order.pop("site")
-    credentials = Credentials(token, **order)
-    run_site(name, coordinator, credentials, parent=parent, state=state, process=process)
+        process.close()
+
+
+def _become(order: dict[str, Any], token: str, process: OwnProcess) -> None:
+    _write_to(Path(order.pop("log")))
+    state, coordinator, name = (order.pop(key) for key in ("state", "coordinator", "site"))
+    Path(state).mkdir(parents=True, exist_ok=True)
+    run_site(name, coordinator, Credentials(token, **order), state=Path(state), process=process)
 
 
 def _order() -> dict[str, Any] | None:
@@ -44,8 +41,8 @@ def _order() -> dict[str, Any] | None:
     return json.loads(line) if line else None
 
 
-def _write_to(log: Path, descriptors: list[int]) -> None:
-    """From now on these go where the site's would."""
+def _write_to(log: Path) -> None:
+    """From now on all that this process says is the site's. (What its JVM says is not.)"""
     with log.open("ab") as file:
-        for number in descriptors:
+        for number in (1, 2):
             os.dup2(file.fileno(), number)

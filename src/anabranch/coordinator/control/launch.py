@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -32,6 +33,8 @@ Progress = Callable[[str], None]
 START_S = 120.0
 STOP_S = 15.0
 WATCH_S = 0.2
+SPARE_LOG = "up.spares.log"
+"""No site has a name with dots."""
 CALM_S = 10.0
 """After a death, before spares are started: until then whoever comes back needs the machine."""
 
@@ -104,7 +107,6 @@ class SiteProcesses:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._outputs: list[SiteOutput] = []
         self._adopted: list[psutil.Process] = []
-        self._spares = Spares(coordinator.cluster.spares, configs, self._start_spare)
         self.held: set[str] = set()
         """Those that are not started again for now."""
         for config in configs:
@@ -112,6 +114,9 @@ class SiteProcesses:
                 self._adopt(config.name)
             else:
                 self._processes[config.name] = self._spawn(config.name)
+        watched = [one for one in configs if one.name in self._processes]
+        count = 0 if tied else coordinator.cluster.spares
+        self._spares = Spares(count, watched, self._start_spare)
 
     def _adopt(self, name: str) -> None:
         """A site that outlived an earlier coordinator is ours to stop now."""
@@ -122,19 +127,26 @@ class SiteProcesses:
 
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
         self._coordinator.sites.starts(name)
-        if spare := self._spares.take(self._coordinator.cluster.sites[name]):
-            if tell(spare, self._order(name)):
-                return spare
-            spare.kill()
-            spare.wait()
         command = ["site", name, "--coordinator", self._coordinator.address]
         command += ["--state", str(self._coordinator.site_state(name))]
         for option, path in self._certificates().items():
             command += [f"--{option.replace('_', '-')}", path]
         return self._start(command, self._logs / f"{name}.log", subprocess.DEVNULL)
 
+    def _revive(self, name: str) -> subprocess.Popen[bytes]:
+        """By a spare, if there is one."""
+        spare = self._spares.take(self._coordinator.cluster.sites[name])
+        if spare is None:
+            return self._spawn(name)
+        self._coordinator.sites.starts(name)
+        if tell(spare, self._order(name)):
+            return spare
+        spare.kill()
+        spare.wait()
+        return self._spawn(name)
+
     def _start_spare(self) -> subprocess.Popen[bytes]:
-        return self._start(["spare"], self._logs / "spare.log", subprocess.PIPE)
+        return self._start(["spare"], self._logs / SPARE_LOG, subprocess.PIPE)
 
     def _order(self, name: str) -> dict[str, Any]:
         """To a spare: the site that it becomes."""
@@ -143,7 +155,6 @@ class SiteProcesses:
             "coordinator": self._coordinator.address,
             "state": str(self._coordinator.site_state(name)),
             "log": str((self._logs / f"{name}.log").absolute()),
-            "output": [2] if self._tied else [1, 2],
         } | self._certificates()
 
     def _certificates(self) -> dict[str, str]:
@@ -188,41 +199,44 @@ class SiteProcesses:
 
     def _watch(self, pause_s: float) -> None:
         dead: dict[str, float] = {}
-        calm = time.monotonic()
+        calm = time.monotonic() + CALM_S
         while not self._closing.wait(WATCH_S):
             now = time.monotonic()
             if now > calm:
-                self._spares.fill()
+                with suppress(OSError):  # it is tried again
+                    self._spares.fill()
                 calm = now + CALM_S
             for name, process in list(self._processes.items()):
                 if (code := process.poll()) is None:
                     continue
                 calm = now + CALM_S
                 if name not in dead:
+                    with suppress(ProcessLookupError):  # its JVM, should that have outlived it
+                        os.killpg(process.pid, signal.SIGKILL)
                     self._coordinator.site_died(name, code)
                 if now < dead.setdefault(name, now) + pause_s or name in self.held:
                     continue
                 if not self._closing.is_set():
-                    self._processes[name] = self._spawn(name)
+                    self._processes[name] = self._revive(name)
                     del dead[name]
 
     def close(self) -> None:
         self._closing.set()
         if self._watcher:
             self._watcher.join()  # else it might start another just now
-        self._spares.close()
+        own = [*self._processes.values(), *self._spares.stop()]
         for process in self._processes.values():
             process.terminate()
         for adopted in self._adopted:
             with suppress(psutil.NoSuchProcess):
                 adopted.terminate()
-        running = [psutil.Process(p.pid) for p in self._processes.values() if p.poll() is None]
+        running = [psutil.Process(p.pid) for p in own if p.poll() is None]
         _, stuck = psutil.wait_procs([*running, *self._adopted], timeout=STOP_S)
         for process in stuck:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        for own in self._processes.values():
-            own.wait()
+        for process in own:
+            process.wait()
         for output in self._outputs:
             output.close()
 

@@ -66,6 +66,7 @@ def _is_site(process: psutil.Process, name: str) -> bool:
         words = process.cmdline()
     except psutil.Error:
         return False
-    pairs = pairwise(words)
-    ours = any("anabranch" in word for word in words)
-    return ours and ("spare" in words or ("site", name) in pairs)
+    pairs = list(pairwise(words))
+    if ("anabranch", "spare") in pairs:
+        return True
+    return any("anabranch" in word for word in words) and ("site", name) in pairs

@@ -17,7 +17,7 @@ from anabranch.config.cluster import SiteConfig
 Kind = tuple[str, tuple[tuple[str, str], ...]]
 """What cannot be changed once a Spark is up: its master and its settings."""
 Start = Callable[[], "subprocess.Popen[bytes]"]
-STOP_S = 15.0
+MOST_SKIPPED = 63
 
 
 class Spares:
@@ -28,10 +28,18 @@ class Spares:
         self._wanted = Counter({_kind(one): count for one in configs})
         self._start = start
         self._ready: list[tuple[Kind, subprocess.Popen[bytes]]] = []
+        self._skip = self._skipped = 0
 
     def fill(self) -> None:
-        """Start those that are missing, because they were taken or have died."""
-        self._ready = [one for one in self._ready if one[1].poll() is None]
+        """Start those that are missing, because they were taken or have died. After deaths that
+        nobody asked for, less and less often."""
+        alive = [one for one in self._ready if one[1].poll() is None]
+        if len(alive) < len(self._ready):
+            self._skip, self._skipped = min(2 * self._skip + 1, MOST_SKIPPED), 0
+        self._ready = alive
+        if self._skipped < self._skip:
+            self._skipped += 1
+            return
         for kind, process in self._missing():
             master, conf = kind
             tell(process, {"master": master, "conf": dict(conf)})
@@ -47,22 +55,19 @@ class Spares:
             kind, process = one
             if kind == _kind(config) and process.poll() is None:
                 self._ready.remove(one)
+                self._skip = 0
                 return process
         return None
 
-    def close(self) -> None:
-        """Those that still wait end."""
-        for _, process in self._ready:
+    def stop(self) -> list[subprocess.Popen[bytes]]:
+        """Those that still wait, told to end; whoever asks waits for that."""
+        told = [process for _, process in self._ready]
+        self._ready.clear()
+        for process in told:
             process.terminate()
-        for _, process in self._ready:
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
             with suppress(OSError):  # what was said to one that had died
                 _input(process).close()
-        self._ready.clear()
+        return told
 
 
 def tell(process: subprocess.Popen[bytes], order: dict[str, Any]) -> bool:

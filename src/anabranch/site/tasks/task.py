@@ -268,7 +268,9 @@ class Task:
             return [self._take(inlet, most) for inlet in self.inlets]
 
     def _take(self, inlet: LiveInlet, most: int) -> Taken:
-        batches = [] if self._more else inlet.take(min(most, inlet.portion))
+        if not self._patience:  # who waits before each instance takes all that has come
+            most = min(most, inlet.portion)
+        batches = [] if self._more else inlet.take(most)
         return Taken(list(batches), inlet.taken, inlet.watermark)
 
     def process(self, taken: Sequence[Taken]) -> Produced | AnabranchError:
