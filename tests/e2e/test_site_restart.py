@@ -94,6 +94,7 @@ def test_a_site_killed_at_random_loses_and_repeats_nothing(
         done = anabranch("sql", "-f", "script.sql", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         feed = Feed(kafka, source)
+        wait_until(lambda: has_spare(up.pid), "a spare", 120)
         rng, reached = random.Random(7), 0
         for number in range(KILLS):
             wait_until(lambda: read(tmp_path) > reached, "the site goes on", 120)  # noqa: B023
@@ -131,6 +132,11 @@ def status(folder: Path) -> dict[str, Any]:
 def read(folder: Path) -> int:
     """How many records have become tuples."""
     return sum(one["rows"] for site in status(folder)["sites"] for one in site["sources"])
+
+
+def has_spare(up: int) -> bool:
+    """It is there, whether or not its Spark is up: it hears of its site when that is."""
+    return any("spare" in one.cmdline() for one in psutil.Process(up).children())
 
 
 def site_pid(folder: Path) -> int:
