@@ -135,3 +135,29 @@ def test_statements_about_the_same_name_come_one_after_the_other(world: World) -
 
     took_ms(world, note())
     assert outcomes == [True, False]
+
+
+def test_what_somebody_else_has_restored_is_not_restored_once_more(world: World) -> None:
+    """It was lost when it was looked at. When the turn has come it runs: begun anew then, it would
+    ask for what it has let go of."""
+    source, control = world.plan.sources[0], world.coordinator.control
+    site = next(name for name in world.plan.sites if name != source.site)
+    query = a_query("late", source.name, site, standby=False)
+    took_ms(world, control.apply([query], (), world.catalog.definitions(), {}))
+    world.crash(site, BACK_MS)
+    begun: list[Any] = []
+
+    async def restored_meanwhile() -> None:
+        async with control._turns.of(["late"]):
+            while not (lost := await control._lost()):
+                await world.coordinator.process.sleep(0.01)
+            other = world.coordinator.process.spawn(control.restore())
+            await world.coordinator.process.sleep(0.5)
+            await control._restore(lost)
+            begun.append(world.sites[site].tasks["late"])
+        await other.join()
+
+    took_ms(world, restored_meanwhile())
+    assert world.sites[site].tasks["late"] is begun[0]
+    world.clock.run(world.clock.now + SETTLED_MS, lambda: False)
+    assert {state for state, _ in states(world).values()} <= {"running", "done"}

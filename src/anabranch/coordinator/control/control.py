@@ -16,7 +16,7 @@ from anabranch.coordinator.control.turns import Turns
 from anabranch.coordinator.deploy.deploy import Deployment, tasks, undeploy
 from anabranch.coordinator.deploy.move import Move
 from anabranch.coordinator.deploy.parts import LostParts
-from anabranch.coordinator.deploy.restore import Restoration, begun, lost_sites, streams_read
+from anabranch.coordinator.deploy.restore import Lost, Restoration, begun, lost_sites, streams_read
 from anabranch.coordinator.protection.adoption import adopt, release
 from anabranch.coordinator.protection.follow import Followed, follow
 from anabranch.coordinator.protection.protect import Costs, Protector
@@ -225,17 +225,25 @@ class Control:
     async def restore(self) -> list[str]:
         """Put back what sites ran before they were killed; the names of those that were."""
         async with self._restoring:
-            known = self._catalog.definitions()
-            lost = await lost_sites(self._sites, known, self.protector)
+            lost = await self._lost()
             problems: dict[str, str] = {}
             if lost:
-                async with self._turns.of(_owners(lost, known)):
+                async with self._turns.of(_owners(lost, self._catalog.definitions())):
+                    lost = _both(lost, await self._lost())  # who had the turn may have done it
                     try:
-                        await Restoration(self._sites, lost, known, self.protector).run()
+                        await self._restore(lost)
                     except AnabranchError as error:
                         problems = dict.fromkeys(lost, f"cannot go on: {error.line()}")
             self.problems = problems
             return list(lost)
+
+    async def _restore(self, lost: Lost) -> None:
+        if lost:
+            known = self._catalog.definitions()
+            await Restoration(self._sites, lost, known, self.protector).run()
+
+    async def _lost(self) -> dict[str, set[str]]:
+        return await lost_sites(self._sites, self._catalog.definitions(), self.protector)
 
     async def settle(self) -> str:
         """After a restart: if no site runs anything of the catalog, have them go on where they
@@ -249,8 +257,7 @@ class Control:
             return ""
         async with self._turns.of(known):
             try:
-                lost = await lost_sites(self._sites, known, self.protector)
-                await Restoration(self._sites, lost, known, self.protector).run()
+                await self._restore(await self._lost())
             except AnabranchError as error:  # a source that cannot be read again: from now on
                 why = error.message
                 for definition in reversed(known.values()):
@@ -273,7 +280,12 @@ def _touched(add: Iterable[AnyDef], drop: Iterable[str], known: Definitions) -> 
     return names
 
 
-def _owners(lost: Mapping[str, set[str]], known: Definitions) -> set[str]:
+def _both(a: Lost, b: Lost) -> dict[str, set[str]]:
+    found = {site: names & b.get(site, set()) for site, names in a.items()}
+    return {site: names for site, names in found.items() if names}
+
+
+def _owners(lost: Lost, known: Definitions) -> set[str]:
     """The definitions that what is lost belongs to."""
     gone = frozenset[str]().union(*lost.values())
     queries = {task.query for task in tasks(known.values(), known) if task.name in gone}
