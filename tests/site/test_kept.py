@@ -118,15 +118,35 @@ def test_what_depends_on_chance_runs_as_jobs(spark: SparkSession) -> None:
         KeptPlan(spark, NUMBERS, lambda frame: frame.selectExpr("n + rand(7) AS r"))
 
 
-@pytest.mark.parametrize("wanted", [["x"], ["n", "s"], ["1 AS one"], ["*"]])
-def test_columns_that_are_not_needed_are_not_sent(spark: SparkSession, wanted: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("where", "wanted", "sent", "computed"),
+    [
+        ("", ["x + 1 AS y"], ["x"], ["y"]),
+        ("", ["n", "s AS t", "x + 1 AS y"], ["x"], ["y"]),
+        ("", ["1 AS one"], ["n"], ["one"]),
+        ("", ["*"], ["n"], []),
+        ("", ["n", "n AS again", "upper(s) AS n"], ["s"], ["n"]),
+        ("x > 1", ["s", "x"], ["x", "s"], ["s", "x"]),  # no column whose place numbers could take
+        ("x > 1", ["*"], ["n", "x"], ["n"]),  # row numbers come back in the place of n
+        ("x > 1", ["n", "n AS again", "upper(s) AS n"], ["n", "x", "s"], ["n", "n"]),
+        ("n > 3", ["n", "s"], ["n", "s"], ["n", "s"]),
+        ("n < 0", ["*"], ["n", "x", "s"], ["n", "x", "s"]),
+    ],
+)
+def test_columns_that_are_not_computed_are_not_sent(
+    spark: SparkSession, where: str, wanted: list[str], sent: list[str], computed: list[str]
+) -> None:
     def build(frame: DataFrame) -> DataFrame:
-        return frame.selectExpr(*wanted)
+        return (frame.where(where) if where else frame).selectExpr(*wanted)
 
     plan = KeptPlan(spark, NUMBERS, build)
-    names = {"*": NUMBERS.names, "1 AS one": ["n"]}
-    assert plan._used == names.get(wanted[0], wanted)
-    assert plan(numbers(9)).equals(job(spark, numbers(9), build))
+    assert plan._used == sent
+    travels = [f.name for i, f in enumerate(plan._output) if plan._carried.travels(i)]
+    assert travels == computed
+    for rows in (0, 1, 9, 70_000):
+        ours = plan(numbers(rows))
+        theirs = job(spark, numbers(rows), build)
+        assert ours.equals(theirs) and ours.schema.equals(theirs.schema)
     plan.close()
 
 

@@ -170,6 +170,32 @@ def test_any_values_of_any_type(spark: SparkSession, made: list[dict[str, Any]])
     assert same(ours, theirs), differences(ours, theirs)
 
 
+BORN = pa.field("_born", pa.int64())
+
+
+@cache
+def carrying_plan(spark: SparkSession) -> KeptPlan:
+    return KeptPlan(spark, schema().append(BORN), carrying)
+
+
+def carrying(frame: DataFrame) -> DataFrame:
+    """Nearly all of it stays in Python."""
+    return frame.where("a OR a IS NULL").selectExpr("*", "upper(j) AS up", "s AS struct", "d + 1L")
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(rows)
+def test_any_values_that_are_not_computed(spark: SparkSession, made: list[dict[str, Any]]) -> None:
+    table = pa.Table.from_pylist(made, schema())
+    table = table.append_column(BORN, pa.array(range(7, 7 + len(table)), pa.int64()))
+    kept = carrying_plan(spark)
+    assert len(kept._used) == 4  # a, d, j and the place of the row numbers
+    ours, theirs = outcome(lambda: kept(table)), outcome(lambda: job(spark, table, carrying))
+    assert same(ours, theirs), differences(ours, theirs)
+
+
 @cache
 def failing_plan(spark: SparkSession, expression: str) -> KeptPlan:
     return KeptPlan(spark, schema(), lambda frame: frame.selectExpr(expression))

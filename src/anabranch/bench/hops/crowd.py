@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
+import psutil
 from pyspark.sql import SparkSession
 
 from anabranch.bench.systems.processes import Busy
@@ -45,12 +46,12 @@ def _measured(
         busy = Busy(os.getpid())
         time.sleep(seconds)
         ages = np.array(system.sink_latencies_ms())
-        share = busy.share()
+        share, threads = busy.share(), psutil.Process().num_threads()
     results = len(ages)
     p50, p99 = np.percentile(ages, [50, 99]) if results else (float("nan"), float("nan"))
     return {
         "tuples_per_s": tps, "results": results, "p50_ms": float(p50), "p99_ms": float(p99),
-        "cores": share, "deploy_s": deployed,
+        "cores": share, "threads": threads, "deploy_s": deployed,
     }  # fmt: skip
 
 

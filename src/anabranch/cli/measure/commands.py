@@ -149,10 +149,10 @@ def bench_crowd(json_file: Path | None, seconds: float, tps: float) -> None:
     result = with_spark(lambda spark, progress: crowd.run(spark, progress, seconds, tps), json_file)
     rows = [
         (f"{row['tuples_per_s']:g}/s", f"{row['results']:,}", f"{row['p50_ms']:,.0f} ms",
-         f"{row['p99_ms']:,.0f} ms", f"{row['cores']:.2f}")
+         f"{row['p99_ms']:,.0f} ms", f"{row['cores']:.2f}", f"{row['threads']}")
         for row in (result, result["tenfold"])
     ]  # fmt: skip
-    out.print(plain_table(("each stream", "results", "p50", "p99", "cores"), rows))
+    out.print(plain_table(("each stream", "results", "p50", "p99", "cores", "threads"), rows))
 
 
 def bench_kafka(json_file: Path | None, servers: str | None, seconds: float) -> None:

@@ -9,11 +9,14 @@ from contextlib import contextmanager, suppress
 import pyarrow as pa
 from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.functions import col, lit
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from anabranch.plan.expressions import quoted
+from anabranch.spark.kept.carried import carried
 from anabranch.spark.kept.channel import Channel
 from anabranch.spark.kept.service import DONE, FAILED, ROWS, Service, empty_batch
-from anabranch.spark.kept.stages import Build, sample, stages, used
+from anabranch.spark.kept.stages import Build, origins, sample, stages, used
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
@@ -26,29 +29,49 @@ class KeptPlan:
     def __init__(self, spark: SparkSession, schema: pa.Schema, build: Build) -> None:
         self._spark = spark
         source, frame = _planned(spark, schema, build)
-        self._used = used(frame, schema.names)
-        if len(self._used) < len(schema):
-            schema = pa.schema([schema.field(name) for name in self._used])
-            source, frame = _planned(spark, schema, build)
-        self._factories = stages(spark, frame)
-        self._columns_in, self._columns_out = source._jdf.schema(), frame._jdf.schema()
-        self._sent = empty_batch(spark, self._columns_out).schema
         self._output = to_arrow_schema(
             frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC"
         )
+        self._carried = carried(origins(frame, schema.names), schema, self._output)
+        if self._carried.outputs:
+            build = self._carried.rest(build)
+            source, frame = _planned(spark, schema, build)
+        self._used = used(frame, schema.names)
+        self._needed = [n for n in schema.names if n in {*self._used, *self._carried.names}]
+        if len(self._used) < len(schema):
+            source = sample(spark, pa.schema([schema.field(name) for name in self._used]))
+            frame = build(_widened(source, schema))
+        self._factories = stages(spark, frame)
+        self._columns_in, self._columns_out = source._jdf.schema(), frame._jdf.schema()
+        self._sent = empty_batch(spark, self._columns_out).schema
+        self._whole = self._carried.schema(self._sent, self._output)
         self._connected: tuple[Channel, Service] | None = None
 
     def __call__(self, table: pa.Table) -> pa.Table:
+        pieces = _pieces(table.select(self._needed))
+        answers = self._asked(pieces)
+        if self._carried.outputs:
+            found = [
+                self._carried.whole(piece, _joined(answer, self._sent), self._whole)
+                for piece, answer in zip(pieces, answers, strict=True)
+            ]
+        else:
+            found = [one for answer in answers for one in answer]
+        given = pa.Table.from_batches(found, self._whole)
+        return given if self._whole.equals(self._output) else given.cast(self._output)
+
+    def _asked(self, pieces: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+        """What the JVM makes of each of `pieces`."""
+        if not self._sent.names:
+            return [[] for _ in pieces]
         channel, service = self._connected = self._connected or self._connect()
-        pieces = _pieces(table.select(self._used))
+        sent = [self._carried.numbered(piece.select(self._used)) for piece in pieces]
         try:
-            with _sending(channel, pieces):
-                found = [one for _ in pieces for one in self._answer(channel, service)]
+            with _sending(channel, sent):
+                return [list(self._answer(channel, service)) for _ in pieces]
         except BaseException:
             self.close()  # what is on its way belongs to nobody
             raise
-        given = pa.Table.from_batches(found, self._sent)
-        return given if self._sent.equals(self._output) else given.cast(self._output)
 
     def _answer(self, channel: Channel, service: Service) -> Iterator[pa.RecordBatch]:
         while (size := channel.receive_number()) not in (DONE, FAILED):
@@ -81,6 +104,19 @@ def _planned(spark: SparkSession, schema: pa.Schema, build: Build) -> tuple[Data
     return source, build(source)
 
 
+def _widened(frame: DataFrame, schema: pa.Schema) -> DataFrame:
+    """With all columns of `schema`; those that `frame` lacks, which nothing is computed of, NULL."""
+    there = set(frame.columns)
+    return frame.select(
+        *(
+            col(quoted(one.name))
+            if one.name in there
+            else lit(None).cast(one.dataType).alias(one.name)
+            for one in from_arrow_schema(schema)
+        )
+    )
+
+
 @contextmanager
 def _sending(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> Iterator[None]:
     """A request for each of `pieces` is on its way. One alone the JVM reads whole before it
@@ -109,6 +145,12 @@ def _send_quietly(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> None:
     """Whoever reads the answers sees that the connection has broken."""
     with suppress(OSError):
         _send(channel, pieces)
+
+
+def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
 
 
 def _pieces(table: pa.Table) -> list[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
@@ -64,11 +65,66 @@ def used(frame: DataFrame, names: Sequence[str]) -> list[str]:
     if not _is(node, "RDDScanExec"):
         return list(names)
     leaf = zip(names, _listed(node.output()), strict=True)
-    return [name for name, one in leaf if one.exprId().id() in wanted] or list(names[:1])
+    return [name for name, one in leaf if _id(one) in wanted] or list(names[:1])
+
+
+@dataclass
+class Origins:
+    """What becomes of the columns of a plan's leaf."""
+
+    outputs: list[str | None]
+    """For each output the column that it is, unchanged; None if it is computed."""
+    read: set[str] = field(default_factory=set)
+    """Those that something is computed of."""
+    keeps_rows: bool = True
+    """Each row of the input gives one, in order."""
+
+
+def origins(frame: DataFrame, names: Sequence[str]) -> Origins | None:
+    """None if that cannot be told of the plan of `frame`, whose leaf has the columns `names`."""
+    top = node = frame._jdf.queryExecution().executedPlan()
+    above: list[JavaObject] = []
+    while not node.children().isEmpty():
+        if _is(node, "ProjectExec") or _is(node, "FilterExec"):
+            above.append(node)
+        elif not _passes(node):
+            return None
+        node = _child(node)
+    if not _is(node, "RDDScanExec"):
+        return None
+    found = Origins([])
+    known = dict(zip((_id(one) for one in _listed(node.output())), names, strict=True))
+    for node in reversed(above):
+        if _is(node, "FilterExec"):
+            found.keeps_rows = False
+            found.read |= {
+                known[i] for i in _ids(node.condition().references().toSeq()) & set(known)
+            }
+        else:
+            known = _projected(node, known, found.read)
+    found.outputs = [known.get(_id(one)) for one in _listed(top.output())]
+    return found
+
+
+def _projected(node: JavaObject, known: dict[int, str], read: set[str]) -> dict[int, str]:
+    """The columns that are there behind a projection; what it computes is of those in `read`."""
+    there: dict[int, str] = {}
+    for item in _listed(node.projectList()):
+        alias = item.nodeName() == "Alias"
+        source = item.child() if alias else item
+        if source.nodeName() != "AttributeReference":
+            read |= {known[i] for i in _ids(source.references().toSeq()) & set(known)}
+        elif (i := _id(source)) in known:
+            there[_id(item)] = known[i]
+    return there
+
+
+def _id(attribute: JavaObject) -> int:
+    return int(attribute.exprId().id())
 
 
 def _ids(attributes: JavaObject) -> set[int]:
-    return {one.exprId().id() for one in _listed(attributes)}
+    return {_id(one) for one in _listed(attributes)}
 
 
 def _listed(sequence: JavaObject) -> list[JavaObject]:
