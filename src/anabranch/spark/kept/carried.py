@@ -39,7 +39,7 @@ class Carried:
         return lambda frame: _those(build(frame), self.travels)
 
     def schema(self, sent: pa.Schema, output: pa.Schema) -> pa.Schema:
-        """Of what `whole` gives: types as they are sent where they are, names as they are put out."""
+        """Of what `whole` gives: what comes back has the types that it was sent in."""
         back = iter(sent)
         fields = [next(back) if self.travels(i) else one for i, one in enumerate(output)]
         if self.numbers is not None:

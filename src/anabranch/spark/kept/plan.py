@@ -49,29 +49,32 @@ class KeptPlan:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         pieces = _pieces(table.select(self._needed))
-        answers = self._asked(pieces)
-        if self._carried.outputs:
-            found = [
-                self._carried.whole(piece, _joined(answer, self._sent), self._whole)
-                for piece, answer in zip(pieces, answers, strict=True)
-            ]
-        else:
-            found = [one for answer in answers for one in answer]
+        found = [one for some in self._results(pieces) for one in some]
         given = pa.Table.from_batches(found, self._whole)
         return given if self._whole.equals(self._output) else given.cast(self._output)
 
-    def _asked(self, pieces: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
-        """What the JVM makes of each of `pieces`."""
+    def _results(self, pieces: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+        """Of each of `pieces`. The JVM works on the next one meanwhile."""
         if not self._sent.names:
-            return [[] for _ in pieces]
+            return [self._with_carried(piece, []) for piece in pieces]
         channel, service = self._connected = self._connected or self._connect()
         sent = [self._carried.numbered(piece.select(self._used)) for piece in pieces]
         try:
             with _sending(channel, sent):
-                return [list(self._answer(channel, service)) for _ in pieces]
+                return [
+                    self._with_carried(piece, list(self._answer(channel, service)))
+                    for piece in pieces
+                ]
         except BaseException:
             self.close()  # what is on its way belongs to nobody
             raise
+
+    def _with_carried(
+        self, piece: pa.RecordBatch, answer: list[pa.RecordBatch]
+    ) -> list[pa.RecordBatch]:
+        if not self._carried.outputs:
+            return answer
+        return [self._carried.whole(piece, _joined(answer, self._sent), self._whole)]
 
     def _answer(self, channel: Channel, service: Service) -> Iterator[pa.RecordBatch]:
         while (size := channel.receive_number()) not in (DONE, FAILED):
@@ -105,7 +108,7 @@ def _planned(spark: SparkSession, schema: pa.Schema, build: Build) -> tuple[Data
 
 
 def _widened(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """With all columns of `schema`; those that `frame` lacks, which nothing is computed of, NULL."""
+    """With all columns of `schema`; those that it lacks are NULL: nothing is computed of them."""
     there = set(frame.columns)
     return frame.select(
         *(
