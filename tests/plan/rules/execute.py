@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.link.wire import wire_schema
 from anabranch.plan.graph import Node
-from anabranch.plan.operators import Aggregate, Join, Selection
+from anabranch.plan.operators import Aggregate, Join, Operator, Selection
 from anabranch.site.tasks.aggregate import AggregateBody
 from anabranch.site.tasks.body import Body, SelectionBody, Taken
 from anabranch.site.tasks.join import JoinBody
@@ -58,14 +58,10 @@ def run(
         feeds = [known[port.stream] for port in node.inputs]
         while len(node.operators) > 1 and _selects_before_aggregate(node):
             first, *rest = node.operators
-            (schema,) = [schema for _, schema in inputs]
-            feeds = [
-                _fed(
-                    SelectionBody(Expressions(spark), [first], schema, schema), feeds, [schema], rng
-                )
-            ]
+            ((_, schema),) = inputs
+            feeds = [_fed(_body(spark, (first,), inputs, schema), feeds, [schema], rng)]
             node = node.model_copy(update={"operators": tuple(rest)})
-        body = _body(spark, node, inputs, schemas[node.name])
+        body = _body(spark, node.operators, inputs, schemas[node.name])
         known[node.name] = _fed(body, feeds, [schema for _, schema in inputs], rng)
     tables = [piece.table for piece in known[nodes[-1].name]]
     return pa.concat_tables(tables)
@@ -77,20 +73,40 @@ def _selects_before_aggregate(node: Node) -> bool:
 
 
 def _body(
-    spark: SparkSession, node: Node, inputs: list[tuple[str, pa.Schema]], output: pa.Schema
+    spark: SparkSession,
+    operators: Sequence[Operator],
+    inputs: Sequence[tuple[str, pa.Schema]],
+    output: pa.Schema,
 ) -> Body:
-    if isinstance(node.operators[0], Join):
-        return JoinBody(Expressions(spark), inputs, node.operators, output)
+    """Ready to begin. Planning takes longer than running: what was made before begins anew."""
+    key = (id(spark), tuple(operators), tuple(inputs), output)
+    if key not in _BODIES:
+        body = _BODIES[key] = _made(Expressions(spark), operators, inputs, output)
+        body.open()
+    _BODIES[key].reopen(START_WATERMARK)
+    return _BODIES[key]
+
+
+_BODIES: dict[object, Body] = {}
+
+
+def _made(
+    expressions: Expressions,
+    operators: Sequence[Operator],
+    inputs: Sequence[tuple[str, pa.Schema]],
+    output: pa.Schema,
+) -> Body:
+    if isinstance(operators[0], Join):
+        return JoinBody(expressions, inputs, operators, output)
     ((alias, schema),) = inputs
-    if isinstance(node.operators[0], Aggregate):
-        return AggregateBody(Expressions(spark), alias, schema, node.operators, output)
-    return SelectionBody(Expressions(spark), node.operators, schema, output)
+    if isinstance(operators[0], Aggregate):
+        return AggregateBody(expressions, alias, schema, operators, output)
+    return SelectionBody(expressions, operators, schema, output)
 
 
 def _fed(
     body: Body, feeds: list[Stream], schemas: list[pa.Schema], rng: random.Random
 ) -> list[Piece]:
-    body.open()
     produced: list[Piece] = []
     left = [list(feed) for feed in feeds]
     last = [0] * len(feeds)
