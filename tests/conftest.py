@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.spark.session import start_session, warm_up
+from anabranch.spark.own import warm_up
+from anabranch.spark.session import start_session
 from tests.servers.fixtures import kafka, postgres
 
 # Many JVMs, none older than some minutes, on few cores: see anabranch.config.presets.YOUNG_JVM.

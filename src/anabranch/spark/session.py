@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import logging
 import os
 import re
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import resources
@@ -25,7 +22,6 @@ from anabranch.errors import SetupError
 from anabranch.plan.operators import Column
 from anabranch.spark.archive import WRITING, archive_path, quoted, using
 from anabranch.spark.failures import cause
-from anabranch.spark.footprint import besides_heap, footprint
 from anabranch.spark.jdk import use_java
 from anabranch.spark.memory import give_memory_back, job_memory
 
@@ -181,25 +177,6 @@ def stop_session(session: SparkSession) -> None:
     """Also when the JVM has died before us, as it does when a whole process group is signalled."""
     with suppress(Exception):
         session.stop()
-
-
-_warm = threading.Lock()
-_warmed: set[int] = set()
-
-
-def warm_up(spark: SparkSession, jobs: int = 12) -> None:
-    """Run small jobs until the first real one no longer pays for class loading. Once a session."""
-    with _warm:
-        if id(spark) in _warmed:
-            return
-        table = pa.table({"n": range(100), "x": [0.5] * 100, "s": ["a"] * 100})
-        for _ in range(jobs):
-            frame = spark.createDataFrame(table).alias("t").where("t.n > 1 AND x < 2")
-            frame.selectExpr("n + 1 AS n", "x * 2 AS x", "upper(s) AS s").toArrow()
-        _warmed.add(id(spark))
-        gc.freeze()
-        atexit.register(gc.unfreeze)  # extensions complain of what the process's end does not free
-        footprint.warm(besides_heap(spark))
 
 
 def warm_workers(spark: SparkSession) -> None:

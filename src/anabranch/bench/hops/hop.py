@@ -32,7 +32,8 @@ from anabranch.runtime.loop import process_loop
 from anabranch.scratch import scratch_folder
 from anabranch.site.site import Site
 from anabranch.site.tasks.task import WIRE_ROWS
-from anabranch.spark.session import arrow_schema, start_session, warm_up
+from anabranch.spark.own import warm_up
+from anabranch.spark.session import arrow_schema, start_session
 
 COLUMNS = (
     Column(name="id", type="bigint"),

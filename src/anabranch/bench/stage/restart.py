@@ -100,10 +100,10 @@ def _go(process: Process) -> None:
 
 def main(engine: str, folder: Path, state: Path, goal: str, spare: bool) -> None:
     from anabranch.config.cluster import SiteConfig
-    from anabranch.coordinator.control.launch import OwnSpark
+    from anabranch.spark.own import OwnSpark
     from anabranch.spark.session import warm_workers
 
-    spark = OwnSpark(SiteConfig(name="restart"), lambda text: None).session
+    spark = OwnSpark(SiteConfig(name="restart"), "restart").session
     if spare:
         warm_workers(spark)
     print(READY, flush=True)

@@ -83,10 +83,10 @@ def bench_hop(json_file: Path | None, rounds: int) -> None:
 def with_spark(run: Callable[[SparkSession, Progress], Result], json_file: Path | None) -> Result:
     """`run` on a session of its own."""
     from anabranch.config.cluster import SiteConfig
-    from anabranch.coordinator.control.launch import OwnSpark
+    from anabranch.spark.own import OwnSpark
 
     def measure(progress: Progress) -> Result:
-        spark = OwnSpark(SiteConfig(name="bench"), progress)
+        spark = OwnSpark(SiteConfig(name="bench"), "bench", progress=progress)
         try:
             return run(spark.session, progress)
         finally:

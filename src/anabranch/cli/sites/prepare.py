@@ -15,7 +15,8 @@ from anabranch.cli.show.tables import err, working
 from anabranch.errors import SetupError
 from anabranch.scratch import scratch_folder
 from anabranch.spark.archive import archive_path, writing
-from anabranch.spark.session import JVM_OPTIONS, start_session, stop_session, warm_up
+from anabranch.spark.own import evaluate_small_query
+from anabranch.spark.session import JVM_OPTIONS, start_session, stop_session
 
 END_S = 120.0
 """A JVM that archives takes some seconds to end."""
@@ -61,7 +62,7 @@ def _write(archive: Path, scratch: Path) -> int:
     spark = start_session("local[2]", {JVM_OPTIONS: options}, "prepare", scratch)
     jvm: subprocess.Popen[bytes] = SparkContext._gateway.proc  # type: ignore[union-attr]
     try:
-        warm_up(spark, jobs=1)
+        evaluate_small_query(spark)
         _load_classes(spark)
         stop_session(spark)
         _hang_up(jvm)

@@ -22,7 +22,7 @@ from anabranch.runtime.log import log_to, note
 from anabranch.scratch import scratch_folder
 from anabranch.site.site import Site
 from anabranch.spark.jvm import jvm
-from anabranch.spark.session import start_session, stop_session, warm_up
+from anabranch.spark.own import OwnSpark
 
 PARENT_CHECK_S = 0.5
 
@@ -45,29 +45,15 @@ def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> Cluster:
     return cluster.model_copy(update={"sites": sites})
 
 
-class OwnProcess:
-    """This process as a site has it: Spark, warmed up, and a folder that it may write to."""
+class SiteSpark(OwnSpark):
+    """This process is to be a site, and is of no use without its JVM."""
 
     def __init__(self, name: str, config: SiteSettings, scratch: Path) -> None:
         self.name = name
-        self._scratch = scratch
-        try:
-            self.spark = start_session(config.master, config.conf, name, scratch)
-            jvm.end_with_it(self._last_words)
-            warm_up(self.spark)
-        except BaseException:
-            jvm.closing()
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
+        super().__init__(config, name, scratch=scratch, last_words=self._last_words)
 
     def _last_words(self, why: str) -> None:
         err.print(f"error: site {self.name}: {why}")
-        shutil.rmtree(self._scratch, ignore_errors=True)
-
-    def close(self) -> None:
-        jvm.closing()
-        stop_session(self.spark)
-        shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def run_site(
@@ -79,9 +65,9 @@ def run_site(
     address: str | None = None,
     parent: int | None = None,
     state: Path | None = None,
-    process: OwnProcess | None = None,
+    spark: SiteSpark | None = None,
 ) -> None:
-    """Until the process is told to stop, or `parent` is gone. `process`: what is up already."""
+    """Until the process is told to stop, or `parent` is gone. `spark`: one that is up already."""
     where = address_of("--coordinator", coordinator_address)
     asked = {"listen": listen, "address": address}
     changes = {key: address_of(f"--{key}", value) for key, value in asked.items() if value}
@@ -89,12 +75,12 @@ def run_site(
     cluster = join(name, coordinator, changes)
     config = cluster.sites[name]
     check_address(str(config.listen))  # before Spark, which takes its time
-    process = process or OwnProcess(name, config, _scratch(state, tied=parent is not None))
-    process.name = name
+    spark = spark or SiteSpark(name, config, _scratch(state, tied=parent is not None))
+    spark.name = name
     try:
         if state:
             log_to(state / "log.jsonl")
-        site = Site(name, cluster, credentials, process.spark, state)
+        site = Site(name, cluster, credentials, spark.session, state)
         try:
             site.report_to(coordinator, report_interval_s(cluster))
             err.print(f"site {name} is up at {site.address}")
@@ -104,7 +90,7 @@ def run_site(
             jvm.closing()
             site.close()
     finally:
-        process.close()
+        spark.close()
 
 
 def _scratch(state: Path | None, *, tied: bool) -> Path:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from anabranch.cli.sites.site import OwnProcess, run_site
+from anabranch.cli.sites.site import SiteSpark, run_site
 from anabranch.config.model import SiteSettings
 from anabranch.link.gate import Credentials
 from anabranch.scratch import scratch_folder
@@ -20,20 +20,20 @@ def run_spare(token: str) -> None:
     is needed, which site it becomes. It ends with whoever would say so."""
     if (kind := _order()) is None:
         return
-    process = OwnProcess("a spare", SiteSettings(**kind), scratch_folder())
+    spark = SiteSpark("a spare", SiteSettings(**kind), scratch_folder())
     try:
-        warm_workers(process.spark)
+        warm_workers(spark.session)
         if order := _order():
-            _become(order, token, process)
+            _become(order, token, spark)
     finally:
-        process.close()
+        spark.close()
 
 
-def _become(order: dict[str, Any], token: str, process: OwnProcess) -> None:
+def _become(order: dict[str, Any], token: str, spark: SiteSpark) -> None:
     _write_to(Path(order.pop("log")))
     state, coordinator, name = (order.pop(key) for key in ("state", "coordinator", "site"))
     Path(state).mkdir(parents=True, exist_ok=True)
-    run_site(name, coordinator, Credentials(token, **order), state=Path(state), process=process)
+    run_site(name, coordinator, Credentials(token, **order), state=Path(state), spark=spark)
 
 
 def _order() -> dict[str, Any] | None:

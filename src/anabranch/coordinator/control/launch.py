@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,10 +23,9 @@ from anabranch.coordinator.status.site_output import SiteOutput
 from anabranch.errors import SiteError
 from anabranch.link.gate import check_address
 from anabranch.link.peer import Peer
-from anabranch.scratch import scratch_folder
 from anabranch.site.site import Site
 from anabranch.site.tasks.task import Task
-from anabranch.spark.session import start_session, stop_session, warm_up
+from anabranch.spark.own import OwnSpark
 
 Progress = Callable[[str], None]
 START_S = 120.0
@@ -71,25 +69,6 @@ class LocalSites:
             site.stop()
         for site in self._sites:
             site.close()
-
-
-class OwnSpark:
-    """A Spark session of this process and the folder it may write to, gone when closed."""
-
-    def __init__(self, config: SiteConfig, progress: Progress) -> None:
-        self._scratch = scratch_folder()
-        try:
-            progress(f"Starting Spark ({config.master}) …")
-            self.session = start_session(config.master, config.conf, "sites", self._scratch)
-            progress("Warming up …")
-            warm_up(self.session)
-        except BaseException:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            raise
-
-    def close(self) -> None:
-        stop_session(self.session)
-        shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 class SiteProcesses:
@@ -279,7 +258,7 @@ class RunningCluster:
                 self._processes = SiteProcesses(coordinator, own, logs, tied=tied)
             if shared:
                 if spark is None:
-                    self._spark = OwnSpark(shared[0], progress)
+                    self._spark = OwnSpark(shared[0], "sites", progress=progress)
                     spark = self._spark.session
                 self._local = LocalSites(coordinator, [one.name for one in shared], spark)
             if self._processes:
