@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.face.events import Difference, differences
+from anabranch.face.events import Difference, differences, remembered
 from anabranch.face.snapshot import snapshot
 from anabranch.face.stories import Chronicle, stories, summary
 from tests.cli.statuses import assigned, down, site, standby, status, task
@@ -42,6 +42,19 @@ def test_nothing_happened():
 def test_a_death_and_its_take_over():
     assert kinds(WELL, TAKEN) == ["site_down", "taken_over", "unprotected"]
     assert kinds(TAKEN, BACK) == ["site_up", "protected"]
+
+
+def test_a_take_over_that_was_seen_half_done_is_told():
+    """When the dead one is known to be, and nobody else has reported yet."""
+    nobody = status(down("centre", "q"), site("centre2", standby("q", "centre2")))
+    moments = [snapshot(one, at) for at, one in enumerate((WELL, nobody, TAKEN, BACK))]
+    known, told = moments[0], []
+    for after in moments[1:]:
+        told += [one.kind for one in differences(known, after)]
+        known = remembered(known, after)
+    assert [kind for kind in told if kind != "unprotected"] == [
+        "site_down", "taken_over", "site_up", "protected",
+    ]  # fmt: skip
 
 
 def test_another_standby_is_news_though_nobody_saw_it_missing():

@@ -34,6 +34,21 @@ def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
             *_stages(before, after), *_estimates(before, after)]  # fmt: skip
 
 
+def remembered(before: Snapshot, after: Snapshot) -> Snapshot:
+    """`after`, with those whom nobody runs at the moment where they were before: else a take-over
+    that was seen half done would be told by nobody."""
+    was = {one.name: one for one in before.queries}
+    return after.model_copy(
+        update={"queries": tuple(_remembered(was.get(one.name), one) for one in after.queries)}
+    )
+
+
+def _remembered(old: QueryView | None, query: QueryView) -> QueryView:
+    if query.site or old is None:
+        return query
+    return query.model_copy(update={"site": old.site, "taken": old.taken})
+
+
 def _sites(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
     was = {one.name: one for one in before.sites}
     for site in after.sites:

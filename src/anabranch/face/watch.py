@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anabranch.face.events import Difference, differences
+from anabranch.face.events import Difference, differences, remembered
 from anabranch.face.model import Snapshot
 from anabranch.face.snapshot import snapshot
 from anabranch.face.stories import Chronicle, Event
@@ -45,7 +45,7 @@ class Watch:
         self._lock = threading.Lock()
         self._subscribers: set[tuple[asyncio.AbstractEventLoop, asyncio.Queue[Moment]]] = set()
         self._stopped = threading.Event()
-        self.now = Snapshot(at=time.time())
+        self.now = self._known = Snapshot(at=time.time())
         self.history: deque[Snapshot] = deque(maxlen=HISTORY)
         self._first = True
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -89,9 +89,10 @@ class Watch:
         """One look. What was there before the first is no news."""
         after = snapshot(self._look(), time.time())
         with self._lock:
-            found: Iterable[Difference] = () if self._first else differences(self.now, after)
+            found: Iterable[Difference] = () if self._first else differences(self._known, after)
             self._first = False
             self.now = after
+            self._known = remembered(self._known, after)
             self.history.append(after)
             self._publish(Moment(after, self._chronicle.add(after.at, found)))
 
