@@ -68,12 +68,14 @@ def bench_stage(
 @experiment.command("stage-faults")
 def experiment_stage_faults(
     json: JsonFile = None,
-    each: Annotated[int, typer.Option(help="Runs of each kind of failure.", min=1)] = 10,
+    each: Annotated[
+        int | None, typer.Option(help="Runs of each kind of failure; 10, or 1 if quick.", min=1)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of what is drawn by chance.")] = 1,
     kind: Annotated[
         list[str] | None, typer.Option(help="Only this failure; can be given several times.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One of each, with fewer tuples.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="With a quarter of the tuples.")] = False,
 ) -> None:
     """Tasks, servers, sites and databases of a stage that fail: no window lost or wrong."""
     from anabranch.cli.measure.stage import experiment_stage_faults as measure

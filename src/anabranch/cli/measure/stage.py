@@ -52,7 +52,7 @@ def bench_stage(json_file: Path | None, figures: Path | None, quick: bool) -> No
 
 
 def experiment_stage_faults(
-    json_file: Path | None, each: int, seed: int, kinds: list[str], quick: bool
+    json_file: Path | None, each: int | None, seed: int, kinds: list[str], quick: bool
 ) -> None:
     from anabranch.bench.stage import faults as stage_faults
 
@@ -60,7 +60,7 @@ def experiment_stage_faults(
     if unknown := [kind for kind in wanted if kind not in stage_faults.MEANS]:
         remedy = f"There are {', '.join(stage_faults.MEANS)}."
         raise ConfigError(f"there is no failure '{unknown[0]}'", remedy=remedy)
-    size = {"each": 1, "rows": 50_000} if quick else {"each": each}
+    size = {"each": each or 1, "rows": 50_000} if quick else {"each": each or 10}
     result = measured_long(
         lambda progress, keep: stage_faults.run(progress, keep, seed=seed, kinds=wanted, **size),
         json_file,
