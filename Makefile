@@ -79,19 +79,20 @@ imports: setup ## Check that dependencies point downwards
 .PHONY: unit
 unit: servers archive ## Run the tests alone; ARGS="-k word" chooses
 	@echo "Tests …"; rm -f .pytest_cache/v/cache/lastfailed; code=0; \
-	$(BIN)/pytest --quiet $(WORKERS) $(ARGS) || code=$$?; \
+	$(BIN)/pytest --quiet -m "not soak" $(WORKERS) $(ARGS) || code=$$?; \
 	if [ $$code -ne 1 ] || [ -n "$(ARGS)" ]; then exit $$code; fi; \
 	echo "Once more, alone, what has failed. If it passes now, test or product depends on how busy" \
 		"the machine is: a defect, to be mended."; \
-	$(BIN)/pytest --quiet -ra --last-failed --last-failed-no-failures none
+	$(BIN)/pytest --quiet -m "not soak" -ra --last-failed --last-failed-no-failures none
 
 .PHONY: fast
 fast: setup format-check lint types imports ## Check all that needs no JVM; run it before each commit
-	@echo "Tests without a JVM …" && $(BIN)/pytest --quiet -m "not spark and not slow" $(WORKERS) $(ARGS)
+	@echo "Tests without a JVM …" && $(BIN)/pytest --quiet -m "not spark and not slow and not soak" $(WORKERS) $(ARGS)
 
 .PHONY: soak
-soak: servers archive ## Kill sites at random: between Kafka and PostgreSQL, and with standbys
-	@ANABRANCH_KILLS=10 $(BIN)/pytest --quiet tests/e2e/test_site_restart.py tests/e2e/test_kill.py
+soak: servers archive ## What takes long: volume, idling, kills at random with and without standbys
+	@$(BIN)/pytest --quiet -m soak
+	@ANABRANCH_KILLS=10 $(BIN)/pytest --quiet tests/e2e/test_site_restart.py
 
 .PHONY: clean
 clean: ## Remove the virtual environment, caches, build output and run-time state

@@ -33,6 +33,7 @@ from anabranch.link.messages import (
 )
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
+from anabranch.spark import own
 from tests.link.support import LOOP
 from tests.plan.samples import a_query, a_stream
 
@@ -337,8 +338,7 @@ def test_a_port_that_is_taken_is_found_before_spark_starts(
     def never(*arguments: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(site, "start_session", never)
-    monkeypatch.setattr(launch, "OwnSpark", never)
+    monkeypatch.setattr(own, "start_session", never)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         complaint = f"cannot listen on {address}: address already in use"

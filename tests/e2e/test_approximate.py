@@ -70,7 +70,7 @@ def paired(n: int, pair: int) -> float:
     return math.sin(n / (90.0 + 13 * pair)) + 0.8 * math.sin(n / (41.0 + 7 * pair))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.spark
 def test_keys_are_dealt_out_anew_while_it_runs(
     cluster: FailingCluster, postgres: Postgres, spark: SparkSession

@@ -41,7 +41,7 @@ def least_share(processes: list[psutil.Process]) -> float:
     return least
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_twelve_idle_sites_are_cheap(tmp_path: Path) -> None:
     sites = [word for site in SITES for word in ("--site", site)]
     up = start(["up", *sites], tmp_path)

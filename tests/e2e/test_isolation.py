@@ -32,7 +32,7 @@ CLUSTERS = {
     "thread": THREAD,
     "process": THREAD.replace("thread", "process")
     + '[[link]]\nfrom = "a"\nto = "b"\ndelay = "20ms"\njitter = "10ms"\n',
-    "local-cluster": THREAD.replace("[site.a]", 'master = "local-cluster[2,1,1024]"\n[site.a]', 1),
+    "local-cluster": THREAD.replace("[site.a]", 'master = "local-cluster[1,1,1024]"\n[site.a]', 1),
 }
 ROWS = 40_000
 

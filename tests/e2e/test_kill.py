@@ -6,7 +6,6 @@ nothing is lost.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -14,10 +13,9 @@ import pytest
 from anabranch.bench.hops import kill
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-@pytest.mark.skipif("ANABRANCH_KILLS" not in os.environ, reason="make soak runs it")
 def test_failures_change_nothing_in_the_output() -> None:
     kept: list[dict[str, Any]] = []
     result = kill.run(print, kept.append, kills=1, pauses=1, jvms=1, standby_first=1, seed=1)

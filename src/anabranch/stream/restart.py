@@ -59,7 +59,11 @@ class RestartPoint:
     @property
     def alone(self) -> RestartPoint:
         """Without its readers'."""
-        return replace(self, readers={}) if self.readers else self
+        return self.before({}) if self.readers else self
+
+    def before(self, readers: Mapping[str, RestartPoint]) -> RestartPoint:
+        """The same with other `readers`."""
+        return RestartPoint(self.inputs, self.output, self.instant, self.incarnation, readers)
 
 
 Points = Mapping[str, RestartPoint]
@@ -92,7 +96,7 @@ def gather(known: Iterable[Points]) -> dict[str, RestartPoint]:
             told = {_task(name, points): point}
             for reader, one in point.readers.items():
                 others = {who: its for who, its in point.readers.items() if who != reader}
-                told[reader] = replace(one, readers=others)
+                told[reader] = one.before(others)
             found = join_all(found, told)
     return found
 
@@ -104,7 +108,7 @@ def told_to(consumer: str, readers: Points) -> RestartPoint | None:
     if task not in readers:
         return None
     others = {name: point for name, point in readers.items() if name != task}
-    return replace(readers[task], readers=others)
+    return readers[task].before(others)
 
 
 def _task(name: str, points: Points) -> str:

@@ -224,10 +224,10 @@ class Protector:
         for site in self._sites.alive():
             record = self._sites.record(site)
             for task in record.report.get("tasks", ()) if record else ():
-                by_itself = task["role"] == "primary" and not task.get("cut_off")
-                failed = task["state"] == "failed" and not by_itself
-                if task["name"] == name and task["role"] == role and not failed:
-                    found[site] = task["epoch"]
+                if task["name"] == name and task["role"] == role:
+                    by_itself = role == "primary" and not task.get("cut_off")
+                    if task["state"] != "failed" or by_itself:
+                        found[site] = task["epoch"]
         return found
 
     def _standby_is_well(self, name: str, assignment: Assignment) -> bool:

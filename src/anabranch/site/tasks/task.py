@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from pyspark.errors import PySparkException
@@ -362,7 +361,7 @@ class Task:
         if self.outlet is None:
             return self._log.current
         readers = beyond(self.spec.name, self.outlet.readers())
-        return replace(self._log.current, readers=readers) if readers else self._log.current
+        return self._log.current.before(readers) if readers else self._log.current
 
     def fail(self, error: AnabranchError) -> None:
         with self._runtime:
