@@ -19,7 +19,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Number = TypeVar("Number", float, Numbers)
 _ACKS = 256
 """Acks looked at: a cut missed at either end is 1/256 of the traffic, 0.4 points."""
 
@@ -84,11 +90,13 @@ class Model:
     def __init__(self, load: Load) -> None:
         self.load = load
         made_up = _acks(load)
-        self._acks = _repeated(load.acks) if load.acks else made_up
-        self._arrived = sum(arrived for arrived, _ in self._acks)
-        self.kept = min(kept for _, kept in self._acks)
+        self._cycle = list(load.acks) or made_up
+        self._repeats = math.ceil(_ACKS / len(load.acks)) if load.acks else 1
+        """So often that what is pending when they begin does not matter."""
+        self._arrived = sum(arrived for arrived, _ in self._cycle)
+        self.kept = min(kept for _, kept in self._cycle)
         """What every ack leaves pending: a smaller batch ships everything."""
-        self.peak = max(_peak(self._acks), _peak(made_up))
+        self.peak = max(_peak(self._cycle), _peak(made_up))
         """The most that can be pending; more perhaps than there was with the last few acks."""
         self.best_s = self._takeover(1.0)
         """The worst recovery of a standby that has nothing left to process."""
@@ -102,13 +110,19 @@ class Model:
             return 0.0
         if b <= self.kept:
             return self.load.ratio
-        pending, cut = self._acks[-1][1], 0.0
-        for arrived, kept in self._acks:
-            pending = (pending + arrived) % b
-            if pending > kept:
-                cut += pending - kept
-                pending = kept
-        return self.load.ratio * max(0.0, 1 - cut / self._arrived)
+        pending = self._cycle[-1][1]
+        cut = before = 0.0
+        for passes in range(1, self._repeats + 1):
+            begun, before = pending, cut
+            for arrived, kept in self._cycle:
+                pending = (pending + arrived) % b
+                if pending > kept:
+                    cut += pending - kept
+                    pending = kept
+            if pending == begun:  # from now on every pass is like this one
+                cut = (cut - before) * passes
+                break
+        return self.load.ratio * max(0.0, 1 - cut / (self._arrived * passes))
 
     def worst_recovery(self, b: int) -> float:
         """Never falls as b grows. The worst moment to die is when the standby would next get
@@ -127,32 +141,34 @@ class Model:
 
     def mean_recovery(self, b: int) -> float:
         """Over moments of death, spread over the acks, and over phases of the heartbeat."""
-        chunk, total = self.load.chunk, 0.0
-        pending = self._acks[-1][1]
-        for index, (arrived, kept) in enumerate(self._acks):
-            for quarter in range(4):
-                moment = (quarter + _MOMENT[index % _ACKS]) / 4
-                so_far = (moment * arrived / chunk + _PHASE[index % _ACKS]) // 1 * chunk
-                now = (pending + min(so_far, arrived)) % b
-                phase = (quarter / 4 + _DETECTION[index % _ACKS]) % 1
-                chances = _LAG[index % _ACKS], _PHASE[index % _ACKS]
-                total += self._recovery(b, now, chances, self._takeover(phase))
+        acks = np.array(self._cycle * self._repeats)
+        before, pending = np.empty(len(acks)), self._cycle[-1][1]
+        for index, (arrived, kept) in enumerate(self._cycle * self._repeats):
+            before[index] = pending
             pending = min((pending + arrived) % b, kept)
-        return min(total / (4 * len(self._acks)), self.worst_recovery(b))
+        lag, phase, moment, detection = (
+            np.resize(one, len(acks)) for one in (_LAG, _PHASE, _MOMENT, _DETECTION)
+        )
+        quarter, chunk = np.arange(4)[:, None], self.load.chunk
+        so_far = ((quarter + moment) / 4 * acks[:, 0] / chunk + phase) // 1 * chunk
+        now = (before + np.minimum(so_far, acks[:, 0])) % b
+        takeover = self._takeover((quarter / 4 + detection) % 1)
+        times = self._recovery(b, now, (lag, phase), takeover)
+        return min(float(times.mean()), self.worst_recovery(b))
 
     def cost(self, b: int) -> Cost:
         return Cost(self.overhead(b), self.mean_recovery(b), self.worst_recovery(b))
 
-    def _takeover(self, phase: float) -> float:
+    def _takeover(self, phase: Number) -> Number:
         """Detection, at `phase` of the last heartbeat's interval, and round trips to raise the
         epoch up- and downstream, and to ask for what is lacking."""
         load = self.load
         return (load.missed - 1 + phase) * load.heartbeat_s + 3 * load.rtt_s
 
-    def _instance(self, tuples: float) -> float:
+    def _instance(self, tuples: Number) -> Number:
         return self.load.fixed_s + tuples * self.load.per_tuple_s
 
-    def _travel(self, tuples: float) -> float:
+    def _travel(self, tuples: Number) -> Number:
         return tuples * self.load.tuple_bytes / self.load.bandwidth
 
     def _lot(self, b: int) -> float:
@@ -169,36 +185,35 @@ class Model:
         return b <= self.peak and self._instance(unit) * self.load.rate > unit
 
     def _recovery(
-        self, b: int, pending: float, chances: tuple[float, float], takeover: float
-    ) -> float:
-        """Of a death with so much pending; see `_shipped_done`.
+        self, b: int, pending: Numbers, chances: tuple[Numbers, Numbers], takeover: Numbers
+    ) -> Numbers:
+        """Of deaths with so much pending; see `_shipped_done`.
 
         What was shipped is processed anyhow. What is pending comes by itself if the upstream, which
         goes on, fills the batch before the takeover; otherwise it is asked for, and what has come
         since shares its task instance."""
         load = self.load
         done = self._shipped_done(b, pending, chances)
-        if not pending:
-            return max(takeover, done)
         unit = max(float(b), load.chunk)
-        full = (b - pending) / load.rate if load.rate else math.inf
-        if full <= takeover:
-            return max(takeover, max(full + self._travel(unit), done) + self._instance(unit))
+        full = (b - pending) / load.rate if load.rate else np.full_like(pending, math.inf)
+        filled = np.maximum(full + self._travel(unit), done) + self._instance(unit)
         lacking = pending + load.rate * takeover
-        return max(takeover + self._travel(lacking), done) + self._instance(lacking)
+        asked = np.maximum(takeover + self._travel(lacking), done) + self._instance(lacking)
+        rest = np.where(full <= takeover, np.maximum(takeover, filled), asked)
+        return np.where(pending > 0, rest, np.maximum(takeover, done))
 
-    def _shipped_done(self, b: int, pending: float, chances: tuple[float, float]) -> float:
+    def _shipped_done(self, b: int, pending: Numbers, chances: tuple[Numbers, Numbers]) -> Numbers:
         """When the standby has processed what it was shipped before the death. The chances are how
         far an instance has come and how much of a chunk's interval is over."""
         load, unit = self.load, max(float(b), self.load.chunk)
         if b > self.peak or not load.rate:
-            return 0.0
+            return np.zeros_like(pending)
         since = (chances[1] * load.chunk + pending // load.chunk * load.chunk) / load.rate
         if not self._saturated(b):
-            return max(0.0, self._travel(unit) + self._instance(unit) - since)
+            return np.maximum(0.0, self._travel(unit) + self._instance(unit) - since)
         span = self._instance(self._lot(b))
         left = span * (1 - chances[0])
-        return left if since > span - left else left + span  # it came too late for this one
+        return np.where(since > span - left, left, left + span)  # it came too late for this one
 
 
 def cost(load: Load, b: int) -> Cost:
@@ -207,11 +222,6 @@ def cost(load: Load, b: int) -> Cost:
 
 def zero_from(load: Load) -> int:
     return Model(load).zero_from()
-
-
-def _repeated(acks: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
-    """So many that what is pending when they begin does not matter."""
-    return list(acks) * math.ceil(_ACKS / len(acks))
 
 
 def _peak(acks: list[tuple[float, float]]) -> float:
