@@ -153,7 +153,8 @@ class Model:
         so_far = ((quarter + moment) / 4 * acks[:, 0] / chunk + phase) // 1 * chunk
         now = (before + np.minimum(so_far, acks[:, 0])) % b
         takeover = self._takeover((quarter / 4 + detection) % 1)
-        times = self._recovery(b, now, (lag, phase), takeover)
+        with np.errstate(over="ignore"):  # at next to no rate it takes forever to fill a batch
+            times = self._recovery(b, now, (lag, phase), takeover)
         return min(float(times.mean()), self.worst_recovery(b))
 
     def cost(self, b: int) -> Cost:
