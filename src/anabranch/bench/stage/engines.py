@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
 import time
 from collections.abc import Iterator
@@ -53,7 +52,7 @@ class Cpu:
         self._before = self._now()
 
     def _now(self) -> float:
-        return sum(_cpu_s(one) for one in [_ME, *_ME.children(recursive=True)])
+        return sum(cpu_s(one) for one in [_ME, *_ME.children(recursive=True)])
 
     def used(self) -> float:
         return self._now() - self._before
@@ -62,13 +61,7 @@ class Cpu:
 _ME = psutil.Process()
 
 
-def cpu_s_of_children() -> float:
-    """Of those that have ended and were waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_s(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.Error:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
+
+import psutil
 
 from anabranch.bench.stage import flink_job
-from anabranch.bench.stage.engines import Took, cpu_s_of_children
+from anabranch.bench.stage.engines import Took, cpu_s
 from anabranch.bench.stage.input import Workload
 from anabranch.errors import TaskError
 
 PYTHON = "ANABRANCH_FLINK"
 """The environment variable with the path of a Python that has apache-flink."""
 LONGEST_S = 600
+LOOK_S = 0.2
 
 
 def python() -> str:
@@ -34,13 +40,30 @@ def skipped(workload: Workload) -> str:
 
 def flink(workload: Workload, folder: Path) -> Took:
     """From when the job is submitted; results are given to nobody, and not compared. CPU seconds
-    are those of the whole process: its start, and a run before the one that counts, included."""
-    before = cpu_s_of_children()
-    done = subprocess.run(
-        [python(), str(Path(flink_job.__file__)), str(folder)],
-        capture_output=True, text=True, timeout=LONGEST_S, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise TaskError(f"Flink failed: {done.stderr.strip().splitlines()[-1:]}")
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    return Took(told["seconds"], cpu_s_of_children() - before, 0, 0)
+    are those of the whole process and its JVM: their start, and a run before the one that counts,
+    included."""
+    order = [python(), str(Path(flink_job.__file__)), str(folder)]
+    with TemporaryFile("w+") as said, TemporaryFile("w+") as complaint:
+        with subprocess.Popen(order, stdout=said, stderr=complaint, text=True) as process:
+            cpu = _watched(process)
+        said.seek(0)
+        complaint.seek(0)
+        if process.returncode:
+            raise TaskError(f"Flink failed: {complaint.read().strip().splitlines()[-1:]}")
+        return Took(json.loads(said.read().strip().splitlines()[-1])["seconds"], cpu, 0, 0)
+
+
+def _watched(process: subprocess.Popen[str]) -> float:
+    """The CPU seconds of `process` and all below it, once it has ended."""
+    used: dict[int, float] = {}
+    deadline = time.monotonic() + LONGEST_S
+    while process.poll() is None:
+        with suppress(psutil.Error):
+            parent = psutil.Process(process.pid)
+            for one in (parent, *parent.children(recursive=True)):
+                used[one.pid] = cpu_s(one)
+        if time.monotonic() > deadline:
+            process.kill()
+            raise TaskError(f"Flink took more than {LONGEST_S} s")
+        time.sleep(LOOK_S)
+    return sum(used.values())

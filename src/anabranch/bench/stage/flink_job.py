@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 
 SETTINGS = {
@@ -22,12 +23,15 @@ SETTINGS = {
 }
 
 
-def main(folder: str) -> None:
+def main(folder: str, checkpoints_folder: str) -> None:
     from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore
 
     environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for name, value in SETTINGS.items():
         environment.get_config().set(name, value)
+    # Without a folder checkpoints are in messages, which large ones do not fit: they would fail.
+    checkpoints = f"file://{checkpoints_folder}"
+    environment.get_config().set("execution.checkpointing.dir", checkpoints)
     # A header is a line whose fields are no numbers.
     environment.execute_sql(
         "CREATE TABLE r (ts BIGINT, `key` BIGINT, `value` BIGINT) WITH ('connector' = 'filesystem',"
@@ -47,4 +51,5 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    with tempfile.TemporaryDirectory() as kept:
+        main(sys.argv[1], kept)
