@@ -12,7 +12,7 @@ from anabranch.face.fuzz import Fuzz
 from anabranch.face.system import System as Face
 from tests.e2e.system import System
 
-REQUESTS = 300
+REQUESTS = 120
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def test_restart_at_any_step_gives_exactly_what_is_missing(
     assert before + again == case.expected()
 
 
-@settings(CUT, max_examples=150)
+@settings(CUT, max_examples=60)
 @given(dense_cases(), SEEDS, LIMITS)
 def test_dense_streams_whole_cut_and_restarted(case: Case, seed: int, limits: Limits) -> None:
     random = Random(seed)
