@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SERVERS := .servers
-# Tests wait more than they compute. A file's tests share what they start.
-WORKERS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# One more than there are cores: some tests wait. A file's tests share what they start.
+WORKERS ?= --numprocesses $(shell echo $$(( $$(nproc) + 1 ))) --dist loadfile --no-loadscope-reorder
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c

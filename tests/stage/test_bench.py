@@ -8,25 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.bench.stage import bench, figures
-from anabranch.bench.stage.restart import restart_seconds
 
 TINY = bench.Size((10, 500), (2.0,), files=2, long=2, runs=2, rows_per_file=6_000)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("input", "zipf"), [("parquet", 1.0), ("text", 2.0)])
-def test_a_point(spark: SparkSession, tmp_path: Path, input: str, zipf: float) -> None:
+def test_a_point(spark: SparkSession, tmp_path: Path) -> None:
     engines = ["stage", "spark", "spark-rocksdb", "duckdb"]
-    rows = list(bench._measured(spark, engines, TINY.workload(input, 50, zipf), tmp_path, 1))
+    rows = list(bench._measured(spark, engines, TINY.workload("text", 50, 2.0), tmp_path, 1))
     assert [row["engine"] for row in rows] == engines
     assert all(row["tuples_per_s"] > 0 for row in rows)
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_a_restart(tmp_path: Path) -> None:
-    files = TINY.workload("parquet", 50).write(tmp_path)
-    assert restart_seconds("stage", files, spare=True) > 0
 
 
 @pytest.mark.soak
