@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SERVERS := .servers
-# One more than there are cores: some tests wait. A file's tests share what they start.
-WORKERS ?= --numprocesses $(shell echo $$(( $$(nproc) + 1 ))) --dist loadfile --no-loadscope-reorder
+# One more than there are cores, since some tests wait, and four at most: each has a JVM and starts
+# others. A file's tests share what they start.
+WORKERS ?= --numprocesses $(shell n=$$(nproc); echo $$(( n < 3 ? n + 1 : 4 ))) --dist loadfile --no-loadscope-reorder
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -48,7 +49,7 @@ bench: archive ## Measure a hop between two sites
 	@$(BIN)/anabranch bench hop
 
 .PHONY: test
-test: check ## Set up, then check everything; what CI runs
+test: check ## Set up, then check everything but what takes minutes (soak); what CI runs
 
 .PHONY: check
 check: servers format-check lint types imports unit ## Check format, lint, types, import rules and tests

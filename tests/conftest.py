@@ -26,7 +26,7 @@ JVM_FOLDERS = {"api", "bench", "cli", "demo", "docs", "e2e", "face", "pockets", 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What starts a JVM is marked, so that `make fast` can do without. Files with long tests come
-    first: two workers, a file at a time, then end at about the same moment."""
+    first: workers take a file at a time, and then end at about the same moment."""
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in JVM_FOLDERS or JVM_FIXTURES & set(getattr(item, "fixturenames", ())):

@@ -127,6 +127,21 @@ def test_parquet_gathers_small_tables_into_few_row_groups(tmp_path):
     assert (metadata.num_rows, metadata.num_row_groups) == (1000, 1)
 
 
+def test_parquet_stores_what_grows_as_differences(tmp_path):
+    """And all else with dictionaries, nested columns too."""
+    table = table_of(TYPES, [VALUES, EMPTY])
+    written("parquet", tmp_path, [table], TYPES)
+    (file,) = (tmp_path / "out").iterdir()
+    group = parquet.read_metadata(file).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    encodings = {column.path_in_schema: set(column.encodings) for column in columns}
+    grows = {"_pos", "_ts"}
+    for path, found in encodings.items():
+        assert ("DELTA_BINARY_PACKED" in found) == (path in grows), path
+    assert "RLE_DICTIONARY" in encodings["s"] & encodings["struct.p"]
+    assert parquet.read_table(file).select(["s", "struct"]).equals(table.select(["s", "struct"]))
+
+
 def test_parquet_shows_whole_files_only(tmp_path):
     made = sink("parquet", tmp_path, path="out", rows_per_file=5)
     made.open()

@@ -6,7 +6,9 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.stream.batch import Batch
@@ -14,11 +16,12 @@ from anabranch.stream.names import BORN, EVENT_TIME, POSITION
 from anabranch.stream.restart import RestartPoint, point_of
 
 __all__ = [
-    "BORN", "EVENT_TIME", "POSITION", "ArrowBatches", "empty_batch", "header", "read_batch",
-    "record_batches", "wire_schema",
+    "BORN", "EVENT_TIME", "POSITION", "ArrowBatches", "apart", "empty_batch", "header",
+    "read_batch", "record_batches", "wire_schema",
 ]  # fmt: skip
 
 _HEADER = struct.Struct("<qqq")
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 def wire_schema(columns: pa.Schema) -> pa.Schema:
@@ -57,6 +60,14 @@ class ArrowBatches:
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
+def apart(rows: Rows, nbytes: int) -> Rows:
+    """`rows` that were taken from `nbytes` of them: a copy if they are much less. What comes over a
+    link has all columns in one buffer, which each of them would hold."""
+    if 2 * rows.nbytes >= nbytes:
+        return rows
+    return rows.take(pa.array(np.arange(rows.num_rows)))
 
 
 def record_batches(table: pa.Table, max_rows: int) -> Iterator[pa.RecordBatch]:

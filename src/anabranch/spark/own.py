@@ -16,10 +16,9 @@ from anabranch.config.model import SiteSettings
 from anabranch.scratch import scratch_folder
 from anabranch.spark.footprint import besides_heap, footprint
 from anabranch.spark.jvm import jvm
-from anabranch.spark.kept.expressions import Expressions
+from anabranch.spark.kept.expressions import Expressions, Mode
 from anabranch.spark.session import start_session, stop_session
 
-_TIMES = 20
 _warm = threading.Lock()
 _warmed: set[int] = set()
 
@@ -44,7 +43,8 @@ class OwnSpark:
             if last_words:
                 jvm.end_with_it(lambda why: self._end(last_words, why))
             progress("Warming up …")
-            warm_up(self.session)
+            far = not config.master.startswith("local[")
+            warm_up(self.session, jobs=far or config.plans == "job")
         except BaseException:
             jvm.closing()
             self._tidy()
@@ -63,28 +63,31 @@ class OwnSpark:
         self._tidy()
 
 
-def warm_up(spark: SparkSession) -> None:
+def warm_up(spark: SparkSession, *, jobs: bool = False) -> None:
     """Plan and run a small query, as tasks do, so that the first real one does not pay for loading
-    classes. Once a session."""
+    classes; also as `jobs` where these will come, or executors are to be there first. Once a
+    session."""
     with _warm:
         if id(spark) in _warmed:
             return
         evaluate_small_query(spark)
+        if jobs:
+            evaluate_small_query(spark, "job", times=3)
         _warmed.add(id(spark))
         gc.freeze()
         atexit.register(gc.unfreeze)  # extensions complain of what the process's end does not free
         footprint.warm(besides_heap(spark))
 
 
-def evaluate_small_query(spark: SparkSession) -> None:
+def evaluate_small_query(spark: SparkSession, mode: Mode = "kept", times: int = 20) -> None:
     table = pa.table({"n": range(100), "x": [0.5] * 100, "s": ["a"] * 100})
 
     def build(frame: DataFrame) -> DataFrame:
         chosen = frame.alias("t").where("t.n > 1 AND x < 2")
         return chosen.selectExpr("n + 1 AS n", "x * 2 AS x", "upper(s) AS s")
 
-    expressions = Expressions(spark)
+    expressions = Expressions(spark, mode)
     evaluate = expressions.evaluation(table.schema, build)
-    for _ in range(_TIMES):
+    for _ in range(times):
         evaluate(table)
     expressions.close()

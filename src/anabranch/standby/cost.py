@@ -85,7 +85,7 @@ class Cost:
 
 
 class Model:
-    """Costs of one load at any b. The acks are laid out once, each b then runs over them."""
+    """Costs of one load at any b, each of which runs over the acks."""
 
     def __init__(self, load: Load) -> None:
         self.load = load
@@ -141,9 +141,9 @@ class Model:
 
     def mean_recovery(self, b: int) -> float:
         """Over moments of death, spread over the acks, and over phases of the heartbeat."""
-        acks = np.array(self._cycle * self._repeats)
-        before, pending = np.empty(len(acks)), self._cycle[-1][1]
-        for index, (arrived, kept) in enumerate(self._cycle * self._repeats):
+        laid_out = self._cycle * self._repeats
+        acks, before, pending = np.array(laid_out), np.empty(len(laid_out)), laid_out[-1][1]
+        for index, (arrived, kept) in enumerate(laid_out):
             before[index] = pending
             pending = min((pending + arrived) % b, kept)
         lag, phase, moment, detection = (

@@ -61,7 +61,7 @@ def _watched(process: subprocess.Popen[str]) -> float:
         with suppress(psutil.Error):
             parent = psutil.Process(process.pid)
             for one in (parent, *parent.children(recursive=True)):
-                used[one.pid] = cpu_s(one)
+                used[one.pid] = max(used.get(one.pid, 0.0), cpu_s(one))
         if time.monotonic() > deadline:
             process.kill()
             raise TaskError(f"Flink took more than {LONGEST_S} s")

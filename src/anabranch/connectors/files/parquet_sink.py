@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -214,9 +215,10 @@ class Part:
         return self._writer
 
 
+@cache
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Positions and event times only grow: as differences they take a tenth of the space, and half
-    of the time that a dictionary costs, which they would not fit."""
+    """Positions grow and event times mostly do: as differences they take little space, and half of
+    the time that a dictionary costs, which they would not fit."""
     empty = io.BytesIO()
     pq.write_table(schema.empty_table(), empty)
     paths = [column.path for column in pq.ParquetFile(empty).schema]  # those of nested ones, too

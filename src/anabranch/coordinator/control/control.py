@@ -6,7 +6,7 @@ and each change talks to its own sites.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -229,7 +229,7 @@ class Control:
             problems: dict[str, str] = {}
             if lost:
                 async with self._turns.of(_owners(lost, self._catalog.definitions())):
-                    lost = _both(lost, await self._lost())  # who had the turn may have done it
+                    lost = _both(lost, await self._lost(lost))  # who had the turn may have done it
                     try:
                         await self._restore(lost)
                     except AnabranchError as error:
@@ -242,8 +242,9 @@ class Control:
             known = self._catalog.definitions()
             await Restoration(self._sites, lost, known, self.protector).run()
 
-    async def _lost(self) -> dict[str, set[str]]:
-        return await lost_sites(self._sites, self._catalog.definitions(), self.protector)
+    async def _lost(self, among: Collection[str] | None = None) -> dict[str, set[str]]:
+        known = self._catalog.definitions()
+        return await lost_sites(self._sites, known, self.protector, among)
 
     async def settle(self) -> str:
         """After a restart: if no site runs anything of the catalog, have them go on where they

@@ -137,9 +137,11 @@ def streams_read(known: Definitions) -> set[str]:
     return read | parts_read(read, known)
 
 
-async def lost_sites(sites: Sites, known: Definitions, protector: Protector) -> dict[str, set[str]]:
-    """What sites that are up ought to run and do not. A task with a standby comes back by it, and
-    so does the sink that goes with it."""
+async def lost_sites(
+    sites: Sites, known: Definitions, protector: Protector, among: Collection[str] | None = None
+) -> dict[str, set[str]]:
+    """What sites that are up, or those `among` them, ought to run and do not. A task with a standby
+    comes back by it, and so does the sink that goes with it."""
     wanted: dict[str, set[str]] = {}
     along = {one.name for one in known.values() if isinstance(one, QueryDef)
              and protector.keeps(one.name) and settled_sink(one) is None}  # fmt: skip
@@ -151,7 +153,7 @@ async def lost_sites(sites: Sites, known: Definitions, protector: Protector) -> 
         if isinstance(one, StreamDef | TableDef) and one.name not in filled:
             wanted.setdefault(one.site, set()).add(one.name)
     read = streams_read(known)
-    alive = set(sites.alive())
+    alive = set(sites.alive()) if among is None else set(sites.alive()) & set(among)
     lost: dict[str, set[str]] = {}
     for site in sorted(wanted.keys() & alive):
         running = await _running(sites, site, read)

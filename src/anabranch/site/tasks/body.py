@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from anabranch.connectors.sink import Continued, Sink
-from anabranch.link.wire import BORN, EVENT_TIME, POSITION, record_batches, wire_schema
+from anabranch.link.wire import BORN, EVENT_TIME, POSITION, apart, record_batches, wire_schema
 from anabranch.plan.expressions import Naming, plain, quoted
 from anabranch.plan.operators import Operator, Projection, Selection
 from anabranch.spark.kept.expressions import Expressions
@@ -147,7 +147,8 @@ class SelectionBody:
 
     def _run(self, taken: Taken) -> pa.Table:
         if self._evaluate is None:
-            table = taken.table(self._input).select([*(self._picked or ()), EVENT_TIME, BORN])
+            whole = taken.table(self._input)
+            table = apart(whole.select([*(self._picked or ()), EVENT_TIME, BORN]), whole.nbytes)
             return as_schema(table.rename_columns(self._output.names), self._output)
         return as_schema(self._evaluate(taken.table(self._input), taken.forget), self._output)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 
+from anabranch.link.wire import apart
 from anabranch.spark.kept.stages import Build, Origins
 
 
@@ -54,15 +55,18 @@ class Carried:
         return batch.set_column(at, batch.schema.field(at), pa.array(np.arange(batch.num_rows)))
 
     def whole(
-        self, batch: pa.RecordBatch, back: pa.RecordBatch, schema: pa.Schema
+        self, batch: pa.RecordBatch, back: pa.RecordBatch, schema: pa.Schema, nbytes: int = 0
     ) -> pa.RecordBatch:
-        """All outputs, of what was sent and what came back of it."""
+        """All outputs, of what was sent and what came back of it. `batch` was taken from so many
+        bytes, which the outputs are not to hold if they are much less."""
         columns = iter(back.columns)
         places = range(len(schema))
         found = {place: next(columns) for place in places if self.travels(place)}
         stayed = batch.select(self.names)
         if self.numbers is not None and back.num_rows < batch.num_rows:
             stayed = stayed.take(found[self.numbers])
+        else:
+            stayed = apart(stayed, nbytes)
         found |= {place: stayed.column(name) for place, name in self.outputs.items()}
         return pa.RecordBatch.from_arrays([found[place] for place in places], schema=schema)
 

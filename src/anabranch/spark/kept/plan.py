@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
@@ -16,7 +17,7 @@ from anabranch.plan.expressions import quoted
 from anabranch.spark.kept.carried import carried
 from anabranch.spark.kept.channel import Channel
 from anabranch.spark.kept.service import DONE, FAILED, ROWS, Service, empty_batch
-from anabranch.spark.kept.stages import Build, origins, sample, stages, used
+from anabranch.spark.kept.stages import Build, Unfit, origins, sample, stages, used
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
@@ -33,36 +34,48 @@ class KeptPlan:
             frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC"
         )
         self._carried = carried(origins(frame, schema.names), schema, self._output)
-        if self._carried.outputs:
-            build = self._carried.rest(build)
-            source, frame = _planned(spark, schema, build)
-        self._used = used(frame, schema.names)
-        self._needed = [n for n in schema.names if n in {*self._used, *self._carried.names}]
-        if len(self._used) < len(schema):
-            source = sample(spark, pa.schema([schema.field(name) for name in self._used]))
-            frame = build(_widened(source, schema))
+        try:
+            source, frame = self._lean(schema, build, source, frame)
+        except AnalysisException as error:  # of a plan that the user has not written
+            raise Unfit(f"Spark does not take a part of it ({error.getCondition()})") from None
         self._factories = stages(spark, frame)
         self._columns_in, self._columns_out = source._jdf.schema(), frame._jdf.schema()
         self._sent = empty_batch(spark, self._columns_out).schema
         self._whole = self._carried.schema(self._sent, self._output)
         self._connected: tuple[Channel, Service] | None = None
 
+    def _lean(
+        self, schema: pa.Schema, build: Build, source: DataFrame, frame: DataFrame
+    ) -> tuple[DataFrame, DataFrame]:
+        """Without the outputs that stay here, and without the inputs that are only for those."""
+        if self._carried.outputs:
+            build = self._carried.rest(build)
+            source, frame = _planned(self._spark, schema, build)
+        self._used = used(frame, schema.names)
+        self._needed = [n for n in schema.names if n in {*self._used, *self._carried.names}]
+        if len(self._used) < len(schema):
+            source = sample(self._spark, pa.schema([schema.field(name) for name in self._used]))
+            frame = build(_widened(source, schema))
+        return source, frame
+
     def __call__(self, table: pa.Table) -> pa.Table:
         pieces = _pieces(table.select(self._needed))
-        found = [one for some in self._results(pieces) for one in some]
+        each = table.nbytes / max(len(table), 1) if self._carried.outputs else 0.0
+        found = [one for some in self._results(pieces, each) for one in some]
         given = pa.Table.from_batches(found, self._whole)
         return given if self._whole.equals(self._output) else given.cast(self._output)
 
-    def _results(self, pieces: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
-        """Of each of `pieces`. The JVM works on the next one meanwhile."""
+    def _results(self, pieces: Sequence[pa.RecordBatch], each: float) -> list[list[pa.RecordBatch]]:
+        """Of each of `pieces`, a tuple of which was taken from `each` bytes. The JVM works on the
+        next one meanwhile."""
         if not self._sent.names:
-            return [self._with_carried(piece, []) for piece in pieces]
+            return [self._with_carried(piece, [], each) for piece in pieces]
         channel, service = self._connected = self._connected or self._connect()
         sent = [self._carried.numbered(piece.select(self._used)) for piece in pieces]
         try:
             with _sending(channel, sent):
                 return [
-                    self._with_carried(piece, list(self._answer(channel, service)))
+                    self._with_carried(piece, list(self._answer(channel, service)), each)
                     for piece in pieces
                 ]
         except BaseException:
@@ -70,11 +83,12 @@ class KeptPlan:
             raise
 
     def _with_carried(
-        self, piece: pa.RecordBatch, answer: list[pa.RecordBatch]
+        self, piece: pa.RecordBatch, answer: list[pa.RecordBatch], each: float
     ) -> list[pa.RecordBatch]:
         if not self._carried.outputs:
             return answer
-        return [self._carried.whole(piece, _joined(answer, self._sent), self._whole)]
+        back, nbytes = _joined(answer, self._sent), int(piece.num_rows * each)
+        return [self._carried.whole(piece, back, self._whole, nbytes)]
 
     def _answer(self, channel: Channel, service: Service) -> Iterator[pa.RecordBatch]:
         while (size := channel.receive_number()) not in (DONE, FAILED):
