@@ -59,7 +59,15 @@ class Deployed:
         return check(read_lines(self.output), self.operator, at_least=sent)
 
     def wait_until_protected(self) -> None:
-        """And until the standby has measured its load."""
+        """By a worker, which can be killed in its turn; and until that has measured its load."""
+        self._wait_for_protection()
+        if self.standby() not in WORKERS:
+            self.cluster.wait_until_up()
+            free = [worker for worker in WORKERS if worker != self.assignment()["site"]]
+            self.cluster.coordinator.stand_by("q", free[0])
+            self._wait_for_protection()
+
+    def _wait_for_protection(self) -> None:
         self.cluster.wait(
             lambda status: self.cluster.protected(status) and bool(self.loads()), "protection", 120
         )

@@ -207,6 +207,14 @@ class Control:
                     await release(self.protector, self._sites, name)
         self._news.ring()
 
+    async def stand_by(self, query: str, site: str) -> None:
+        """Have a site stand by for a query that has a standby, instead of who does so."""
+        async with self._turns.of([query]):
+            known = self._catalog.definitions()
+            found = known.get(query)
+            if isinstance(found, QueryDef) and found.standby:
+                await self.protector.post(query, site, found.standby, known)
+
     async def move(self, query: str, site: str) -> str:
         """Have another site run a query, without loss or repetition; the site it was at."""
         async with self._moving:

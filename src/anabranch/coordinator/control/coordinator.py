@@ -296,6 +296,10 @@ class Coordinator:
         note("moved", f"{query} moved from {was_at} to {site}", query=query, site=site)
         return was_at
 
+    def stand_by(self, query: str, site: str) -> None:
+        """Have a site stand by for a query that has a standby, instead of who does so."""
+        self._runtime.run(self._control.stand_by(query, site))
+
     def move_all(self, moves: Sequence[Moved]) -> list[Moved]:
         """Several operators at once; one that cannot move stays."""
         return self._runtime.run(self._replacement.move(moves))

@@ -7,7 +7,7 @@ back are the rows that are left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,7 +37,7 @@ class Carried:
 
     def rest(self, build: Build) -> Build:
         """`build` without the outputs that stay here."""
-        return lambda frame: _those(build(frame), self.travels)
+        return (lambda frame: _those(build(frame), self.travels)) if self.outputs else build
 
     def schema(self, sent: pa.Schema, output: pa.Schema) -> pa.Schema:
         """Of what `whole` gives: what comes back has the types that it was sent in."""
@@ -89,6 +89,16 @@ def carried(origins: Origins | None, inputs: pa.Schema, outputs: pa.Schema) -> C
     )
     first = next(numbers, None)
     return Carried() if first is None else Carried(same, first)
+
+
+def used(origins: Origins | None, here: Carried, names: Sequence[str]) -> list[str]:
+    """Those of the input columns `names` that are sent; one at least, which tells how many rows
+    there are; all, of a plan that nothing is known of."""
+    if origins is None:
+        return list(names)
+    handed_on = (name for place, name in enumerate(origins.outputs) if here.travels(place))
+    wanted = {*origins.read, *filter(None, handed_on)}
+    return [name for name in names if name in wanted] or list(names[:1])
 
 
 def _those(frame: DataFrame, wanted: Callable[[int], bool]) -> DataFrame:

@@ -12,6 +12,8 @@ from typing import cast
 import pyarrow as pa
 from py4j.java_gateway import JavaObject, JVMView
 
+from anabranch.spark.kept.handles import named
+
 _PATIENCE_S = 10.0
 _SECRET_BYTES = 32
 _BUFFER = 1 << 16
@@ -25,12 +27,14 @@ class Channel:
     def __init__(self, jvm: JVMView) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(_PATIENCE_S)
-            address = jvm.java.net.InetSocketAddress("127.0.0.1", listener.getsockname()[1])
-            self.jvm_side: JavaObject = jvm.java.nio.channels.SocketChannel.open(address)
-            options = jvm.java.net.StandardSocketOptions
+            address = named(jvm, "java.net.InetSocketAddress")(
+                "127.0.0.1", listener.getsockname()[1]
+            )
+            self.jvm_side: JavaObject = named(jvm, "java.nio.channels.SocketChannel").open(address)
+            options = named(jvm, "java.net.StandardSocketOptions")
             self.jvm_side.setOption(options.TCP_NODELAY, True)
             secret = secrets.token_bytes(_SECRET_BYTES)
-            self.jvm_side.write(jvm.java.nio.ByteBuffer.wrap(secret))
+            self.jvm_side.write(named(jvm, "java.nio.ByteBuffer").wrap(secret))
             self._socket = _accepted(listener, secret)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = cast(BufferedReader, self._socket.makefile("rb", buffering=_BUFFER))

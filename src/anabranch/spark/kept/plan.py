@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit
+from pyspark.sql.functions import expr
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from anabranch.plan.expressions import quoted
-from anabranch.spark.kept.carried import carried
+from anabranch.spark.kept.carried import carried, used
 from anabranch.spark.kept.channel import Channel
 from anabranch.spark.kept.service import DONE, FAILED, ROWS, Service, empty_batch
-from anabranch.spark.kept.stages import Build, Unfit, origins, sample, stages, used
+from anabranch.spark.kept.stages import Build, Unfit, origins, sample, stages
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
@@ -29,34 +29,30 @@ class KeptPlan:
 
     def __init__(self, spark: SparkSession, schema: pa.Schema, build: Build) -> None:
         self._spark = spark
-        source, frame = _planned(spark, schema, build)
+        source = sample(spark, schema)
+        frame = build(source)
         self._output = to_arrow_schema(
             frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC"
         )
-        self._carried = carried(origins(frame, schema.names), schema, self._output)
-        try:
-            source, frame = self._lean(schema, build, source, frame)
-        except AnalysisException as error:  # of a plan that the user has not written
-            raise Unfit(f"Spark does not take a part of it ({error.getCondition()})") from None
+        found = origins(frame, schema.names)
+        self._carried = carried(found, schema, self._output)
+        self._used = used(found, self._carried, schema.names)
+        self._needed = [n for n in schema.names if n in {*self._used, *self._carried.names}]
+        if self._carried.outputs or len(self._used) < len(schema):
+            source, frame = self._lean(schema, build)
         self._factories = stages(spark, frame)
         self._columns_in, self._columns_out = source._jdf.schema(), frame._jdf.schema()
         self._sent = empty_batch(spark, self._columns_out).schema
         self._whole = self._carried.schema(self._sent, self._output)
         self._connected: tuple[Channel, Service] | None = None
 
-    def _lean(
-        self, schema: pa.Schema, build: Build, source: DataFrame, frame: DataFrame
-    ) -> tuple[DataFrame, DataFrame]:
+    def _lean(self, schema: pa.Schema, build: Build) -> tuple[DataFrame, DataFrame]:
         """Without the outputs that stay here, and without the inputs that are only for those."""
-        if self._carried.outputs:
-            build = self._carried.rest(build)
-            source, frame = _planned(self._spark, schema, build)
-        self._used = used(frame, schema.names)
-        self._needed = [n for n in schema.names if n in {*self._used, *self._carried.names}]
-        if len(self._used) < len(schema):
-            source = sample(self._spark, pa.schema([schema.field(name) for name in self._used]))
-            frame = build(_widened(source, schema))
-        return source, frame
+        source = sample(self._spark, pa.schema([schema.field(name) for name in self._used]))
+        try:
+            return source, self._carried.rest(build)(_widened(source, schema))
+        except AnalysisException as error:  # of a plan that the user has not written
+            raise Unfit(f"Spark does not take a part of it ({error.getCondition()})") from None
 
     def __call__(self, table: pa.Table) -> pa.Table:
         pieces = _pieces(table.select(self._needed))
@@ -116,19 +112,16 @@ class KeptPlan:
             service.close()
 
 
-def _planned(spark: SparkSession, schema: pa.Schema, build: Build) -> tuple[DataFrame, DataFrame]:
-    source = sample(spark, schema)
-    return source, build(source)
-
-
 def _widened(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     """With all columns of `schema`; those that it lacks are NULL: nothing is computed of them."""
     there = set(frame.columns)
+    if there == set(schema.names):
+        return frame
     return frame.select(
         *(
-            col(quoted(one.name))
+            expr(quoted(one.name))
             if one.name in there
-            else lit(None).cast(one.dataType).alias(one.name)
+            else expr("NULL").cast(one.dataType).alias(one.name)
             for one in from_arrow_schema(schema)
         )
     )

@@ -13,7 +13,7 @@ import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
-from anabranch.spark.kept.handles import Handles
+from anabranch.spark.kept.handles import Handles, handles_of, named
 
 DONE, FAILED = -11, -12
 """In the place of a length; Spark uses others for its own ends."""
@@ -43,11 +43,11 @@ class Service:
         jvm = spark._jvm
         assert jvm is not None
         self._channel = channel
-        self._failure = jvm.java.util.concurrent.atomic.AtomicReference()
-        self._running = jvm.java.util.concurrent.atomic.AtomicReference()
-        stream = jvm.java.nio.channels.Channels.newOutputStream(channel)
-        output = jvm.java.io.DataOutputStream(jvm.java.io.BufferedOutputStream(stream, _BUFFER))
-        handles = Handles(jvm)
+        self._failure, self._running = named(jvm, _ATOMIC)(), named(jvm, _ATOMIC)()
+        stream = named(jvm, "java.nio.channels.Channels").newOutputStream(channel)
+        buffered = named(jvm, "java.io.BufferedOutputStream")(stream, _BUFFER)
+        output = named(jvm, "java.io.DataOutputStream")(buffered)
+        handles = handles_of(jvm)
         rows = _rows(handles, channel, columns_in)
         for factory in factories:
             rows = handles.then(rows, _evaluated(handles, factory))
@@ -56,9 +56,9 @@ class Service:
         loop = handles.repeated(_answered(handles, work, output, self._failure))
         loop = handles.finally_(loop, _closed(handles, channel))
         # What ends it is kept and not printed; and the session's settings are handed down to it.
-        task = jvm.java.util.concurrent.FutureTask(handles.runnable(loop), None)
-        jvm.SparkSession.setActiveSession(spark._jsparkSession)
-        thread = jvm.java.lang.Thread(task, "anabranch-kept-plan")
+        task = named(jvm, "java.util.concurrent.FutureTask")(handles.runnable(loop), None)
+        named(jvm, "SparkSession").setActiveSession(spark._jsparkSession)
+        thread = named(jvm, "java.lang.Thread")(task, "anabranch-kept-plan")
         thread.setDaemon(True)
         thread.start()
 
@@ -75,14 +75,9 @@ class Service:
         self._channel.close()
 
 
-def _module(handles: Handles, class_name: str) -> JavaObject:
-    """A Scala object."""
-    return handles.class_of(class_name).getField("MODULE$").get(None)
-
-
 def _rows(handles: Handles, channel: JavaObject, schema: JavaObject) -> JavaObject:
     """(TaskContext) → Iterator of the rows of a request, until that is interrupted."""
-    arrow = _module(handles, _ARROW)
+    arrow = handles.module(_ARROW)
     batches = handles.method(
         _ARROW, "getBatchesFromStream", "java.nio.channels.ReadableByteChannel"
     )
@@ -103,7 +98,7 @@ def _evaluated(handles: Handles, factory: JavaObject) -> JavaObject:
     evaluate = handles.method("org.apache.spark.PartitionEvaluator", "eval", "int", _SEQUENCE)
     evaluate = handles.fed(handles.bound(evaluate, 1, 0), 0, handles.bound(make, 0, factory))
     prepend = handles.method("scala.collection.immutable.List", "$colon$colon", "java.lang.Object")
-    alone = handles.bound(prepend, 0, _module(handles, "scala.collection.immutable.Nil$"))
+    alone = handles.bound(prepend, 0, handles.module("scala.collection.immutable.Nil$"))
     sequence, iterator = handles.class_of(_SEQUENCE), handles.class_of(_ITERATOR)
     return handles.then(handles.typed(alone, sequence, iterator), evaluate)
 
@@ -119,8 +114,8 @@ def _written(
     encode = handles.bound(encode, 4, "UTC", True, False)
     encode = handles.bound(handles.bound_long(encode, 3, ROWS), 2, schema)
     write = handles.method(_PYTHON, "writeIteratorToStream", _ITERATOR, "java.io.DataOutputStream")
-    write = handles.bound(handles.bound(write, 2, output), 0, _module(handles, _PYTHON))
-    encode = handles.bound(encode, 0, _module(handles, _ARROW))
+    write = handles.bound(handles.bound(write, 2, output), 0, handles.module(_PYTHON))
+    encode = handles.bound(encode, 0, handles.module(_ARROW))
     encode = handles.typed(encode, *map(handles.class_of, (_ITERATOR, _ITERATOR, _CONTEXT)))
     return handles.same(handles.fed(handles.then(encode, write), 0, rows))
 
@@ -130,12 +125,12 @@ def _in_a_context(handles: Handles, work: JavaObject, running: JavaObject) -> Ja
     interrupted, and at whose end Arrow's memory is given back. The thread does not know of it."""
     context = handles.class_of(_CONTEXT)
     end = handles.method("org.apache.spark.TaskContextImpl", "markTaskCompleted", "scala.Option")
-    end = handles.bound(end, 1, _module(handles, "scala.None$"))
+    end = handles.bound(end, 1, handles.module("scala.None$"))
     work = handles.finally_(work, handles.typed(end, handles.void, context))
     note = handles.bound(handles.method(_ATOMIC, "set", "java.lang.Object"), 0, running)
     work = handles.after(handles.typed(note, handles.void, context), work)
     empty = handles.method("org.apache.spark.TaskContext$", "empty")
-    empty = handles.bound(empty, 0, _module(handles, "org.apache.spark.TaskContext$"))
+    empty = handles.bound(empty, 0, handles.module("org.apache.spark.TaskContext$"))
     return handles.fed(work, 0, handles.typed(empty, context))
 
 
@@ -163,5 +158,5 @@ def empty_batch(spark: SparkSession, schema: JavaObject) -> pa.Table:
     """No rows of a schema of Spark's, in the Arrow types that Spark sends them in."""
     jvm = spark._jvm
     assert jvm is not None
-    coded = _module(Handles(jvm), _ARROW).createEmptyArrowBatch(schema, "UTC", True, False)
+    coded = handles_of(jvm).module(_ARROW).createEmptyArrowBatch(schema, "UTC", True, False)
     return pa.ipc.open_stream(coded).read_all()

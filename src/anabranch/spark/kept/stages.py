@@ -12,8 +12,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from anabranch.spark.kept.handles import handles_of, named
+
 Build = Callable[[DataFrame], DataFrame]
 _SQL = "org.apache.spark.sql.execution"
+_CODEGEN = "org.apache.spark.sql.catalyst.expressions.codegen"
 
 
 class Unfit(Exception):
@@ -26,7 +29,7 @@ def sample(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     types = from_arrow_schema(schema)
     jvm, session = spark._jvm, spark._jsparkSession
     assert jvm is not None
-    parsed = jvm.org.apache.spark.sql.types.DataType.fromJson(types.json())
+    parsed = named(jvm, "org.apache.spark.sql.types.DataType").fromJson(types.json())
     rows = spark.sparkContext._jsc.emptyRDD()
     return DataFrame(session.createDataFrame(rows, parsed), spark)
 
@@ -51,21 +54,6 @@ def stages(spark: SparkSession, frame: DataFrame) -> list[JavaObject]:
     if not _is(node, "RDDScanExec"):
         raise Unfit(f"{node.nodeName()} is not the input")
     return found[::-1]
-
-
-def used(frame: DataFrame, names: Sequence[str]) -> list[str]:
-    """Those of the columns `names` of the leaf that the plan of `frame` needs; one at least, which
-    tells how many rows there are. All, if the plan does not read its input: of a condition that is
-    never true nothing is left to read."""
-    node = top = frame._jdf.queryExecution().executedPlan()
-    wanted = _ids(top.output())
-    while not node.children().isEmpty():
-        wanted |= _ids(node.references().toSeq())
-        node = _child(node)
-    if not _is(node, "RDDScanExec"):
-        return list(names)
-    leaf = zip(names, _listed(node.output()), strict=True)
-    return [name for name, one in leaf if _id(one) in wanted] or list(names[:1])
 
 
 @dataclass
@@ -166,27 +154,27 @@ def _whole_stage(jvm: JavaObject, node: JavaObject) -> JavaObject | None:
     except (Py4JError, PySparkException):  # a pattern that is none, say: the job says what it is
         raise Unfit("Spark cannot make its code beforehand") from None
     context, source = code._1(), code._2()
-    generator = getattr(
-        getattr(jvm.org.apache.spark.sql.catalyst.expressions.codegen, "CodeGenerator$"), "MODULE$"
-    )
+    generator = handles_of(jvm).module(f"{_CODEGEN}.CodeGenerator$")
     try:
         compiled = generator.compile(source)._2()
     except (Py4JError, PySparkException):
         return None
     if compiled.maxMethodCodeSize() > node.conf().hugeMethodLimit():
         return None
-    references = context.references().toArray(jvm.scala.reflect.ClassTag.Any())
-    return jvm.org.apache.spark.sql.execution.WholeStageCodegenEvaluatorFactory(
-        jvm.scala.util.Right(source), node.longMetric("pipelineTime"), references
+    references = context.references().toArray(named(jvm, "scala.reflect.ClassTag").Any())
+    return named(jvm, f"{_SQL}.WholeStageCodegenEvaluatorFactory")(
+        named(jvm, "scala.util.Right")(source), node.longMetric("pipelineTime"), references
     )
 
 
 def _operator(jvm: JavaObject, node: JavaObject) -> JavaObject | None:
     """Of a plan that is too wide to be compiled as a whole."""
-    execution = jvm.org.apache.spark.sql.execution
     if _is(node, "ProjectExec"):
-        return execution.ProjectEvaluatorFactory(node.projectList(), _child(node).output())
+        return named(jvm, f"{_SQL}.ProjectEvaluatorFactory")(
+            node.projectList(), _child(node).output()
+        )
     if _is(node, "FilterExec"):
         rows = node.longMetric("numOutputRows")
-        return execution.FilterEvaluatorFactory(node.condition(), _child(node).output(), rows)
+        factory = named(jvm, f"{_SQL}.FilterEvaluatorFactory")
+        return factory(node.condition(), _child(node).output(), rows)
     return None
