@@ -176,7 +176,10 @@ def test_a_stream_that_has_brought_nothing_yet_is_only_known_by_the_clock() -> N
 def test_a_file_is_never_idle() -> None:
     ingest = an_ingest([source_table([now_us()]), until_stopped], replay=True)
     ingest.start()
-    assert not ingest._idle.is_alive()
+    eventually(lambda: ingest.outlet.last == 1)
+    first = watermark(ingest)
+    time.sleep(0.2)
+    assert watermark(ingest) == first
     ingest.close()
 
 

@@ -20,6 +20,7 @@ from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import EVENT_TIME, record_batches
 from anabranch.plan.catalog import StreamDef
+from anabranch.site.sources.beats import beats
 from anabranch.site.sources.journal import Entry, Journal
 from anabranch.site.sources.pace import Pace
 from anabranch.site.sources.shedder import Shedder
@@ -73,7 +74,6 @@ class Ingest:
         self._pace = pace if at_once else None
         self._shedder = shedder
         self._thread = threading.Thread(target=self._run, name=f"in-{stream.name}", daemon=True)
-        self._idle = threading.Thread(target=self._beat, name=f"idle-{stream.name}", daemon=True)
 
     @property
     def finite(self) -> bool:
@@ -110,7 +110,7 @@ class Ingest:
             self.state = "running"
             self._thread.start()
             if not getattr(self.wrapper, "replay", False):
-                self._idle.start()
+                beats.every(self._heartbeat_s, self._beat)
 
     def close(self) -> None:
         self._stopped.set()
@@ -260,15 +260,24 @@ class Ingest:
             piece = piece.filter(pa.array(~late))
         return piece, watermark
 
-    def _beat(self) -> None:
-        """Let the watermark of a live stream that brings nothing follow the clock."""
-        while not self._stopped.wait(self._heartbeat_s) and self.state == "running":
-            with self._lock:
-                idle_us = int((time.monotonic() - self._heard) * 1e6) if self._heard else 0
-                floor = self._idle_floor(idle_us, time.time_ns() // 1000)
-                if floor > self._clock_floor and not (self._holding or self.outlet.ended):
-                    self._clock_floor = floor
-                    self.outlet.append([], floor)
+    def _beat(self) -> bool:
+        """Let the watermark of a live stream that brings nothing follow the clock. Whether it may
+        do so again."""
+        if self._stopped.is_set() or self.state != "running":
+            return False
+        if self._lock.acquire(blocking=False):  # else something is coming
+            try:
+                self._follow_clock()
+            finally:
+                self._lock.release()
+        return True
+
+    def _follow_clock(self) -> None:
+        idle_us = int((time.monotonic() - self._heard) * 1e6) if self._heard else 0
+        floor = self._idle_floor(idle_us, time.time_ns() // 1000)
+        if floor > self._clock_floor and not (self._holding or self.outlet.ended):
+            self._clock_floor = floor
+            self.outlet.append([], floor)
 
     def _idle_floor(self, idle_us: int, now_us: int) -> int:
         """Below this nothing can come any more, by the clock; START_WATERMARK if unknown."""

@@ -14,6 +14,7 @@ from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import BORN, EVENT_TIME, record_batches
 from anabranch.plan.catalog import StreamDef
+from anabranch.site.sources.beats import beats
 from anabranch.site.tasks.measures import Rate
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.stream.restart import FOREVER
@@ -43,7 +44,7 @@ class OpenStream:
         self._heartbeat_s = heartbeat_s
         self._stopped = threading.Event()
         self._lock = threading.Lock()
-        self._beats: threading.Thread | None = None
+        self._beating = False
 
     @property
     def state(self) -> str:
@@ -131,18 +132,22 @@ class OpenStream:
         return timely.filter(pa.array(~late)), min(watermark, END_WATERMARK - 1)
 
     def _follow_clock(self) -> None:
-        if not self._timed and self._beats is None:
-            name = f"idle-{self.stream.name}"
-            self._beats = threading.Thread(target=self._beat, name=name, daemon=True)
-            self._beats.start()
+        if not (self._timed or self._beating):
+            self._beating = True
+            beats.every(self._heartbeat_s, self._beat)
 
-    def _beat(self) -> None:
+    def _beat(self) -> bool:
         """Windows over a stream that is pushed into now and then must close in between too."""
-        while not self._stopped.wait(self._heartbeat_s) and not self.outlet.ended:
-            with self._lock:
+        if self._stopped.is_set() or self.outlet.ended:
+            return False
+        if self._lock.acquire(blocking=False):  # else something is coming
+            try:
                 if not (self.pocket or self.outlet.ended):
                     self._newest = max(self._newest, time.time_ns() // 1000)
                     self.outlet.append([], self._newest)
+            finally:
+                self._lock.release()
+        return True
 
     def _count(self) -> float:
         """Tuples a second, whoever gives them: reports are asked for every second or so, by one
