@@ -23,8 +23,8 @@ from anabranch.errors import AnabranchError
 BATCH = 10_000
 """Records taken at a time."""
 LINGER_S = 0.01
-"""How long a record waits for company. With 3 ms results were no sooner: instances then wait for the
-sink, which writes each in a transaction."""
+"""How long a record waits for company. With 3 ms results were no sooner: instances then wait for
+the sink, which writes each in a transaction."""
 POLL_S = 0.1
 PARTITION_SILENCE_S = 3.0
 """A partition that gives nothing for this long, not even its end, holds up the others no more."""
