@@ -7,13 +7,23 @@ AnabranchError
 ├── PlacementError     nothing can be placed so that all conditions hold
 ├── SiteError          a site is unknown, unreachable or died
 │   └── Refused        nobody listens there: its process has ended
+├── StorageError       our own state folder cannot be written or read: disk full, I/O error
 ├── SourceError        a wrapper cannot read its source: missing file, malformed row
-├── SinkError          a sink cannot write: disk full, no permission
+│   ├── SourceAway     the service that it reads from does not answer
+│   └── CannotResume   it cannot be read again from where it was; says both positions
+├── SinkError          a sink cannot write: no permission, a table that does not fit
+│   ├── SinkAway       the service or disk that it writes to takes nothing for now
+│   ├── SinkBehind     it holds less than it should; says both positions
+│   └── Fenced         another incarnation of its query writes there
 ├── TaskError          a query failed while running
 ├── AdmissionError     a query asks for what cannot be promised
 └── ProtocolError      a peer or we broke the link protocol
     ├── StaleEpoch     the peer belongs to an earlier epoch and must stop
     └── Gap            tuples between two batches are missing
+
+Each says by `passes` whether its cause may go by itself, so that whoever met it tries again: a
+service that is away, a call that took too long, a full disk. All others are final: trying again
+gives the same.
 
 An error is one line: `place: message. remedy`. It crosses process borders as a dict, so a user
 sees the same line wherever it was raised.
@@ -21,13 +31,16 @@ sees the same line wherever it was raised.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 _LONGEST = 1_000
 
 
 class AnabranchError(Exception):
     """Base of all. `place` says where, `remedy` what to do about it."""
+
+    passes: ClassVar[bool] = False
+    """The cause may go by itself: whoever met it waits, visibly, and tries again."""
 
     def __init__(self, message: str, *, place: str = "", remedy: str = "") -> None:
         super().__init__(message)
@@ -83,19 +96,48 @@ class PlacementError(AnabranchError):
 
 
 class SiteError(AnabranchError):
-    pass
+    passes = True
 
 
 class Refused(SiteError):
     """Nobody listens at that address, or the connection was cut off there."""
 
 
+class StorageError(AnabranchError):
+    """What was to be kept is not kept, so nothing that relies on it was told to anybody."""
+
+    passes = True
+
+
 class SourceError(AnabranchError):
     pass
 
 
+class SourceAway(SourceError):
+    passes = True
+
+
+class CannotResume(SourceError):
+    """Going on would lose or repeat tuples, so nothing goes on until a person says how."""
+
+
 class SinkError(AnabranchError):
     pass
+
+
+class SinkAway(SinkError):
+    """Nothing of the write is there; its rows are kept and written again."""
+
+    passes = True
+
+
+class SinkBehind(SinkError):
+    """Rows that were acknowledged are missing: a replica without the last commits, a restored
+    backup. Going on would leave a gap, so a person decides."""
+
+
+class Fenced(SinkError):
+    """A later incarnation of the query, or a successor, owns what is written to. This one stops."""
 
 
 class TaskError(AnabranchError):
@@ -125,8 +167,9 @@ class Gap(ProtocolError):
 _KINDS: dict[str, type[AnabranchError]] = {
     kind.__name__: kind
     for kind in (
-        AnabranchError, ConfigError, SetupError, PlacementError, SiteError, Refused, SourceError,
-        SinkError, TaskError, AdmissionError, ProtocolError, StaleEpoch, Superseded, Gap,
+        AnabranchError, ConfigError, SetupError, PlacementError, SiteError, Refused, StorageError,
+        SourceError, SourceAway, CannotResume, SinkError, SinkAway, SinkBehind, Fenced, TaskError,
+        AdmissionError, ProtocolError, StaleEpoch, Superseded, Gap,
     )
 }  # fmt: skip
 
