@@ -46,7 +46,7 @@ demo: setup ## Run the demonstration: five scenes, three minutes
 
 .PHONY: bench
 bench: archive ## Measure a hop between two sites
-	@$(BIN)/anabranch bench hop
+	@$(BIN)/python -m bench hop
 
 .PHONY: test
 test: check ## Set up, then check everything but what takes minutes (soak); what CI runs
@@ -56,17 +56,17 @@ check: servers format-check lint types imports unit ## Check format, lint, types
 
 .PHONY: format
 format: setup ## Rewrite the code in the one format
-	@$(BIN)/ruff check --quiet --fix-only src tests
-	@$(BIN)/ruff format --quiet src tests
+	@$(BIN)/ruff check --quiet --fix-only src bench simulation tests
+	@$(BIN)/ruff format --quiet src bench simulation tests
 
 .PHONY: format-check
 format-check: setup ## Check that the code is formatted
-	@echo "Format …" && $(BIN)/ruff format --quiet --check src tests || \
+	@echo "Format …" && $(BIN)/ruff format --quiet --check src bench simulation tests || \
 		{ echo "Run 'make format'." >&2; exit 1; }
 
 .PHONY: lint
 lint: setup ## Check the code with ruff
-	@echo "Lint …" && $(BIN)/ruff check --quiet src tests
+	@echo "Lint …" && $(BIN)/ruff check --quiet src bench simulation tests
 
 .PHONY: types
 types: setup ## Check the types with mypy
@@ -99,4 +99,4 @@ soak: servers archive ## What takes long: volume, idling, kills at random with a
 clean: ## Remove the virtual environment, caches, build output and run-time state
 	@rm -rf $(VENV) $(SERVERS) .anabranch .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
 		.ruff_cache build dist spark-warehouse
-	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src bench simulation tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,7 +9,7 @@ from anabranch.approx.assign import METHODS
 from anabranch.approx.assign.loads import Filling, Load
 from anabranch.approx.assign.problem import Problem, even, uniform
 from anabranch.approx.gaussian import lost_covariance, precision_of, tolerated_variance
-from anabranch.bench.approx.data import synthetic_covariance
+from bench.approx.data import synthetic_covariance
 from tests.approx import literal
 from tests.approx.test_gaussian import random_covariance
 

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from anabranch.approx.assign import METHODS
-from anabranch.bench.approx import data, experiment, figures, sites
-from anabranch.cli.main import app
+from bench.approx import data, experiment, figures, sites
+from bench.commands.measurements import app
 
 COLUMNS = {
     "data", "workers", "epsilon", "method", "model", "estimable", "error", "worst_key_error",
@@ -80,7 +80,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(file: Path, *options: str) -> dict[str, object]:
-    done = CliRunner().invoke(app, ["experiment", "approx", "--json", str(file), *options])
+    done = CliRunner().invoke(app, ["approx", "--json", str(file), *options])
     assert done.exit_code == 0, done.output
     found: dict[str, object] = json.loads(file.read_text())
     return found

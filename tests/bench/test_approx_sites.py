@@ -1,6 +1,6 @@
 """What the experiment with killed workers counts."""
 
-from anabranch.bench.approx.sites import Found, check, needless
+from bench.approx.sites import Found, check, needless
 
 
 def row(end: int, key: int, stream: str, x: float = 1.0) -> Found:

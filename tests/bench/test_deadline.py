@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.bench.deadline.experiment import queueing
-from anabranch.cli.measure.deadline import _show
-from anabranch.sim.collision import COMBINATIONS
+from bench.commands.deadline import _show
+from bench.deadline.experiment import queueing
+from simulation.collision import COMBINATIONS
 
 
 def test_the_queue_is_measured_with_all_waiting() -> None:

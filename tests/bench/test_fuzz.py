@@ -1,4 +1,4 @@
-"""Malformed texts; `anabranch experiment fuzz` has more of them."""
+"""Malformed texts; `python -m bench fuzz` has more of them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from random import Random
 
 import pytest
 
-from anabranch.bench.fuzz import experiment as module
-from anabranch.bench.fuzz.experiment import Outcome, fuzz
-from anabranch.bench.fuzz.texts import SCRIPTS, mutated
+from bench.fuzz import experiment as module
+from bench.fuzz.experiment import Outcome, fuzz
+from bench.fuzz.texts import SCRIPTS, mutated
 
 
 def test_five_thousand_texts(tmp_path: Path) -> None:
     """In a process of its own, whose memory nothing else fills."""
     code = (
-        "from anabranch.bench.fuzz.experiment import fuzz; import sys\n"
+        "from bench.fuzz.experiment import fuzz; import sys\n"
         "found = fuzz(1, 5000)\n"
         "print('\\n'.join(found.problems[:20]))\n"
         "sys.exit(bool(found.problems) or found.growth_mb > 200)"

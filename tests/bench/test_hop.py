@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.bench.hops.hop import Hop, bare_seconds, compare, tuples
+from bench.hops.hop import Hop, bare_seconds, compare, tuples
 from tests.link.support import eventually
 
 pytestmark = pytest.mark.spark

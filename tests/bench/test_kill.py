@@ -7,8 +7,8 @@ from itertools import islice
 
 import pytest
 
-from anabranch.bench.hops import kill
 from anabranch.errors import TaskError
+from bench.hops import kill
 
 NONE = dict.fromkeys(kill.FAULTS, 0)
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from anabranch.bench.placement import matrices, runs
-from anabranch.bench.placement.queries import query
-from anabranch.cli.main import app
 from anabranch.errors import ConfigError
 from anabranch.placement.network import Network
+from bench.commands.measurements import app
+from bench.placement import matrices, runs
+from bench.placement.queries import query
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_the_whole_experiment(
     monkeypatch.setattr(runs, "LARGE", (30, 20))
     monkeypatch.setattr(runs, "STEPS", 5)
     options = ["--data", str(folder), "--json", str(to / "p.json"), "--figures", str(to)]
-    result = CliRunner().invoke(app, ["experiment", "placement", *options, "--trials", "2"])
+    result = CliRunner().invoke(app, ["placement", *options, "--trials", "2"])
     assert result.exit_code == 0, result.output
     found = json.loads((to / "p.json").read_text())
     wanted = {"data", "method", "sites", "operators", "cost_ratio", "regret_median", "regret_p95",

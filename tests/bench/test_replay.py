@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.bench.hops import kafka as kafka_bench
-from anabranch.bench.hops import replay
+from bench.hops import kafka as kafka_bench
+from bench.hops import replay
 from tests.servers.kafka import Kafka
 
 pytestmark = pytest.mark.spark

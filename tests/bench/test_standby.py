@@ -13,17 +13,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.bench.standby import figures as standby_figures
-from anabranch.bench.standby import rates as standby_rates
-from anabranch.bench.standby import steps as standby_steps
-from anabranch.bench.standby import verdict as standby_verdict
-from anabranch.bench.standby.experiment import ALL, Clock, links, series
-from anabranch.bench.standby.queries import AGGREGATION, NAMES, SELECTION, Operator, check, values
-from anabranch.bench.standby.site import load_of, longest_gap, overhead
-from anabranch.bench.systems import processes
 from anabranch.errors import TaskError
 from anabranch.plan.protection import UNLIMITED
 from anabranch.standby.cost import Load
+from bench.standby import figures as standby_figures
+from bench.standby import rates as standby_rates
+from bench.standby import steps as standby_steps
+from bench.standby import verdict as standby_verdict
+from bench.standby.experiment import ALL, Clock, links, series
+from bench.standby.queries import AGGREGATION, NAMES, SELECTION, Operator, check, values
+from bench.standby.site import load_of, longest_gap, overhead
+from bench.systems import processes
 
 LOAD = Load(
     rate=1000, ack_interval_s=0.25, lag_s=0.1, window=0, tuple_bytes=72, ratio=1,

@@ -77,8 +77,6 @@ def test_a_wrong_command_line_says_where_help_is(anabranch: Run, arguments: tupl
         (("site", "a", "--coordinator", "h:p"), "--coordinator: 'h:p' is not an address. Write"),
         (("site", "a", "--coordinator", "h:1", "--listen", "x"), "--listen: 'x' is not an address"),
         (("site", "a", "--coordinator", "h:1", "--tls-ca", "none"), "cannot read none: No such"),
-        (("bench", "hop", "--json", "none/f"), "none: there is no such folder"),
-        (("bench", "hop", "--json", "damaged"), "damaged: this file cannot be written"),
     ],
 )
 def test_an_error_is_one_line(

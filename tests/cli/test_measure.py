@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli.measure.commands import Keep, Progress, measured_long
+from bench.commands.commands import Keep, Progress, measured_long
 
 
 def two_rows(progress: Progress, keep: Keep) -> dict[str, Any]:

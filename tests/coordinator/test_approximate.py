@@ -10,7 +10,6 @@ import pytest
 
 from anabranch.approx.estimate import Estimator
 from anabranch.approx.plan import Plan
-from anabranch.bench.systems.postgres import Postgres
 from anabranch.coordinator.approximate import adopted
 from anabranch.coordinator.approximate.models import Models
 from anabranch.coordinator.approximate.results import ApproximateResults, Estimate, Result
@@ -31,6 +30,7 @@ from anabranch.plan.expressions import Expr, plain
 from anabranch.plan.graph import Node, Port
 from anabranch.plan.operators import Aggregate, AggregateCall, Call, Column, Item, Projection
 from anabranch.plan.windows import TimePanes
+from bench.systems.postgres import Postgres
 
 WIDTH, SLIDE = 300, 100
 KEYS = 8

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.bench.systems.postgres import Postgres
 from anabranch.coordinator.approximate.learning import Learning
 from anabranch.coordinator.approximate.models import Models
 from anabranch.coordinator.approximate.stores import FileStore
@@ -25,6 +24,7 @@ from anabranch.plan.approximate import (
     worker_query,
 )
 from anabranch.plan.catalog import ApproximateDef
+from bench.systems.postgres import Postgres
 from tests.coordinator.test_approximate import KEYS, SLIDE, made, value
 
 COLUMNS = (

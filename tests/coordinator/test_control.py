@@ -14,9 +14,9 @@ from anabranch.coordinator.status.status import heard
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.graph import Node, Port
 from anabranch.plan.protection import Standby
-from anabranch.sim import plan
-from anabranch.sim.run import simulate
-from anabranch.sim.world import World
+from simulation import plan
+from simulation.run import simulate
+from simulation.world import World
 
 PROMISED_MS = 2_000
 

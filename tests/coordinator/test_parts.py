@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.bench.stage.input import stage_over
 from anabranch.coordinator.deploy.parts import is_shared, moved
 from anabranch.plan.catalog import StreamDef
 from anabranch.plan.stage import Role
+from bench.stage.input import stage_over
 
 
 def part(number: int, site: str, role: Role = "part", moves: int = 0) -> StreamDef:

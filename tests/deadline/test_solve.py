@@ -16,8 +16,8 @@ from anabranch.deadline.relax import relaxation
 from anabranch.deadline.solve import solve
 from anabranch.deadline.subdeadlines import assign
 from anabranch.deadline.tasks import tasks_of
-from anabranch.sim.planned import planned_misses
-from anabranch.sim.random_plans import random_problem
+from simulation.planned import planned_misses
+from simulation.random_plans import random_problem
 from tests.deadline.plans import exhaustive, placements, problems
 
 

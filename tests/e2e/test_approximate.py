@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.bench.systems.cluster import FailingCluster
-from anabranch.bench.systems.postgres import Postgres
 from anabranch.face.events import differences
 from anabranch.face.snapshot import snapshot
+from bench.systems.cluster import FailingCluster
+from bench.systems.postgres import Postgres
 
 TPS, KEYS, SECONDS = 480, 12, 60
 ROWS = TPS * SECONDS

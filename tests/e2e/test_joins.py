@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.bench.systems.postgres import Postgres
+from bench.systems.postgres import Postgres
 from tests.e2e.commands import wait_until
 from tests.e2e.system import System, read_jsonl
 from tests.window.naive import Range, Tuple, evaluate

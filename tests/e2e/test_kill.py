@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.bench.hops import kill
+from bench.hops import kill
 
 
 @pytest.mark.soak

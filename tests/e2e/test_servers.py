@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from anabranch.bench.systems.postgres import Postgres
+from bench.systems.postgres import Postgres
 from tests.e2e.system import System
 from tests.servers.kafka import Kafka
 

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
-from anabranch.bench.systems.postgres import Postgres
 from anabranch.coordinator.control.state import find_coordinator
+from bench.systems.postgres import Postgres
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 from tests.servers.kafka import Kafka
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.bench.systems.postgres import Postgres
 from anabranch.errors import AnabranchError
+from bench.systems.postgres import Postgres
 from tests.e2e.commands import wait_until
 from tests.e2e.system import System, read_jsonl
 from tests.servers.kafka import Kafka

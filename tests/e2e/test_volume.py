@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.bench.hops import chain
+from bench.hops import chain
 
 
 @pytest.mark.slow

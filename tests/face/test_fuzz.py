@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from anabranch.face.fuzz import Fuzz
 from anabranch.face.system import System as Face
+from bench.face.fuzz import Fuzz
 from tests.e2e.system import System
 
 REQUESTS = 120

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from anabranch.coordinator.control.coordinator import Coordinator
 from anabranch.face.routes import make_app
-from anabranch.face.simulated import SimulatedCoordinator
 from anabranch.face.system import System
+from bench.face.simulated import SimulatedCoordinator
 from tests.e2e.commands import wait_until
 
 SLEEP = "import time; time.sleep(600)"

@@ -14,11 +14,11 @@ from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster
 from anabranch.config.rules import unguarded
 from anabranch.face.access import OPEN
-from anabranch.face.bench import simulated
 from anabranch.face.routes import make_app
 from anabranch.face.server import FaceServer
 from anabranch.link.gate import Credentials, Gate
 from anabranch.link.messages import Ping
+from bench.face.viewer import simulated
 
 
 @pytest.fixture(scope="module")

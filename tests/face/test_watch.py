@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from anabranch.face.simulated import SimulatedCoordinator
 from anabranch.face.system import System as Face
 from anabranch.face.watch import HISTORY, Watch
+from bench.face.simulated import SimulatedCoordinator
 from tests.e2e.system import System, read_jsonl
 
 

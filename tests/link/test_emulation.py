@@ -11,8 +11,8 @@ from anabranch.errors import SiteError
 from anabranch.link import emulation
 from anabranch.link.emulation import Emulation, Slowed
 from anabranch.runtime.pipe import Pipe
-from anabranch.sim.clock import Clock, Process
 from anabranch.stream.batch import Batch
+from simulation.clock import Clock, Process
 from tests.link.support import numbers
 
 

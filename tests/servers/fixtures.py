@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.bench.systems.postgres import Postgres
+from bench.systems.postgres import Postgres
 from tests.servers.kafka import Kafka
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from anabranch.bench.systems.kafka import Broker
+from bench.systems.kafka import Broker
 
 
 class Kafka(Broker):

@@ -6,11 +6,11 @@ from __future__ import annotations
 from random import Random
 
 from anabranch.plan.catalog import QueryDef
-from anabranch.sim.faults import Change
-from anabranch.sim.operators import Join
-from anabranch.sim.plan import Pace, Plan, SinkPlan, SourceSpec, TaskPlan
-from anabranch.sim.run import simulate
-from anabranch.sim.world import World
+from simulation.faults import Change
+from simulation.operators import Join
+from simulation.plan import Pace, Plan, SinkPlan, SourceSpec, TaskPlan
+from simulation.run import simulate
+from simulation.world import World
 
 MOVES = 10
 WANTED = 100

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from anabranch.deadline.shed import Allowance, most_valuable
-from anabranch.sim.collision import COMBINATIONS, MS, Noise, figure_7, hand_example
-from anabranch.sim.schedule import Policy, Result, Schedule, ScheduledTask, Step, Tuple
+from simulation.collision import COMBINATIONS, MS, Noise, figure_7, hand_example
+from simulation.schedule import Policy, Result, Schedule, ScheduledTask, Step, Tuple
 
 
 def test_the_hand_example_is_exact() -> None:

@@ -1,6 +1,6 @@
 """Failover in virtual time: exactly-once whatever dies, pauses or loses sight of others.
 
-A failing seed replays with `anabranch experiment simulate --trace SEED`.
+A failing seed replays with `python -m bench simulate --trace SEED`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import get_args
 
 import pytest
 
-from anabranch.sim import plan
-from anabranch.sim.faults import Crash, Cut, Fault, Move, Part, Pause, Strike, draw
-from anabranch.sim.operators import Kind, Taken
-from anabranch.sim.reference import meaning
-from anabranch.sim.run import simulate
 from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
+from simulation import plan
+from simulation.faults import Crash, Cut, Fault, Move, Part, Pause, Strike, draw
+from simulation.operators import Kind, Taken
+from simulation.reference import meaning
+from simulation.run import simulate
 from tests.sim import mutants
 
 SEEDS = 500

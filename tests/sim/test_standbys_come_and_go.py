@@ -3,7 +3,7 @@ nothing is lost, repeated or out of order."""
 
 from __future__ import annotations
 
-from anabranch.sim.run import simulate
+from simulation.run import simulate
 
 SEEDS = 40
 

@@ -10,12 +10,12 @@ import pytest
 
 from anabranch.errors import AnabranchError, Gap, TaskError
 from anabranch.link.messages import Acks, Beat
-from anabranch.sim.bodies import SimTask
-from anabranch.sim.operators import Join
-from anabranch.sim.plan import Pace, Plan, SinkPlan, SourceSpec, TaskPlan
-from anabranch.sim.site import SimSite
-from anabranch.sim.world import World
 from anabranch.site.tasks.task import Task
+from simulation.bodies import SimTask
+from simulation.operators import Join
+from simulation.plan import Pace, Plan, SinkPlan, SourceSpec, TaskPlan
+from simulation.site import SimSite
+from simulation.world import World
 
 STREAM_MS = 8_000
 EARLY, MIDDLE = 2_000, 4_000

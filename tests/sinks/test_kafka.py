@@ -11,11 +11,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from anabranch.bench.systems.server_process import free_port
 from anabranch.connectors import SinkContext, make_sink, written
 from anabranch.connectors.kafka import sink as kafka_sink
 from anabranch.connectors.kafka import tail as kafka_tail
 from anabranch.errors import SinkError
+from bench.systems.server_process import free_port
 from tests.servers.kafka import Kafka
 from tests.sinks.support import COLUMNS, numbered, schema_of, sink, table_of
 from tests.wrappers.support import UTC_MICROS, Source, message, no_spark

@@ -11,10 +11,10 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from anabranch.bench.systems.postgres import Postgres
-from anabranch.bench.systems.server_process import free_port
 from anabranch.connectors import SinkContext, make_sink, written
 from anabranch.errors import SinkError
+from bench.systems.postgres import Postgres
+from bench.systems.server_process import free_port
 from tests.sinks.support import COLUMNS, numbered, schema_of, table_of
 from tests.wrappers.support import UTC_MICROS, message, no_spark
 

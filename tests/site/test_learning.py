@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.approx.model import learn
-from anabranch.bench.systems.postgres import Postgres
 from anabranch.errors import SiteError
 from anabranch.link.messages import LearnModel
 from anabranch.site import learning
 from anabranch.site.learning import learn_model
+from bench.systems.postgres import Postgres
 from tests.approx.test_model import sensors
 
 SLIDE = 100

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.bench.systems.postgres import Postgres
 from anabranch.errors import TaskError
 from anabranch.site.stage.backup import Backup
 from anabranch.site.stage.global_database import GlobalDatabase
@@ -14,6 +13,7 @@ from anabranch.site.stage.partials import PartialsSql
 from anabranch.site.stage.service import StateService
 from anabranch.site.stage.store import Store
 from anabranch.stream.batch import START_WATERMARK
+from bench.systems.postgres import Postgres
 from tests.stage.test_service import ROWS, SAMPLE, World
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.bench.stage import bench, figures
+from bench.stage import bench, figures
 
 TINY = bench.Size((10, 500), (2.0,), files=2, long=2, runs=2, rows_per_file=6_000)
 

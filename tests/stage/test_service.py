@@ -11,7 +11,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from anabranch.bench.stage.input import stage_over
 from anabranch.plan.expressions import Expr
 from anabranch.plan.operators import AggregateCall, Item
 from anabranch.plan.stage import Stage
@@ -21,6 +20,7 @@ from anabranch.site.stage.store import FAN_IN, Store
 from anabranch.state.offsets import Range
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.panes import Grid
+from bench.stage.input import stage_over
 
 SAMPLE = pa.schema([("_slice", pa.int64()), ("_k0", pa.string()), ("_a0", pa.int64())])
 ROWS = 300

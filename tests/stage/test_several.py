@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.bench.systems.postgres import Postgres
 from anabranch.errors import TaskError
 from anabranch.site.stage.backup import Backup
 from anabranch.site.stage.global_database import GlobalDatabase
@@ -20,6 +19,7 @@ from anabranch.site.stage.partials import PartialsSql
 from anabranch.site.stage.service import StateService
 from anabranch.site.stage.store import Store, partials_of
 from anabranch.stream.batch import START_WATERMARK
+from bench.systems.postgres import Postgres
 from tests.stage.test_service import ROWS, SAMPLE, World
 
 PARTS = 3

@@ -11,8 +11,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from anabranch.bench.systems.server_process import free_port
 from anabranch.connectors import TableContext, make_table
+from bench.systems.server_process import free_port
 from tests.wrappers.support import UTC_MICROS, message
 
 COLUMNS = {"id": pa.int64(), "name": pa.string()}

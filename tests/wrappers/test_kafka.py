@@ -10,11 +10,11 @@ import time
 import pyarrow as pa
 import pytest
 
-from anabranch.bench.systems.server_process import free_port
 from anabranch.connectors import Replayable
 from anabranch.connectors.kafka import reading as kafka_reading
 from anabranch.connectors.kafka import wrapper as kafka_wrapper
 from anabranch.errors import SourceError
+from bench.systems.server_process import free_port
 from tests.link.support import eventually
 from tests.servers.kafka import Kafka
 from tests.wrappers.support import Source, message

@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import typer
 
-from anabranch.cli.measure.measurements import bench, experiment
 from anabranch.cli.show.tables import err, show_error
 from anabranch.cli.sites.signals import stop_cleanly_on_signals
 from anabranch.config.address import read_address
@@ -28,8 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.add_typer(bench, name="bench")
-app.add_typer(experiment, name="experiment")
 
 
 def _show_version(asked: bool) -> None:
@@ -374,12 +371,16 @@ def _without_jvm(error: Exception) -> AnabranchError | None:
 
 
 def app_main() -> None:
-    """Errors are one line and exit code 1 (2 for the command line itself); an interrupt stops
-    cleanly with 130."""
+    run_command(app)
+
+
+def run_command(commands: typer.Typer) -> None:
+    """Run what the command line says, and end the process. An error is one line and exit code 1
+    (2 for the command line itself); an interrupt stops cleanly with 130."""
     stop_cleanly_on_signals()
     one_allocator()
     try:
-        code = app(standalone_mode=False)
+        code = commands(standalone_mode=False)
     except AnabranchError as error:
         show_error(error)
         code = 1

@@ -79,7 +79,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _export(samples: list[dict[str, Any]], folder: Path) -> None:
-    """One matrix a sample, as `experiment placement --data` reads them; 0 is a gap."""
+    """One matrix a sample, as `python -m bench placement --data` reads them; 0 is a gap."""
     sites = sorted({site for one in samples for site in one["latency_s"]})
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,91 @@
+"""A PostgreSQL of our own: a new cluster in a folder of its own, on a port of its own."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from anabranch.errors import SiteError
+from bench.systems.server_process import Server, free_port, own_folder, unprivileged_user
+
+_ROOT = Path("/usr/lib/postgresql")
+# Durability costs a sync per commit, and this cluster is thrown away.
+_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class Postgres:
+    """Trusts everybody on 127.0.0.1; its superuser is `test`."""
+
+    def __init__(self) -> None:
+        self._user = unprivileged_user()
+        self._bin = programs()
+        self.port = free_port()
+        self.url = f"postgresql://test@127.0.0.1:{self.port}/postgres"
+        # A fast shutdown: connections are ended, not waited for.
+        self._server = Server("PostgreSQL", own_folder("pg", self._user), signal.SIGINT)
+        self._data = self._server.folder / "data"
+        self._run("initdb", "-D", self._data, "-U", "test", "-A", "trust", "-E", "UTF8", "-N")
+
+    def start(self) -> None:
+        settings = [word for item in _SETTINGS.items() for word in ("-c", "=".join(item))]
+        command: list[str | Path] = [
+            self._bin / "postgres", "-D", self._data, "-h", "127.0.0.1", "-p", str(self.port),
+            "-k", "", *settings,
+        ]  # fmt: skip
+        self._server.start(command, self._answers, **self._as_user())
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def remove(self) -> None:
+        self._server.remove()
+
+    def execute(self, statement: Any, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows that `statement` gives, in a transaction of its own."""
+        with psycopg.connect(self.url) as connection:
+            cursor = connection.execute(statement, values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def drop_connections(self) -> None:
+        """End every other connection, as a failing network would."""
+        self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type ="
+            " 'client backend' AND pid <> pg_backend_pid()"
+        )
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        done = subprocess.run(
+            [self._bin / program, *arguments], capture_output=True, text=True,
+            cwd=self._server.folder, **self._as_user(),
+        )  # fmt: skip
+        if done.returncode:
+            self.remove()
+            raise SiteError(f"{program} failed:\n{done.stdout}{done.stderr}")
+
+    def _as_user(self) -> dict[str, Any]:
+        if self._user is None:
+            return {}
+        return {"user": self._user, "extra_groups": []}
+
+
+def programs() -> Path:
+    """The folder of PostgreSQL's programs; Debian keeps them off the PATH."""
+    found = sorted(_ROOT.glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
+    on_path = shutil.which("initdb")
+    if found:
+        return found[-1].parent
+    if on_path:
+        return Path(on_path).resolve().parent
+    raise SiteError("this needs a PostgreSQL server", remedy="Run `make servers`.")

@@ -1,0 +1,90 @@
+"""One run, from its seed to its verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from anabranch.errors import AnabranchError
+from simulation import faults, plan
+from simulation.clock import Violation
+from simulation.reference import first_difference
+from simulation.world import World
+
+DRAIN = 150_000
+"""Milliseconds after the last fault within which everything must have arrived: a move that is
+called off has waited for a minute."""
+MOVING, MEASURING = 3, 8
+"""Sources bring their tuples so much more slowly where tasks move, or the network is measured."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`problem` is empty if all was well."""
+
+    seed: int
+    problem: str
+    faults: int
+    moved: int
+    """How often a task was taken over, for whatever reason."""
+    tuples: int
+    """In the sinks."""
+    ended: int
+    """Virtual milliseconds."""
+    events: int
+    lines: list[str] = field(default_factory=list, compare=False)
+
+
+def simulate(
+    seed: int,
+    *,
+    trace: bool = False,
+    moves: int = 0,
+    changes: int = 0,
+    replan_ms: int = 2000,
+    standbys: int = 0,
+) -> Outcome:
+    """With `moves`, so many of these and no faults; with `changes`, so many of the network, in
+    which everything is placed anew every `replan_ms`; with `standbys`, so many around these."""
+    rng = Random(seed)
+    drawn = plan.draw(rng)
+    if moves:
+        drawn = drawn.unhurried(rng, MOVING)
+        suffered = faults.draw_moves(rng, drawn, moves)
+    elif changes:
+        drawn = replace(drawn.unhurried(rng, MEASURING), replan_ms=replan_ms)
+        suffered = faults.draw_changes(rng, drawn, changes)
+    elif standbys:
+        suffered = faults.draw_standbys(rng, drawn, standbys)
+    else:
+        suffered = faults.draw(rng, drawn)
+    lines: list[str] = []
+    if trace:
+        lines += _described(drawn, suffered)
+    world = World(drawn, rng, lines if trace else None)
+    world.suffer(suffered)
+    problem = _run(world, suffered[-1].at + DRAIN)
+    world.close()
+    tuples = sum(len(world.written(sink)) for sink in drawn.sinks)
+    now, events = world.clock.now, world.clock.events
+    return Outcome(seed, problem, len(suffered), world.moved, tuples, now, events, lines)
+
+
+def _run(world: World, until: int) -> str:
+    try:
+        world.clock.run(until, lambda: world.done)
+    except (Violation, AnabranchError, ValueError, AssertionError) as error:
+        return f"at {world.clock.now}: {type(error).__name__}: {error}"
+    for sink in world.plan.sinks:
+        wanted = world.wanted[sink.query]
+        if difference := first_difference(world.written(sink), wanted):
+            return f"at {world.clock.now}: sink {sink.name}: {difference}"
+    return ""
+
+
+def _described(drawn: plan.Plan, suffered: tuple[faults.Fault, ...]) -> list[str]:
+    sources = [f"source {s.name} at {s.site}: {len(s.rows)} tuples" for s in drawn.sources]
+    tasks = [f"task {t.name} at {drawn.placed[t.name]} reads {', '.join(t.inputs)}: {t.kind},"
+             f" batches of {t.batch}" for t in drawn.tasks]  # fmt: skip
+    tasks += [f"sink {one.name} at {one.site or 'the site of its query'}" for one in drawn.sinks]
+    return [*sources, *tasks, str(drawn.pace), *map(str, suffered)]

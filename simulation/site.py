@@ -1,0 +1,75 @@
+"""One life of a site's process: the site itself, with a simulated network, disk and executor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.link.messages import Heartbeat as HeartbeatMessage
+from anabranch.link.messages import News, Peers, Ping, Status
+from anabranch.site.heartbeat import BEAT_S, Heartbeat
+from anabranch.site.links.readers import ReadersFile
+from anabranch.site.round_trips import RoundTrips
+from anabranch.site.service import SiteService
+from anabranch.site.tasks.task import Task
+from simulation.bodies import Disk, SimBuilder, SimExecutor
+from simulation.clock import Process
+from simulation.faults import COORDINATOR
+from simulation.network import Host, SimNetwork
+from simulation.operators import MODULUS, Select
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+
+PASS = Select(MODULUS)
+"""What a query does that is not in the plan."""
+
+
+class SimSite:
+    def __init__(self, world: World, name: str, pid: int, disk: Disk) -> None:
+        plan = world.plan
+        self.name = name
+        self.pid = pid
+        self.process = Process(name, world.clock, world.rng, world.skew(name))
+        self.network = SimNetwork(world.wires, self.process, plan.sites)
+        kinds = {task.name: task.kind for task in plan.tasks}
+        builder = SimBuilder(
+            self.process, disk, {one.name: one for one in plan.sources},
+            lambda task: kinds.get(task, PASS).make(), world.check, plan.pace.queue_bytes,
+            plan.pace.heartbeat / 1000,
+        )  # fmt: skip
+        executor = SimExecutor(
+            self.process, world.rng, plan.pace.work, plan.pace.patience, world.progress
+        )
+        self.service = SiteService(
+            name, plan.cluster, self.process, self.network, builder, executor, disk.points,
+            ReadersFile(None),
+        )  # fmt: skip
+        self.trips = (
+            RoundTrips(name, self.process, self.network, self.service.links.emulated)
+            if plan.replan_ms
+            else None
+        )
+        news = self.service.deployment.news
+        news.ring()
+        interval_s = 2 * plan.pace.heartbeat / 1000
+        self.beats = Heartbeat(self.process, self._beat, news, interval_s)
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        return self.service.deployment.tasks
+
+    def host(self) -> Host:
+        handlers: dict[Any, Any] = dict(self.service.handlers())
+        handlers[Status] = lambda asked: self.report()
+        handlers[Peers] = lambda asked: None
+        handlers[Ping] = lambda asked: {}
+        return Host(self.process, handlers, self.service.outlets)
+
+    def report(self) -> dict[str, Any]:
+        trips = {"round_trips": self.trips.report()} if self.trips else {}
+        return self.service.report() | {"address": f"{self.name}:1", "pid": self.pid} | trips
+
+    async def _beat(self) -> None:
+        news: News = await self.network.call(COORDINATOR, HeartbeatMessage(self.report()), BEAT_S)
+        self.service.protection.learn(news.routes)

@@ -1,1 +1,0 @@
-"""Benchmarks, experiments and the simulation as commands."""
