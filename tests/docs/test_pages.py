@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,13 @@ def test_modules_and_files_that_are_named_exist(page: str) -> None:
         assert there, f"{page} names {name}"
     for name in files:
         assert (package / name).exists() or (ROOT / name).exists(), f"{page} names {name}"
+
+
+def test_each_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[\[<>=]", name)[0] for name in project["dependencies"]}
+    page = (ROOT / "docs" / "decisions" / "dependencies.md").read_text()
+    named = {
+        name for row in table_rows(page) for name in re.findall(r"`([^`]+)`", row.split("|")[1])
+    }
+    assert named == needed
