@@ -1,13 +1,12 @@
 """Calls and connections between processes that die, pause and lose sight of each other.
 
-A dead process refuses, a paused or cut off one is silent. A call may be lost on either way. What a
-connection carries comes in order; a cut breaks it, or holds it up until the cut is over.
+A dead process refuses; a paused or cut off one is silent, and so is a machine that has vanished. A
+call may be lost on either way, and the way there may be cut while the way back is not.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -17,13 +16,11 @@ from anabranch.link.gate import serve
 from anabranch.link.messages import Follow, Message, Ship
 from anabranch.link.network import Connection
 from anabranch.link.outlet import LiveOutlet
-from anabranch.runtime.pipe import Pipe, Silence
+from anabranch.runtime.pipe import Pipe
 from simulation.clock import Clock, Process
-from simulation.rows import RowBatch
+from simulation.far_pipe import FarPipe
 
 Handler = Callable[[Any], Any]
-WINDOWS = (1, 4, 1000)
-"""Batches on their way in one connection at most."""
 
 
 class Host:
@@ -62,6 +59,9 @@ class Wires:
         self.far: dict[tuple[str, str], int] = {}
         """Two processes, in order → milliseconds that it takes longer between them."""
         self._cuts: dict[tuple[str, str], int] = {}
+        """Sender, receiver → until when nothing passes."""
+        self._vanished: set[str] = set()
+        """Machines that answer nothing, not even that nobody listens there."""
         self._connections: list[FarPipe] = []
         self._calls: dict[Process, list[Callable[[Any, Exception], None]]] = {}
 
@@ -71,11 +71,16 @@ class Wires:
 
     def cut(self, one: str, other: str, until: int) -> None:
         """Nothing passes between the two."""
-        self._cuts[min(one, other), max(one, other)] = until
+        self.cut_one_way(one, other, until)
+        self.cut_one_way(other, one, until)
 
-    def heals(self, one: str, other: str) -> int:
-        """When they see each other again; 0 if they do."""
-        until = self._cuts.get((min(one, other), max(one, other)), 0)
+    def cut_one_way(self, sender: str, receiver: str, until: int) -> None:
+        """Nothing that the one sends reaches the other, though it hears the other."""
+        self._cuts[sender, receiver] = until
+
+    def heals(self, sender: str, receiver: str) -> int:
+        """When the receiver hears the sender again; 0 if it does."""
+        until = self._cuts.get((sender, receiver), 0)
         return until if until > self.clock.now else 0
 
     def died(self, process: Process) -> None:
@@ -86,6 +91,20 @@ class Wires:
         self._connections = [one for one in self._connections if one.open]
         for reply in self._calls.pop(process, ()):
             reply(None, Refused(f"{process.name} is gone"))
+
+    def vanished(self, process: Process) -> None:
+        """Nobody finds out until `appeared`: its machine is off the network."""
+        self._vanished.add(process.name)
+        self._calls.pop(process, None)
+
+    def appeared(self, process: Process) -> None:
+        """The machine of that process is back, and knows nothing of what was connected to it."""
+        self._vanished.discard(process.name)
+        self.died(process)
+
+    def answers(self, host: Host) -> bool:
+        """At least that nobody listens there."""
+        return host.process.alive or host.process.name not in self._vanished
 
     def called(self, process: Process, reply: Callable[[Any, Exception], None]) -> None:
         """Whoever waits for its answer finds out when it dies."""
@@ -115,12 +134,12 @@ class SimNetwork:
         answers: list[tuple[Any, Exception | None]] = []
 
         def arrive(value: Any, error: Exception | None) -> None:
-            if not answers and not wires.heals(me.name, site):
+            if not answers and not wires.heals(site, me.name):
                 answers.append((value, error))
                 answered.notify()
 
         def reply(value: Any, error: Exception | None) -> None:
-            if not answers and not wires.heals(me.name, site):
+            if not answers and not wires.heals(site, me.name):
                 wires.clock.after(wires.delay(me.name, site), arrive, value, error)
 
         async def handle() -> None:
@@ -138,7 +157,7 @@ class SimNetwork:
             if host.process.alive:
                 wires.called(host.process, reply)
                 host.process.do(begin)
-            else:
+            elif wires.answers(host):
                 reply(None, Refused(f"{site} refused"))
 
         if not wires.heals(me.name, site):
@@ -162,7 +181,7 @@ class SimNetwork:
         wires.opened(far)
 
         def arrive() -> None:
-            if wires.heals(me.name, site):
+            if wires.heals(me.name, site) or not wires.answers(host):
                 far.lost = True
             elif not host.process.alive:
                 far.end(Refused(f"{site} refused"))
@@ -174,102 +193,3 @@ class SimNetwork:
         else:
             wires.clock.after(wires.delay(me.name, site), arrive)
         return far
-
-
-class FarPipe:
-    """A connection between two processes; `None` among what it brings is its end."""
-
-    def __init__(self, wires: Wires, client: Process, server: Process) -> None:
-        self.client = client
-        self.server = server
-        self.open = True
-        self.lost = False
-        self.gone = False
-        """The server knows that nobody reads any more."""
-        self._wires = wires
-        self._patient = wires.rng.random() < 0.5
-        self._window = wires.rng.choice(WINDOWS)
-        self._arrival = 0
-        self._flying: deque[RowBatch | AnabranchError | None] = deque()
-        self._inbox: deque[RowBatch | AnabranchError | None] = deque()
-        self._arrived = client.signal()
-        self._read = server.signal()
-
-    @property
-    def _heals(self) -> int:
-        return self._wires.heals(self.client.name, self.server.name)
-
-    def _delay(self) -> int:
-        return self._wires.delay(self.client.name, self.server.name)
-
-    # -- the server's end ------------------------------------------------------------------------
-
-    async def send(self, batch: RowBatch) -> bool:
-        while len(self._flying) + len(self._inbox) >= self._window and not self.gone:
-            await self._read.wait()
-        self._put(batch)
-        return not self.gone
-
-    def end(self, error: AnabranchError | None = None) -> None:
-        self._put(error)
-
-    def _put(self, item: RowBatch | AnabranchError | None) -> None:
-        if not self.lost and self.open:
-            self._flying.append(item)
-            self._schedule()
-
-    def _schedule(self) -> None:
-        clock = self._wires.clock
-        heals = self._heals
-        if heals and not self._patient:
-            self.lost = True
-            return
-        start = max(clock.now, heals)
-        self._arrival = max(self._arrival, start + self._delay())
-        clock.after(self._arrival - clock.now, self._land)
-
-    def _land(self) -> None:
-        if self.lost or not self.open or not self._flying:
-            return
-        if self._heals:
-            self._schedule()
-            return
-        self._inbox.append(self._flying.popleft())
-        self._arrived.notify()
-
-    def _hang_up(self) -> None:
-        self.gone = True
-        self._read.notify()
-
-    def reset(self, process: Process) -> None:
-        if process is self.client:
-            self.open = False
-            if not self._heals:
-                self._hang_up()
-            return
-        if self._delay() % 2:
-            self._flying.clear()
-        self._put(Refused(f"{process.name} is gone"))
-
-    # -- the client's end ------------------------------------------------------------------------
-
-    async def receive(self, seconds: float | None = None) -> RowBatch | None:
-        if not self._inbox and self.open:
-            await self._arrived.wait(seconds)
-        if not self.open:
-            return None
-        if not self._inbox:
-            raise Silence(f"{self.server.name} is silent")
-        item = self._inbox.popleft()
-        self._read.notify()
-        if isinstance(item, AnabranchError):
-            raise item
-        return item
-
-    def close(self) -> None:
-        """The server hears of it if it can."""
-        if self.open:
-            self.open = False
-            self._arrived.notify()
-            if not self._heals:
-                self._wires.clock.after(self._delay(), self._hang_up)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from anabranch.errors import AnabranchError
-from simulation import faults, plan
+from simulation import edges, faults, plan
 from simulation.clock import Violation
 from simulation.reference import first_difference
 from simulation.world import World
@@ -48,6 +49,7 @@ def simulate(
     which everything is placed anew every `replan_ms`; with `standbys`, so many around these."""
     rng = Random(seed)
     drawn = plan.draw(rng)
+    suffered: tuple[faults.Fault | edges.Edge, ...]
     if moves:
         drawn = drawn.unhurried(rng, MOVING)
         suffered = faults.draw_moves(rng, drawn, moves)
@@ -57,13 +59,14 @@ def simulate(
     elif standbys:
         suffered = faults.draw_standbys(rng, drawn, standbys)
     else:
-        suffered = faults.draw(rng, drawn)
+        at_edges = edges.draw(Random(f"edges {seed}"), drawn)
+        suffered = (*faults.draw(rng, drawn), *at_edges)
     lines: list[str] = []
     if trace:
         lines += _described(drawn, suffered)
     world = World(drawn, rng, lines if trace else None)
     world.suffer(suffered)
-    problem = _run(world, suffered[-1].at + DRAIN)
+    problem = _run(world, max(one.at for one in suffered) + DRAIN)
     world.close()
     tuples = sum(len(world.written(sink)) for sink in drawn.sinks)
     now, events = world.clock.now, world.clock.events
@@ -82,7 +85,7 @@ def _run(world: World, until: int) -> str:
     return ""
 
 
-def _described(drawn: plan.Plan, suffered: tuple[faults.Fault, ...]) -> list[str]:
+def _described(drawn: plan.Plan, suffered: Sequence[object]) -> list[str]:
     sources = [f"source {s.name} at {s.site}: {len(s.rows)} tuples" for s in drawn.sources]
     tasks = [f"task {t.name} at {drawn.placed[t.name]} reads {', '.join(t.inputs)}: {t.kind},"
              f" batches of {t.batch}" for t in drawn.tasks]  # fmt: skip

@@ -10,19 +10,9 @@ from anabranch.coordinator.control.catalog import Catalog
 from simulation.bodies import Disk, Written
 from simulation.clock import Clock, Process, Violation
 from simulation.coordinator import SimCoordinator
-from simulation.faults import (
-    COORDINATOR,
-    Change,
-    Crash,
-    Cut,
-    Fault,
-    Move,
-    MoveAll,
-    Part,
-    Pause,
-    Strike,
-    Unprotected,
-)
+from simulation.edges import Edge
+from simulation.faults import COORDINATOR, Fault
+from simulation.injection import Injection
 from simulation.network import Wires
 from simulation.plan import Plan, SinkPlan
 from simulation.reference import Stream, first_difference, reference
@@ -59,7 +49,8 @@ class World:
         self.sites: dict[str, SimSite] = {}
         self.coordinator = self._new_coordinator()
         self._pids = 0
-        self._faults: tuple[Fault, ...] = ()
+        self._faults: tuple[Fault | Edge, ...] = ()
+        self.injection = Injection(self)
         self._undone = {sink.name: sink for sink in plan.sinks if self.wanted[sink.query]}
         for name in plan.sites:
             self._boot(name)
@@ -104,82 +95,42 @@ class World:
         """From now on things go wrong."""
         self.deployed = True
         self.log(COORDINATOR, "has deployed everything")
-        for fault in self._faults:
-            self.clock.after(fault.at, self._befall, fault)
+        self.injection.schedule(self._faults)
 
     # -- faults ----------------------------------------------------------------------------------
 
-    def suffer(self, faults: Sequence[Fault]) -> None:
+    def suffer(self, faults: Sequence[Fault | Edge]) -> None:
         """Once everything is deployed."""
         self._faults = tuple(faults)
-
-    def _befall(self, fault: Fault) -> None:
-        match fault:
-            case Crash():
-                self.crash(fault.site, fault.lasts)
-            case Pause():
-                self.pause(fault.site, fault.lasts)
-            case Cut():
-                self._cut(fault.one, fault.other, fault.lasts)
-            case Part():
-                for one in self._who(fault.task, "primary"):
-                    for other in self._who(fault.task, "standby"):
-                        self._cut(one.name, other.name, fault.lasts)
-                    if fault.alone:
-                        self._cut(one.name, COORDINATOR, fault.lasts)
-            case Move() if fault.site:
-                self.log(COORDINATOR, f"is asked to move {fault.task} to {fault.site}")
-                self.coordinator.process.do(self.coordinator.move, fault.task, fault.site)
-            case MoveAll():
-                self.log(COORDINATOR, f"is asked to move {dict(fault.sites)}")
-                self.coordinator.process.do(self.coordinator.move_all, fault.sites)
-            case Change():
-                self.log(COORDINATOR, f"all are near to {fault.near}")
-                self.wires.far = {
-                    (a, b): fault.far for a in self.plan.sites for b in self.plan.sites
-                    if a < b and fault.near not in (a, b)
-                }  # fmt: skip
-            case Move():
-                for site in self._who(fault.task, "standby"):
-                    self.log(site.name, f"is asked to take over {fault.task}")
-                    site.process.do(self._take_over, site, fault.task)
-            case Unprotected():
-                self.log(COORDINATOR, f"has {fault.task} do without a standby for {fault.lasts}")
-                self.coordinator.process.do(self.coordinator.unprotect, fault.task, fault.lasts)
-            case Strike():
-                roles = ("primary", "standby") if fault.role == "both" else (fault.role,)
-                for site in [one for role in roles for one in self._who(fault.task, role)]:
-                    if fault.pauses:
-                        self.pause(site.name, fault.lasts)
-                    else:
-                        self.crash(site.name, fault.lasts)
-
-    def _cut(self, one: str, other: str, lasts: int) -> None:
-        self.log(one, f"is cut off from {other} for {lasts}")
-        self.wires.cut(one, other, self.clock.now + lasts)
-
-    def _take_over(self, site: SimSite, task: str) -> None:
-        if guard := site.service.protection.guards.get(task):
-            guard.take_over()
-
-    def _who(self, task: str, role: str) -> list[SimSite]:
-        return [site for site in self.sites.values()
-                if site.process.alive and task in site.tasks
-                and site.tasks[task].role == role]  # fmt: skip
 
     def _process(self, name: str) -> Process:
         return self.coordinator.process if name == COORDINATOR else self.sites[name].process
 
     def crash(self, name: str, lasts: int | None) -> None:
         process = self._process(name)
+        if self._ends(process, f"dies, for {lasts}"):
+            self.wires.died(process)
+            if lasts is not None:
+                self.clock.after(lasts, self._come_back, name)
+
+    def vanish(self, name: str, lasts: int) -> None:
+        """As a crash of which nobody is told."""
+        process = self._process(name)
+        if self._ends(process, f"vanishes, for {lasts}"):
+            self.wires.vanished(process)
+            self.clock.after(lasts, self._appear, name, process)
+
+    def _ends(self, process: Process, said: str) -> bool:
         if not process.alive:
-            return
-        self.log(name, f"dies, for {lasts}")
+            return False
+        self.log(process.name, said)
         process.alive = process.paused = False
         process.deferred.clear()
-        self.wires.died(process)
-        if lasts is not None:
-            self.clock.after(lasts, self._come_back, name)
+        return True
+
+    def _appear(self, name: str, process: Process) -> None:
+        self.wires.appeared(process)
+        self._come_back(name)
 
     def _come_back(self, name: str) -> None:
         self.log(name, "is back")

@@ -1,0 +1,131 @@
+"""Faults as they befall a world: each at its moment, to whom it is meant for then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from simulation.edges import Deaf, Edge, Flap, Vanish
+from simulation.faults import (
+    COORDINATOR,
+    Change,
+    Crash,
+    Cut,
+    Fault,
+    Move,
+    MoveAll,
+    Part,
+    Pause,
+    Strike,
+    Unprotected,
+)
+
+if TYPE_CHECKING:
+    from simulation.site import SimSite
+    from simulation.world import World
+
+
+class Injection:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._clock = world.clock
+
+    def schedule(self, faults: Iterable[Fault | Edge]) -> None:
+        """From now on."""
+        for fault in faults:
+            self._clock.after(fault.at, self.befall, fault)
+
+    def befall(self, fault: Fault | Edge) -> None:
+        match fault:
+            case Crash():
+                self._world.crash(fault.site, fault.lasts)
+            case Pause():
+                self._world.pause(fault.site, fault.lasts)
+            case Vanish():
+                self._world.vanish(fault.site, fault.lasts)
+            case Cut() | Deaf() | Flap() | Part() | Change():
+                self._to_network(fault)
+            case Move() | MoveAll() | Unprotected():
+                self._to_coordinator(fault)
+            case Strike():
+                for site in self._struck(fault):
+                    if fault.pauses:
+                        self._world.pause(site.name, fault.lasts)
+                    else:
+                        self._world.crash(site.name, fault.lasts)
+
+    # -- the network -----------------------------------------------------------------------------
+
+    def _to_network(self, fault: Cut | Deaf | Flap | Part | Change) -> None:
+        match fault:
+            case Cut():
+                self._cut(fault.one, fault.other, fault.lasts)
+            case Deaf():
+                self._deafen(fault.sender, fault.receiver, fault.lasts)
+            case Flap():
+                self._flap(fault, self._clock.now + fault.lasts)
+            case Part():
+                for one in self._who(fault.task, "primary"):
+                    for other in self._who(fault.task, "standby"):
+                        self._cut(one.name, other.name, fault.lasts)
+                    if fault.alone:
+                        self._cut(one.name, COORDINATOR, fault.lasts)
+            case Change():
+                self._world.log(COORDINATOR, f"all are near to {fault.near}")
+                sites = self._world.plan.sites
+                self._world.wires.far = {
+                    (a, b): fault.far for a in sites for b in sites
+                    if a < b and fault.near not in (a, b)
+                }  # fmt: skip
+
+    def _cut(self, one: str, other: str, lasts: int) -> None:
+        self._world.log(one, f"is cut off from {other} for {lasts}")
+        self._world.wires.cut(one, other, self._clock.now + lasts)
+
+    def _deafen(self, sender: str, receiver: str, lasts: int) -> None:
+        self._world.log(receiver, f"does not hear {sender} for {lasts}")
+        self._world.wires.cut_one_way(sender, receiver, self._clock.now + lasts)
+
+    def _flap(self, fault: Flap, until: int) -> None:
+        if self._clock.now >= until:
+            return
+        if fault.one_way:
+            self._deafen(fault.one, fault.other, fault.down)
+        else:
+            self._cut(fault.one, fault.other, fault.down)
+        self._clock.after(fault.period, self._flap, fault, until)
+
+    # -- what is asked for -----------------------------------------------------------------------
+
+    def _to_coordinator(self, fault: Move | MoveAll | Unprotected) -> None:
+        coordinator = self._world.coordinator
+        match fault:
+            case Move() if fault.site:
+                self._world.log(COORDINATOR, f"is asked to move {fault.task} to {fault.site}")
+                coordinator.process.do(coordinator.move, fault.task, fault.site)
+            case Move():
+                for site in self._who(fault.task, "standby"):
+                    self._world.log(site.name, f"is asked to take over {fault.task}")
+                    site.process.do(self._take_over, site, fault.task)
+            case MoveAll():
+                self._world.log(COORDINATOR, f"is asked to move {dict(fault.sites)}")
+                coordinator.process.do(coordinator.move_all, fault.sites)
+            case Unprotected():
+                said = f"has {fault.task} do without a standby for {fault.lasts}"
+                self._world.log(COORDINATOR, said)
+                coordinator.process.do(coordinator.unprotect, fault.task, fault.lasts)
+
+    def _take_over(self, site: SimSite, task: str) -> None:
+        if guard := site.service.protection.guards.get(task):
+            guard.take_over()
+
+    # -- whom it befalls -------------------------------------------------------------------------
+
+    def _struck(self, fault: Strike) -> list[SimSite]:
+        roles = ("primary", "standby") if fault.role == "both" else (fault.role,)
+        return [site for role in roles for site in self._who(fault.task, role)]
+
+    def _who(self, task: str, role: str) -> list[SimSite]:
+        return [site for site in self._world.sites.values()
+                if site.process.alive and task in site.tasks
+                and site.tasks[task].role == role]  # fmt: skip
