@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
-from simulation import plan
+from simulation import edges, plan
 from simulation.faults import Crash, Cut, Fault, Move, Part, Pause, Strike, draw
 from simulation.operators import Kind, Taken
 from simulation.reference import meaning
@@ -59,6 +59,12 @@ def test_seeds_bring_all_kinds_of_faults_operators_and_plans() -> None:
     assert meets
     assert moving_sinks
     assert close >= 3
+
+
+def test_seeds_bring_all_kinds_of_edges() -> None:
+    drawn = [plan.draw(Random(seed)) for seed in range(60)]
+    kinds = {type(one) for seed, each in enumerate(drawn) for one in edges.draw(Random(seed), each)}
+    assert kinds == {*get_args(edges.Edge), Pause}
 
 
 def _within(faults: Sequence[Fault], at: int, ms: int) -> int:
