@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.disk.real import RealFolder
 from anabranch.errors import SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.catalog import StreamDef
@@ -26,6 +27,10 @@ from tests.link.support import follow, values
 from tests.site.fakes import SPEC_COLUMNS, an_outlet, source_table
 
 
+def a_journal(path: Path) -> Journal:
+    return Journal(RealFolder(path), "s.journal")
+
+
 def entry(first: int) -> Entry:
     return Entry(first, {"0": first}, {"0": first + 5}, 1, 2, 3)
 
@@ -34,32 +39,32 @@ def entry(first: int) -> Entry:
 
 
 def test_entries_are_there_again(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "s.journal")
+    journal = a_journal(tmp_path)
     for first in (1, 6, 11):
         journal.add(entry(first))
     journal.close()
-    again = Journal(tmp_path / "s.journal")
+    again = a_journal(tmp_path)
     assert again.entries == [entry(1), entry(6), entry(11)]
     again.add(entry(16))
     again.close()
-    assert len(Journal(tmp_path / "s.journal").entries) == 4
+    assert len(a_journal(tmp_path).entries) == 4
 
 
 def test_half_a_line_counts_as_not_written(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "s.journal")
+    journal = a_journal(tmp_path)
     journal.add(entry(1))
     journal.close()
     with (tmp_path / "s.journal").open("ab") as file:
-        file.write(b'{"first": 6, "be')
-    again = Journal(tmp_path / "s.journal")
+        file.write(b'1234abcd 7f\n{"first": 6, "be')
+    again = a_journal(tmp_path)
     assert again.entries == [entry(1)]
     again.add(entry(6))
     again.close()
-    assert Journal(tmp_path / "s.journal").entries == [entry(1), entry(6)]
+    assert a_journal(tmp_path).entries == [entry(1), entry(6)]
 
 
 def test_where_a_reading_begins(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "s.journal")
+    journal = a_journal(tmp_path)
     assert journal.index(0) == 0
     for first in (1, 6, 6, 11):  # the second gave nothing
         journal.add(entry(first))
@@ -69,14 +74,14 @@ def test_where_a_reading_begins(tmp_path: Path) -> None:
 
 
 def test_what_is_released_is_forgotten(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "s.journal")
+    journal = a_journal(tmp_path)
     for n in range(TRIM_EVERY):
         journal.add(entry(1 + 5 * n))
         journal.trim(5 * n)
     assert len(journal.entries) < 5
     journal.add(entry(1 + 5 * TRIM_EVERY))
     journal.close()
-    assert Journal(tmp_path / "s.journal").entries == journal.entries
+    assert a_journal(tmp_path).entries == journal.entries
 
 
 # -- reading again -------------------------------------------------------------------------------
@@ -148,7 +153,7 @@ def test_a_killed_reading_goes_on(
     seed: int,
 ) -> None:
     """What was read before is read again, late tuples left out again, whatever comes then."""
-    path = tmp_path_factory.mktemp("j") / "s.journal"
+    path = tmp_path_factory.mktemp("j")
     whole = an_outlet("S")
     whole.attach("c")
     run(reading(Log(times, len(times), 0), whole, None))
@@ -156,11 +161,11 @@ def test_a_killed_reading_goes_on(
 
     first = an_outlet("S")
     first.attach("c")
-    run(reading(Log(times, min(killed_at, len(times)), seed), first, Journal(path)))
+    run(reading(Log(times, min(killed_at, len(times)), seed), first, a_journal(path)))
     start = min(released, first.last)
 
     second = an_outlet("S")
-    again = reading(Log(times, len(times), seed + 1), second, Journal(path))
+    again = reading(Log(times, len(times), seed + 1), second, a_journal(path))
     again.resume(start)
     second.attach("c", after=start)
     run(again)
@@ -190,17 +195,17 @@ def test_a_replay_sheds_the_same(
     seed: int,
 ) -> None:
     """Though whoever replays would let more pass, by the clock."""
-    path = tmp_path_factory.mktemp("j") / "s.journal"
+    path = tmp_path_factory.mktemp("j")
     first, shedder = an_outlet("S"), a_shedder(most)
     first.attach("c")
-    run(reading(Log(times, len(times), seed), first, Journal(path), 20, shedder))
+    run(reading(Log(times, len(times), seed), first, a_journal(path), 20, shedder))
     expected = values(follow(first, "c", 0))
     assert shedder.shed == max(0, len(times) - most)
     assert len(expected) == min(most, len(times))
     start = min(released, first.last)
 
     second, again = an_outlet("S"), a_shedder(1000)
-    replay = reading(Log(times, len(times), seed), second, Journal(path), 20, again)
+    replay = reading(Log(times, len(times), seed), second, a_journal(path), 20, again)
     replay.resume(start)
     second.attach("c", after=start)
     run(replay)
@@ -214,7 +219,7 @@ def test_what_cannot_be_read_again_cannot_go_on(tmp_path: Path) -> None:
         def read(self) -> Iterator[pa.Table]:
             return iter(())
 
-    ingest = reading(Once(), an_outlet("S"), Journal(tmp_path / "s.journal"))
+    ingest = reading(Once(), an_outlet("S"), a_journal(tmp_path))
     ingest.resume(0)
     with pytest.raises(SourceError, match="stream S cannot be resumed: its source cannot be"):
         ingest.resume(7)

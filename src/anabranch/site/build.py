@@ -22,6 +22,7 @@ from anabranch.connectors.places import Placed
 from anabranch.connectors.sink import Resumable, SinkContext
 from anabranch.connectors.table import TableContext, TableReader
 from anabranch.connectors.wrapper import SourceContext, Wrapper
+from anabranch.disk.real import RealFolder
 from anabranch.errors import ConfigError, SinkError, SiteError, SourceError
 from anabranch.link.budget import Budget
 from anabranch.link.codec import PACKED, Unpack, unpacker
@@ -75,7 +76,7 @@ class Builder:
         self,
         cluster: Cluster,
         spark: SparkSession,
-        state: Path | None,
+        state: RealFolder | None,
         runtime: Loop,
         site: SiteSettings,
         executor: Executor,
@@ -157,8 +158,7 @@ class Builder:
     ) -> Ingest:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
         make = partial(self._wrapper, stream, source)
-        kept = self._kept(stream.name, ".journal", resume=resume)
-        journal = Journal(kept) if kept else None
+        journal = self._journal(stream.name, resume=resume)
         pace = Pace(outlet, self._budget, footprint.excess)
         shedder = (
             Shedder(
@@ -177,15 +177,13 @@ class Builder:
         self, stream: StreamDef, stage: Stage, outlet: LiveOutlet, *, resume: bool
     ) -> Ingest:
         name = f"{stream.name}.{stage.moves}" if stage.moves else stream.name
-        journal = self._kept(name, ".journal", resume=resume)
+        journal = self._journal(name, resume=resume)
         folder = self._kept_folder(name, resume=resume)
 
         def make(stopped: threading.Event, skipped: Callable[[int], None]) -> Wrapper:
             return stage_wrapper(self._spark, stage, arrow_schema(stream.columns), folder, stopped)
 
-        return Ingest(
-            stream, outlet, make, self._heartbeat_s, Journal(journal) if journal else None
-        )
+        return Ingest(stream, outlet, make, self._heartbeat_s, journal)
 
     def _wrapper(
         self,
@@ -219,16 +217,25 @@ class Builder:
         """The file that survives us; empty unless we are to go on where we were."""
         if self._state is None:
             return None
-        path = self._state / f"{quote(stream, safe='')}{suffix}"
+        name = f"{quote(stream, safe='')}{suffix}"
         if not resume:
-            path.unlink(missing_ok=True)
-        return path
+            self._state.remove(name)
+        return self._state.path / name
+
+    def _journal(self, stream: str, *, resume: bool) -> Journal | None:
+        """Empty unless we are to go on where we were."""
+        if self._state is None:
+            return None
+        name = f"{quote(stream, safe='')}.journal"
+        if not resume:
+            self._state.remove(name)
+        return Journal(self._state, name)
 
     def _kept_folder(self, stream: str, *, resume: bool) -> Path | None:
         """As `_kept`, for a folder."""
         if self._state is None:
             return None
-        path = self._state / f"{quote(stream, safe='')}.state"
+        path = self._state.path / f"{quote(stream, safe='')}.state"
         if not resume:
             shutil.rmtree(path, ignore_errors=True)
         return path

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.disk.real import RealFolder
 from anabranch.errors import SiteError
 from anabranch.link.gate import LOCAL, Credentials, Gate, Handler
 from anabranch.link.messages import (
@@ -72,14 +73,13 @@ class Site:
         self.name = name
         self._config = cluster.sites.get(name) or SiteConfig(name=name)
         self._spark = spark
-        if state:
-            state.mkdir(parents=True, exist_ok=True)
+        folder = RealFolder(state) if state else None
         self._runtime = process_loop()
         self.peers = Peers(credentials)
         self._executor = Executor(
             self._runtime, name, self._config.slots, self._config.schedule, spark
         )
-        self._builder = Builder(cluster, spark, state, self._runtime, self._config, self._executor)
+        self._builder = Builder(cluster, spark, folder, self._runtime, self._config, self._executor)
         self.service = SiteService(
             name,
             cluster,
@@ -87,8 +87,8 @@ class Site:
             FlightNetwork(self._runtime, name, self.peers),
             self._builder,
             self._executor,
-            PointsFile(state / "points.json" if state else None),
-            ReadersFile(state / "readers.json" if state else None),
+            PointsFile(folder),
+            ReadersFile(folder),
         )
         network = FlightNetwork(self._runtime, name, self.peers)
         self._trips = RoundTrips(name, self._runtime, network, self.service.links.emulated)

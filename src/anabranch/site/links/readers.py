@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
+from anabranch.disk.folder import Folder
+from anabranch.disk.records import read_records, record
 from anabranch.link.outlet import LiveOutlet
 
 Readers = dict[str, list[str]]
 """Stream → the consumers that hold a lease on it."""
+READERS = "readers"
 
 
 class ReadersFile:
     """After a restart they are kept tuples for until they are back: nobody else knows of them."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, folder: Folder | None) -> None:
+        self._folder = folder
         self._written: Readers = {}
         self.before: Readers = {}
-        if path and path.exists():
-            self.before = json.loads(path.read_text())
+        data = folder.read(READERS) if folder else None
+        if folder and data:
+            found = read_records(data, folder.place(READERS))
+            self.before = json.loads(found.payloads[-1]) if found.payloads else {}
 
     def news(self, outlets: Mapping[str, LiveOutlet]) -> Readers | None:
         """Those there are now, unless that is written already."""
         held = ((name, sorted(outlet.leased)) for name, outlet in list(outlets.items()))
         readers = {name: consumers for name, consumers in held if consumers}
-        return None if self._path is None or readers == self._written else readers
+        return None if self._folder is None or readers == self._written else readers
 
     def save(self, readers: Readers) -> None:
-        if self._path:
-            temporary = self._path.with_suffix(".new")
-            temporary.write_text(json.dumps(readers))
-            os.replace(temporary, self._path)
+        if self._folder:
+            self._folder.replace(READERS, record(json.dumps(readers).encode()))
             self._written = readers
 
     def await_back(self, stream: str, outlet: LiveOutlet, position: int) -> None:

@@ -1,17 +1,16 @@
 """Which part of a source became which positions, so that it can be read again as the same tuples.
 
-One line per table read, written before its tuples are given on. Only the process may die, not the
-machine under it: what the operating system has, it keeps.
+One record per table read, written before its tuples are given on.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
-from io import FileIO
-from pathlib import Path
 from typing import Any
+
+from anabranch.disk.folder import Appending, Folder
+from anabranch.disk.records import read_records, record
 
 TRIM_EVERY = 1000
 
@@ -33,19 +32,23 @@ class Entry:
 
 
 class Journal:
-    """Entries in order. A half line at the end, left by a killed process, counts as not written."""
+    """Entries in order, in a file of a folder."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.entries = _read(path)
-        self._file: FileIO | None = None
+    def __init__(self, folder: Folder, name: str) -> None:
+        """Raises CannotResume if the file is damaged."""
+        self._folder = folder
+        self._name = name
+        found = read_records(folder.read(name) or b"", folder.place(name))
+        self.entries = [Entry(**json.loads(one)) for one in found.payloads]
+        self._file: Appending | None = None
         self._since_trim = 0
 
     def add(self, entry: Entry) -> None:
-        self.entries.append(entry)
+        """Raises StorageError, and then the entry is not there."""
         if self._file is None:
             self._file = self._rewritten()
-        self._file.write(_line(entry))
+        self._file.append(_record(entry))
+        self.entries.append(entry)
 
     def trim(self, released: int) -> None:
         """Forget entries all of whose tuples are behind `released`, now and then."""
@@ -72,21 +75,12 @@ class Journal:
             self._file.close()
             self._file = None
 
-    def _rewritten(self) -> FileIO:
-        """The file, with the entries but for the newest, and nothing else."""
-        temporary = self._path.with_suffix(".new")
-        temporary.write_bytes(b"".join(_line(entry) for entry in self.entries[:-1]))
-        os.replace(temporary, self._path)
-        return self._path.open("ab", buffering=0)
+    def _rewritten(self) -> Appending:
+        """The file, with the entries and nothing else."""
+        whole = b"".join(_record(entry) for entry in self.entries)
+        self._folder.replace(self._name, whole)
+        return self._folder.append_to(self._name, len(whole))
 
 
-def _line(entry: Entry) -> bytes:
-    return json.dumps(asdict(entry)).encode() + b"\n"
-
-
-def _read(path: Path) -> list[Entry]:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    return [Entry(**json.loads(line)) for line in data.split(b"\n")[:-1]]
+def _record(entry: Entry) -> bytes:
+    return record(json.dumps(asdict(entry)).encode())

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
+from anabranch.disk.folder import Appending, Folder
+from anabranch.disk.records import read_records, record
 from anabranch.runtime.base import Runtime
 from anabranch.stream.restart import Points, RestartPoint, join_all, point_of
 
 LONG = 1_000_000
-"""Bytes behind which the file is written anew, with one line per task."""
+"""Bytes behind which the file is written anew, with one record of all tasks."""
+POINTS = "points"
 
 
 class PointsFile:
     """Written before upstream hears of a point: what upstream then lets go of is never needed.
 
-    A line says what is new; the last one about a task holds. A line that was cut off by the death
+    A record says what is new; the last one about a task holds. One that was cut off by the death
     of the process was told nobody. The points of tasks that ran here before stay until they are
     dropped: after a failure ours may be the only ones."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, folder: Folder | None) -> None:
+        """Raises CannotResume if the file is damaged."""
+        self._folder = folder
         self._lock = threading.Lock()
         self._points: dict[str, RestartPoint] = {}
-        self._bytes = LONG
-        if path and path.exists():
-            for line in path.read_text().splitlines():
-                self._points |= _read(line)
+        self._file: Appending | None = None
+        self._bytes = 0
+        if folder:
+            found = read_records(folder.read(POINTS) or b"", folder.place(POINTS))
+            for payload in found.payloads:
+                self._points |= _read(payload)
             self._points = {name: one for name, one in self._points.items() if one.inputs}
 
     def all(self) -> dict[str, RestartPoint]:
@@ -57,22 +61,27 @@ class PointsFile:
 
     def _write(self, news: Points, whole: dict[str, RestartPoint]) -> None:
         """Only what is on the disk is known to be kept."""
-        if self._path is not None:
-            self._write_file(self._path, news, whole)
+        if self._folder is not None:
+            self._keep(self._folder, news, whole)
         self._points = whole
 
-    def _write_file(self, path: Path, news: Points, points: Points) -> None:
-        line = _line(news)
-        self._bytes += len(line)
-        if self._bytes < LONG:
-            with path.open("a") as file:
-                file.write(line)
+    def _keep(self, folder: Folder, news: Points, whole: Points) -> None:
+        added = record(_plain_text(news))
+        self._bytes += len(added)
+        if self._file and self._bytes < LONG:
+            self._file.append(added)
             return
-        temporary = path.with_suffix(".new")
-        whole = _line(points)
-        temporary.write_text(whole)
-        os.replace(temporary, path)
-        self._bytes = len(whole)
+        self.close()
+        data = record(_plain_text(whole))
+        folder.replace(POINTS, data)
+        self._file = folder.append_to(POINTS, len(data))
+        self._bytes = len(data)
+
+    def close(self) -> None:
+        """It may be written to again."""
+        if self._file:
+            self._file.close()
+            self._file = None
 
 
 class PointsKeeper:
@@ -100,8 +109,8 @@ class PointsKeeper:
                 self._written.notify()
 
 
-def _line(points: Points) -> str:
-    return json.dumps({name: _plain(one) for name, one in points.items()}) + "\n"
+def _plain_text(points: Points) -> bytes:
+    return json.dumps({name: _plain(one) for name, one in points.items()}).encode()
 
 
 def _plain(point: RestartPoint) -> dict[str, Any]:
@@ -113,9 +122,6 @@ def _plain(point: RestartPoint) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _read(line: str) -> dict[str, RestartPoint]:
-    try:
-        kept: dict[str, Any] = json.loads(line)
-    except ValueError:
-        return {}
+def _read(payload: bytes) -> dict[str, RestartPoint]:
+    kept: dict[str, Any] = json.loads(payload)
     return {name: point_of(data) for name, data in kept.items()}
