@@ -8,8 +8,11 @@ from random import Random
 from typing import Any, TypeVar
 
 from anabranch.runtime.base import Runtime, Spawned
+from anabranch.runtime.troubles import ENVIRONMENT
 
 T = TypeVar("T")
+FAILED_S = 0.2
+"""Pause before what failed by its environment is begun again."""
 
 
 class Violation(Exception):
@@ -43,6 +46,7 @@ class Process(Runtime):
     """What dies and is paused as one. Its own clock is `ahead` of the others' by so much."""
 
     def __init__(self, name: str, clock: Clock, rng: Random, ahead: int = 0) -> None:
+        super().__init__()
         self.name = name
         self.clock = clock
         self.alive = True
@@ -80,8 +84,20 @@ class Process(Runtime):
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         raise NotImplementedError("there are no threads here")
 
+    def chance(self, least: float, most: float) -> float:
+        return self._rng.uniform(least, most)
+
     def crashed(self, name: str, error: Exception) -> None:
-        raise Violation(f"{self.name}, {name}: {type(error).__name__}: {error}") from error
+        self._must_be_environment(name, error)
+
+    def failed(self, name: str, error: Exception) -> float:
+        self._must_be_environment(name, error)
+        return FAILED_S * self.chance(0.5, 1.0)
+
+    def _must_be_environment(self, name: str, error: Exception) -> None:
+        """What the machine did is survived; anything else is a bug."""
+        if not isinstance(error, ENVIRONMENT):
+            raise Violation(f"{self.name}, {name}: {type(error).__name__}: {error}") from error
 
     def do(self, do: Callable[..., None], *args: Any) -> None:
         """Now; when it goes on, if it is paused; never, if it is dead."""

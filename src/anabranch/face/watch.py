@@ -18,6 +18,7 @@ from anabranch.face.events import Difference, differences, remembered
 from anabranch.face.model import Snapshot
 from anabranch.face.snapshot import snapshot
 from anabranch.face.stories import Chronicle, Event
+from anabranch.runtime.threads import supervised
 
 INTERVAL_S = 1.0
 HISTORY = 600
@@ -48,7 +49,7 @@ class Watch:
         self.now = self._known = Snapshot(at=time.time())
         self.history: deque[Snapshot] = deque(maxlen=HISTORY)
         self._first = True
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread = supervised("the dashboard's watch", self._run, self._stopped)
 
     def start(self) -> None:
         self._thread.start()

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Generic
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, SiteError
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Incoming
 from anabranch.stream.batch import Batch, P
@@ -83,6 +83,8 @@ class Slowed(Generic[P]):
                 item = await self._inner.receive(self._silence_s)
             except AnabranchError as error:
                 item = error
+            except Exception as error:  # whoever receives hears of it, and connects anew
+                item = SiteError(f"the emulated link failed: {type(error).__name__}: {error}")
             if isinstance(item, Batch):
                 if occupied := self._link.occupy_s(item.nbytes):
                     await self._runtime.sleep(occupied)

@@ -299,6 +299,9 @@ class LiveOutlet(Generic[P]):
             out.end()
         except AnabranchError as error:
             out.end(error)
+        except Exception:  # a bug is counted; whoever reads is not left waiting, and tries again
+            out.end(SiteError(f"stream {self.stream} could not be sent on"))
+            raise
         finally:
             if consumer in self._leases and self._followers.get(consumer) is me:
                 self._leases[consumer] = self._runtime.now()
@@ -353,6 +356,9 @@ class LiveOutlet(Generic[P]):
             out.end()
         except AnabranchError as error:
             out.end(error)
+        except Exception:
+            out.end(SiteError(f"stream {self.stream} could not be shipped"))
+            raise
 
     async def _next_shipment(
         self, out: Outgoing[P], consumer: str, after: int, epoch: int, me: object

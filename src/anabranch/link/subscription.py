@@ -56,7 +56,7 @@ class Subscription(Generic[P]):
         self._elsewhere = False
         self._wake = runtime.signal()
         self._open: Incoming[Batch[P]] | None = None
-        self._coroutine = runtime.spawn(self._run(), f"link-{receiver.stream}")
+        self._coroutine = runtime.supervise(f"link of {receiver.stream}", self._run)
 
     @property
     def done(self) -> bool:

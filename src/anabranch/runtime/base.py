@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 from anabranch.errors import AnabranchError
+from anabranch.runtime.troubles import Troubles
 
 T = TypeVar("T")
 
@@ -14,6 +15,9 @@ T = TypeVar("T")
 class Runtime(abc.ABC):
     """Of one process. `with runtime:` is what a thread of its own does to touch what coroutines
     touch: none of them goes on meanwhile."""
+
+    def __init__(self) -> None:
+        self.troubles = Troubles()
 
     @abc.abstractmethod
     def now(self) -> float:
@@ -31,9 +35,19 @@ class Runtime(abc.ABC):
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """For a thread outside: what the coroutine returns or raises, once it has."""
 
-    @abc.abstractmethod
     def crashed(self, name: str, error: Exception) -> None:
-        """A coroutine that nobody waits for has ended with a bug."""
+        """A coroutine that nobody waits for has ended with an error, and is not begun again."""
+        self.troubles.happened(name or "a coroutine", error, self.now())
+
+    def failed(self, name: str, error: Exception) -> float:
+        """A coroutine that is supervised has ended with an error; how long to wait before it is
+        begun again."""
+        pause_s = self.troubles.happened(name, error, self.now())
+        return pause_s * self.chance(0.5, 1.0)
+
+    @abc.abstractmethod
+    def chance(self, least: float, most: float) -> float:
+        """A number between these, so that what failed together is not tried again together."""
 
     def __enter__(self) -> Self:
         return self
@@ -45,8 +59,25 @@ class Runtime(abc.ABC):
         return Signal(self)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> Spawned[T]:
-        """Begin a coroutine that goes on by itself."""
+        """Begin a coroutine that somebody waits for, or that ends before long. If it fails and
+        nobody waits, that is counted and shown."""
         return Spawned(self, coroutine, name)
+
+    def supervise(self, name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> Spawned[None]:
+        """Begin a coroutine that goes on by itself until it returns or is cancelled. One that ends
+        by an exception, whatever it is, is made anew after a pause: `make` goes on from what its
+        object knows. Each failure is counted and shown."""
+
+        async def whole() -> None:
+            while True:
+                try:
+                    await make()
+                    return
+                except Exception as error:
+                    pause_s = self.failed(name, error)
+                await self.sleep(pause_s)
+
+        return self.spawn(whole(), name)
 
     def sleep(self, seconds: float) -> Wait:
         return Wait(None, seconds)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import functools
 import heapq
+import random
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
 from anabranch.errors import SiteError
 from anabranch.runtime.base import Runtime
+from anabranch.runtime.troubles import end_process
 
 T = TypeVar("T")
 CALLS = 48
@@ -30,6 +31,7 @@ GATHER_S = 0.001
 
 class Loop(Runtime):
     def __init__(self, name: str = "loop") -> None:
+        super().__init__()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._owner: int | None = None
@@ -39,7 +41,7 @@ class Loop(Runtime):
         self._count = 0
         self._closed = False
         self._pool = _Pool(CALLS)
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        threading.Thread(target=self._turn, name=name, daemon=True).start()
 
     def now(self) -> float:
         return time.monotonic()
@@ -98,8 +100,8 @@ class Loop(Runtime):
             raise error
         return value  # type: ignore[return-value]
 
-    def crashed(self, name: str, error: Exception) -> None:
-        traceback.print_exception(error)
+    def chance(self, least: float, most: float) -> float:
+        return random.uniform(least, most)
 
     def condition(self) -> threading.Condition:
         """For threads that wait for each other here; `wait_for_it` instead of its own `wait`."""
@@ -138,8 +140,15 @@ class Loop(Runtime):
             do, args = self._steps.popleft()
             try:
                 do(*args)
-            except Exception:
-                traceback.print_exc()
+            except Exception as error:
+                self.troubles.happened("a step of the loop", error, time.monotonic())
+
+    def _turn(self) -> None:
+        """Without this thread no time passes for any coroutine."""
+        try:
+            self._run()
+        except BaseException as error:
+            end_process("the loop", error)
 
     def _run(self) -> None:
         with self:
@@ -168,8 +177,15 @@ class _Pool:
         with self._changed:
             self._work.append(work)
             if self._idle < len(self._work) and self._threads < self._most:
-                self._threads += 1
-                threading.Thread(target=self._serve, name="call", daemon=True).start()
+                thread = threading.Thread(target=self._serve, name="call", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # no more threads: the next that is free does it, if any is
+                    if not self._threads:
+                        self._work.remove(work)
+                        raise
+                else:
+                    self._threads += 1
             else:
                 self._changed.notify()
 

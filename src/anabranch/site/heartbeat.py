@@ -25,7 +25,7 @@ class Heartbeat:
         self._beat = beat
         self._news = news
         self._interval_s = interval_s
-        self._coroutine = runtime.spawn(self._run(), "heartbeat")
+        self._coroutine = runtime.supervise("heartbeat", self._run)
 
     def close(self) -> None:
         self._coroutine.cancel()

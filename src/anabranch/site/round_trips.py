@@ -32,7 +32,7 @@ class RoundTrips:
         self._known: dict[str, float] = {}
         self._rng = random.Random(name)
         self._turn: list[str] = []
-        self._coroutine = runtime.spawn(self._run(), "round trips")
+        self._coroutine = runtime.supervise(f"round trips of {name}", self._run)
 
     def report(self) -> dict[str, float]:
         return dict(self._known)

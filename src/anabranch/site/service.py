@@ -113,6 +113,7 @@ class SiteService:
             "tasks": [self._task_report(task) for task in list(self.deployment.tasks.values())],
             "sources": [source.report() for source in list(self.deployment.sources.values())],
             "producers": self.links.routes.producers(),
+            "troubles": self._runtime.troubles.report(self._runtime.now()),
             "kept": {name: outlet.kept() for name, outlet in outlets},
             "traffic": {name: asdict(one.traffic) for name, one in outlets if one.traffic.tuples},
         }

@@ -24,6 +24,7 @@ from anabranch.errors import AnabranchError, ScriptError, from_dict
 from anabranch.terminal import printable
 
 WIDE = 500
+MOST_TROUBLES = 8
 
 
 class Terminal(Console):
@@ -152,7 +153,22 @@ def _problem_lines(status: dict[str, Any]) -> list[str]:
             elif part.get("problem"):
                 name = part.get("name") or f"stream {part['stream']}"
                 lines.append(f"{name}: {part['problem']}; trying again")
-    return lines
+    return [*lines, *_trouble_lines(status)]
+
+
+def _trouble_lines(status: dict[str, Any]) -> list[str]:
+    """What processes could not do by themselves lately, each once: sites may share a process."""
+    told = [*((f"site {site['site']}", site) for site in status["sites"]),
+            ("the coordinator", status)]  # fmt: skip
+    found: dict[tuple[str, str], str] = {}
+    for where, report in told:
+        for one in report.get("troubles", ()):
+            if not one["goes_on"]:
+                times = "once" if one["row"] == 1 else f"{one['row']:,} times"
+                line = f"{where}: {one['name']} failed {times} in {one['since_s']:.0f} s:"
+                found.setdefault((one["name"], one["error"]),
+                                 f"{line} {one['error']}; trying again")  # fmt: skip
+    return list(found.values())[:MOST_TROUBLES]
 
 
 def _placement_lines(status: dict[str, Any]) -> list[str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import io
 import queue
-import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -19,6 +18,7 @@ from anabranch.coordinator.control.sites import Sites
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.messages import LearnModel
 from anabranch.plan.catalog import ApproximateDef
+from anabranch.runtime.threads import supervised
 
 JOB_S = 120.0
 CLOSE_S = 5.0
@@ -34,7 +34,7 @@ class Learning:
         self._begun: set[str] = set()
         self._learnt: dict[str, tuple[Lesson, Plan, int]] = {}
         self._lessons: queue.Queue[tuple[ApproximateDef, Lesson] | None] = queue.Queue()
-        self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
+        self._thread = supervised("learning", self._run)
         self._thread.start()
 
     def close(self) -> None:

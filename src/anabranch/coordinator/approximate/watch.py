@@ -19,6 +19,7 @@ from anabranch.coordinator.approximate.workers import Workers
 from anabranch.coordinator.control.catalog import Catalog
 from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import ApproximateDef
+from anabranch.runtime.threads import supervised
 
 CLOSE_S = 10.0
 
@@ -49,7 +50,7 @@ class Approximations:
         self._problems: dict[str, str] = {}
         self._news = threading.Event()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="approximations", daemon=True)
+        self._thread = supervised("approximations", self._run, self._closed)
         self._thread.start()
 
     def close(self) -> None:

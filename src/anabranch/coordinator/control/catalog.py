@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from anabranch.errors import StorageError
 from anabranch.plan.catalog import AnyDef, Definition
 
 IN_MEMORY = Path(":memory:")
@@ -26,17 +28,44 @@ CREATE TABLE IF NOT EXISTS sample (position INTEGER PRIMARY KEY AUTOINCREMENT, b
 
 class Catalog:
     """Definitions in the order they were made, known sites, settings. Each change is durable when
-    the call returns; a change of several definitions happens whole or not at all."""
+    the call returns; a change of several definitions happens whole or not at all. Each call raises
+    StorageError if the disk does not do its part; then nothing has changed."""
 
     def __init__(self, path: Path | str) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, AnyDef] | None = None
-        self._db = sqlite3.connect(path, check_same_thread=False)
-        self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;" + _TABLES)
+        self._place = str(path)
+        with self._disk():
+            self._db = sqlite3.connect(path, check_same_thread=False)
+            pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+            self._db.executescript(pragmas + _TABLES)
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
+            raise  # a mistake of whoever asks
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(
+                f"the catalog {self._place} cannot be read or written: {error}",
+                remedy="It is tried again. See that the disk has room and is mounted.",
+            ) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock, self._disk():
+            yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What is done within is kept whole at its end, or not at all."""
+        with self._lock, self._disk(), self._db:
+            yield
 
     def definitions(self) -> dict[str, AnyDef]:
         """By name; the same object until something changes."""
-        with self._lock:
+        with self._reading():
             if self._known is None:
                 rows = self._db.execute("SELECT body FROM definition ORDER BY position").fetchall()
                 found = (_DEFINITION.validate_json(body) for (body,) in rows)
@@ -47,7 +76,7 @@ class Catalog:
         self, add: Iterable[AnyDef], drop: Iterable[str], replace: Iterable[AnyDef] = ()
     ) -> None:
         """All of it or nothing. `replace`: definitions that are there get another content."""
-        with self._lock, self._db:
+        with self._writing():
             self._known = None
             self._db.executemany(
                 "DELETE FROM definition WHERE name = ?", [(name,) for name in drop]
@@ -67,36 +96,36 @@ class Catalog:
 
     def sites(self) -> dict[str, tuple[str, int]]:
         """Site name → (address, process id), as last heard."""
-        with self._lock:
+        with self._reading():
             rows = self._db.execute("SELECT name, address, pid FROM site").fetchall()
         return {name: (address, pid) for name, address, pid in rows}
 
     def remember_site(self, name: str, address: str, pid: int) -> None:
-        with self._lock, self._db:
+        with self._writing():
             self._db.execute("REPLACE INTO site VALUES (?, ?, ?)", (name, address, pid))
 
     def forget_sites(self) -> None:
-        with self._lock, self._db:
+        with self._writing():
             self._db.execute("DELETE FROM site")
 
     def setting(self, name: str) -> str | None:
-        with self._lock:
+        with self._reading():
             row = self._db.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()
         return row[0] if row else None
 
     def remember(self, name: str, value: str) -> None:
-        with self._lock, self._db:
+        with self._writing():
             self._db.execute("REPLACE INTO setting VALUES (?, ?)", (name, value))
 
     def samples(self) -> list[str]:
         """What was measured of the system, the oldest first."""
-        with self._lock:
+        with self._reading():
             rows = self._db.execute("SELECT body FROM sample ORDER BY position").fetchall()
         return [body for (body,) in rows]
 
     def add_sample(self, body: str, keep: int) -> None:
         """Of which so many are kept."""
-        with self._lock, self._db:
+        with self._writing():
             self._db.execute("INSERT INTO sample (body) VALUES (?)", (body,))
             self._db.execute(
                 "DELETE FROM sample WHERE position <="

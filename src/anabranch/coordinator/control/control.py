@@ -64,7 +64,13 @@ class Control:
         self._begun: list[Spawned[Any]] = []
         """What goes on by itself."""
         self._watch_s = watch_s
-        self._watching = runtime.spawn(self._watch(), "protection")
+        self._look_again = runtime.now()
+        self._steps = {
+            "look": self._look_once,
+            "protection": self._protect,
+            "restoration": self._restore_missing,
+        }
+        self._watching = runtime.supervise("the coordinator's watch", self._watch)
 
     def close(self) -> None:
         self._watching.cancel()
@@ -85,20 +91,29 @@ class Control:
         self._begun.append(self._runtime.spawn(coroutine, "control"))
 
     async def _watch(self) -> None:
-        """See that what asks for protection has it, and that what should run runs."""
-        look_again = self._runtime.now()
+        """See that what asks for protection has it, and that what should run runs. A step that
+        fails is counted and done again in the next round: no other waits for it."""
         while True:
             await self._news.heard(self._watch_s)
             self._begun = [one for one in self._begun if not one.done]
-            self._look()
-            await self._protect()
-            if self._settled and self._runtime.now() > look_again:
-                look_again = self._runtime.now() + RESTORE_S
-                if parts := self._lost_parts.find(self._runtime.now()):
-                    await self._lost_parts.move(parts)
-                await self._lost_parts.tidy()
-                if parts or self._something_is_missing():
-                    self._begin(self.restore())
+            for name, step in self._steps.items():
+                try:
+                    await step()
+                except Exception as error:
+                    self._runtime.failed(f"the coordinator's watch, {name}", error)
+
+    async def _look_once(self) -> None:
+        self._look()
+
+    async def _restore_missing(self) -> None:
+        if not self._settled or self._runtime.now() <= self._look_again:
+            return
+        self._look_again = self._runtime.now() + RESTORE_S
+        if parts := self._lost_parts.find(self._runtime.now()):
+            await self._lost_parts.move(parts)
+        await self._lost_parts.tidy()
+        if parts or self._something_is_missing():
+            self._begin(self.restore())
 
     def _something_is_missing(self) -> bool:
         """By the reports that sites sent: cheap, and perhaps not quite up to date."""
@@ -120,7 +135,6 @@ class Control:
         known = self._catalog.definitions()
         moved = self.protector.learn(known)
         if moved:
-            self._catalog.replace(moved)
             for one in moved:
                 self._tell_of(one, known[one.name])
             await self.protector.broadcast()

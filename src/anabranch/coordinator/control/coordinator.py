@@ -345,6 +345,7 @@ class Coordinator:
             "placement": self._placing.report(),
             "deadlines": self._placing.deadlines.outlook(),
             "approximations": self._approximations.report(),
+            "troubles": self._runtime.troubles.report(self._runtime.now()),
         }
         return {"address": self.address, **own, **status}
 

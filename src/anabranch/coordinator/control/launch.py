@@ -23,6 +23,7 @@ from anabranch.coordinator.status.site_output import SiteOutput
 from anabranch.errors import SiteError
 from anabranch.link.gate import check_address
 from anabranch.link.peer import Peer
+from anabranch.runtime.threads import supervised
 from anabranch.site.site import Site
 from anabranch.site.tasks.task import Task
 from anabranch.spark.own import OwnSpark
@@ -86,6 +87,8 @@ class SiteProcesses:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._outputs: list[SiteOutput] = []
         self._adopted: list[psutil.Process] = []
+        self._dead: dict[str, float] = {}
+        """Site → when its process was found dead; it has not been started again yet."""
         self.held: set[str] = set()
         """Those that are not started again for now."""
         for config in configs:
@@ -171,13 +174,11 @@ class SiteProcesses:
 
     def watch(self, pause_s: float) -> None:
         """Start those that die again, in a thread of its own. They go on where they were."""
-        self._watcher = threading.Thread(
-            target=self._watch, args=(pause_s,), name="site-watch", daemon=True
-        )
+        self._watcher = supervised("site-watch", lambda: self._watch(pause_s), self._closing)
         self._watcher.start()
 
     def _watch(self, pause_s: float) -> None:
-        dead: dict[str, float] = {}
+        dead = self._dead
         calm = time.monotonic() + CALM_S
         while not self._closing.wait(WATCH_S):
             now = time.monotonic()

@@ -83,7 +83,8 @@ class Protector:
             if not asked or not self._turns.free([changed_with(name, known)]):
                 continue
             if not (self._standby_is_well(name, assignment) or self._recovers(name, assignment)):
-                begun.append(self._runtime.spawn(self._post_in_turn(name, asked), f"post-{name}"))
+                posting = self._post_in_turn(name, asked, known)
+                begun.append(self._runtime.spawn(posting, f"post-{name}"))
                 self._turns.take({changed_with(name, known)})
         return begun
 
@@ -105,32 +106,37 @@ class Protector:
         with suppress(AnabranchError):
             await self._post(name, standby, known)
 
-    async def _post_in_turn(self, name: str, standby: Standby) -> None:
-        known = self._catalog.definitions()
+    async def _post_in_turn(self, name: str, standby: Standby, known: Definitions) -> None:
         turn = {changed_with(name, known)}
         try:
             if self.assignments.get(name):
-                await self._post(name, standby, known)
+                await self._post(name, standby, self._catalog.definitions())
         except AnabranchError:
             await self._runtime.sleep(POST_AGAIN_S)
         finally:
             self._turns.give_back(turn)
 
     def learn(self, known: Definitions) -> list[AnyDef]:
-        """What has moved, as it is now: a standby has taken over."""
+        """What has moved, as the catalog has it now: a standby has taken over. If the disk does
+        not take it, nothing is learnt, and the next time all of it is."""
         moved: dict[str, AnyDef] = {}
+        successors: dict[str, Assignment] = {}
         for name, assignment in self.assignments.items():
             newest, epoch = self._newest(name, assignment)
             if epoch <= assignment.epoch:
                 continue
-            self.assignments.set(name, assignment.succeeded(newest, epoch))
-            self._succeeded[name] = self._begun[name] = self._runtime.now()
+            successors[name] = assignment.succeeded(newest, epoch)
             for one in known.values():
                 there = placed(moved.get(one.name, one), name, newest)
                 if isinstance(one, StreamDef) and one.name == assignment.stream:
                     there = one.model_copy(update={"site": newest})
                 if there != one:
                     moved[one.name] = there
+        if moved:
+            self._catalog.replace(moved.values())
+        for name, successor in successors.items():
+            self._succeeded[name] = self._begun[name] = self._runtime.now()
+            self.assignments.set(name, successor)
         return list(moved.values())
 
     def _newest(self, name: str, assignment: Assignment) -> tuple[str, int]:

@@ -25,6 +25,8 @@ INVENTORY = (
     Figure("anabranch_outlet_kept_bytes", "Bytes kept for consumers", ("site", "stream")),
     Figure("anabranch_round_trip_seconds", "The last call to another site, there and back",
            ("site", "other")),
+    Figure("anabranch_failures", "Times that something which goes on by itself failed and was"
+           " begun again", ("site", "name"), counts=True),
 )  # fmt: skip
 
 
@@ -57,4 +59,6 @@ def _values(report: dict[str, Any]) -> dict[str, Values]:
         "anabranch_outlet_kept_bytes": [(at, size) for at, (_, size) in kept],
         "anabranch_round_trip_seconds": [((site, other), seconds) for other, seconds
                                          in report.get("round_trips", {}).items()],
+        "anabranch_failures": [((site, one["name"]), one["times"])
+                               for one in report.get("troubles", ())],
     }  # fmt: skip

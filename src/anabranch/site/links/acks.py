@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import floor
 from typing import Any
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, StorageError
 from anabranch.link.emulation import Emulation
 from anabranch.link.messages import Ack
 from anabranch.runtime.base import Runtime
@@ -48,7 +48,7 @@ class AckSender:
         self._due = 0.0
         self._told: dict[tuple[str, str], Ack] = {}
         self._repeat = 0.0
-        self._coroutine = runtime.spawn(self._run(), f"acks-{site}")
+        self._coroutine = runtime.supervise(f"acks to {site}", self._run)
 
     def released(self) -> None:
         if not self._woken:
@@ -96,8 +96,10 @@ class AckSender:
             for ack in acks:
                 known = self._told.get(_key(ack))
                 self._told[_key(ack)] = _both(ack, known) if known else ack
-        except AnabranchError:  # away; its links retry on their own
+        except AnabranchError as error:  # away; its links retry on their own
             self._due = self._runtime.now() + self._interval_s
+            if isinstance(error, StorageError):  # our own disk, and it is to be seen
+                raise
 
 
 def following(now: float, interval: float) -> float:

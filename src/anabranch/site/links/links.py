@@ -71,7 +71,7 @@ class Links:
         self._senders: dict[str, AckSender] = {}
         self._by_site: dict[str, Readers] | None = None
         """See `_readers_of`; None when that may have changed."""
-        self._watching = runtime.spawn(self._watch(), f"{name}-watch")
+        self._watching = runtime.supervise(f"leases of {name}", self._watch)
 
     def close(self) -> None:
         self._watching.cancel()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from itertools import count
+
+from anabranch.runtime.loop import process_loop
 
 Beat = Callable[[], bool]
 
@@ -40,9 +41,10 @@ class Beats:
             seconds, beat = found
             try:
                 goes_on = beat()
-            except Exception:  # of one stream, and not the others' concern
-                traceback.print_exc()
-                goes_on = False
+            except Exception as error:  # of one stream: it is tried again, and the others go on
+                process_loop().troubles.happened("watermarks that follow the clock", error,
+                                                 time.monotonic())  # fmt: skip
+                goes_on = True
             if goes_on:
                 with self._changed:
                     self._add(seconds, beat)

@@ -81,6 +81,8 @@ class Guard:
         self._rtts: deque[float] = deque(maxlen=RTTS)
         self._costs = Costs(0.0, 0.0, 0.0)
         self._asked = False
+        self._sent: Sequence[int] = ()
+        """How far the inputs had been sent to the primary."""
         self._wake = runtime.signal()
         self._inputs = self._new_inputs()
         self._tuning = Tuning(
@@ -88,7 +90,7 @@ class Guard:
             lambda: self._costs, self._inputs.ship_by,
         )  # fmt: skip
         self._warmth = Warmth(runtime, task, host.in_slot, self._consider)
-        self._watching = runtime.spawn(self._watch(), f"{name}-guard-{task.spec.name}")
+        self._watching = runtime.supervise(f"standing by of {name} for {task.spec.name}", self._run)
 
     def _new_inputs(self) -> StandbyInputs:
         return StandbyInputs(
@@ -137,13 +139,22 @@ class Guard:
         self._asked = True
         self._wake.notify()
 
+    async def _run(self) -> None:
+        """Watch, claim, and catch up, going on where an error has ended it."""
+        if self.state == "standby":
+            await self._watch()
+            states = await self._claim()
+            self._sent = [one.sent for one in states]
+        if self.state == "primary":
+            await self._host.took_over(self.task)
+            await self._catch_up(self._sent)
+
     async def _watch(self) -> None:
         while not self._asked:
             await self._wake.wait(self._heartbeat_s)
             if self._asked or self._detector.heard(await self._beat()):
                 break
             await self._inputs.look_up()
-        await self._claim()
 
     async def _beat(self) -> Beat:
         begun = self._runtime.now()
@@ -162,26 +173,29 @@ class Guard:
         self._costs = Costs(known.fixed, known.per_tuple, median(self._rtts))
         return Beat.ALIVE if answer.runs else Beat.ABSENT
 
-    async def _claim(self) -> None:
+    async def _claim(self) -> Sequence[ConsumerState]:
         """Tell everyone, learn from upstream where to go on, and go on. What is there already can
-        be sent at once: it is what the primary would send."""
+        be sent at once: it is what the primary would send. A claim cannot be made twice: one that
+        fails, whatever the reason, is given up, so that another is posted."""
         self._note("noticed")
         self.state = "claiming"
-        self._quiet()
-        self.task.take_over()
-        self._announce()
         try:
+            self._quiet()
+            self.task.take_over()
+            self._announce()
             states = await self._all_claimed()
             await self._inputs.take_over(states)
+            self._note("claimed")
+            self.state = "primary"
+            self._links.follow_inputs(self.task)
         except (Superseded, Gap):  # replaced; or someone who knows more must be posted instead
             self._retire()
-            return
-        self._note("claimed")
-        self.state = "primary"
-        self._links.follow_inputs(self.task)
+            return ()
+        except Exception:
+            self._retire()
+            raise
         self._consider()
-        await self._host.took_over(self.task)
-        await self._catch_up([one.sent for one in states])
+        return states
 
     async def _catch_up(self, sent: Sequence[int]) -> None:
         """Note when all that the primary had been sent is processed here too."""

@@ -188,7 +188,7 @@ class Protection:
                     self.superseded(guard.task)
 
     def behind(self, task: Task, error: Gap) -> None:
-        self._runtime.spawn(self._rejoin(task), f"{task.spec.name}-behind")
+        self._runtime.supervise(f"{task.spec.name} goes back", lambda: self._rejoin(task))
 
     async def _rejoin(self, task: Task) -> None:
         """A producer has let go of what a task of ours would take next, on the word of the one that

@@ -59,7 +59,7 @@ class Tuning:
         self._choices: dict[int, Choice] = {}
         self._loads: dict[int, Load] = {}
         self._runtime = runtime
-        self._coroutine = runtime.spawn(self._run(), f"tune-{spec.name}")
+        self._coroutine = runtime.supervise(f"batches of {spec.name}", self._run)
 
     def close(self) -> None:
         self._coroutine.cancel()

@@ -34,7 +34,7 @@ class Warmth:
         self._known = task.measures.samples
         self._closed = False
         self._warming = False
-        self._coroutine = runtime.spawn(self._run(), f"warm-{task.spec.name}")
+        self._coroutine = runtime.supervise(f"warming of {task.spec.name}", self._run)
 
     def close(self) -> None:
         """A run that is under way ends first: the end of an input that comes meanwhile would else
@@ -48,8 +48,10 @@ class Warmth:
         while not self._closed:
             await self._runtime.sleep(pause_s)
             self._warming = True
-            pause_s = await self._runtime.blocking(self._next)
-            self._warming = False
+            try:
+                pause_s = await self._runtime.blocking(self._next)
+            finally:
+                self._warming = False
             self._consider()
 
     def _next(self) -> float:

@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeVar
 from anabranch.deadline.edf import NO_DEADLINE, EdfQueue
 from anabranch.deadline.laxity import Laxities
 from anabranch.runtime.loop import Loop
+from anabranch.runtime.threads import supervised
 
 T = TypeVar("T")
 Policy = Literal["edf", "fifo"]
@@ -121,10 +122,12 @@ class Queue:
                 task = self._waiting.pop()
                 self._running.add(task)
                 allowed = self._allowed(task)
-            task.run_instance(allowed)
-            with self._runtime:
-                self._running.discard(task)
-                self.consider(task)
+            try:
+                task.run_instance(allowed)
+            finally:
+                with self._runtime:
+                    self._running.discard(task)
+                    self.consider(task)
 
     def ring(self) -> None:
         with self._runtime:
@@ -176,9 +179,10 @@ class Executor:
             self._start(self.queue, f"slot-{n}")
 
     def _start(self, queue: Queue, name: str) -> None:
-        worker = threading.Thread(
-            target=queue.serve, args=(self._leaving,), name=f"{self._site}-{name}", daemon=True
-        )
+        worker = supervised(
+            f"{self._site}-{name}", lambda: queue.serve(self._leaving), self._leaving,
+            self._runtime.troubles,
+        )  # fmt: skip
         self._workers.append(worker)
         worker.start()
 

@@ -1,0 +1,35 @@
+"""Threads that go on by themselves, as long as their process does."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from anabranch.runtime.loop import process_loop
+from anabranch.runtime.troubles import Troubles
+
+
+def supervised(
+    name: str,
+    run: Callable[[], None],
+    stopped: threading.Event | None = None,
+    troubles: Troubles | None = None,
+) -> threading.Thread:
+    """A thread, not yet started, that ends when `run` returns. A `run` that raises is called
+    again after a pause, unless all has `stopped`; each time is counted among the `troubles` of the
+    process."""
+    told = troubles or process_loop().troubles
+    stop = stopped or threading.Event()
+
+    def whole() -> None:
+        while not stop.is_set():
+            try:
+                run()
+                return
+            except Exception as error:
+                pause_s = told.happened(name, error, time.monotonic())
+                stop.wait(pause_s * random.uniform(0.5, 1.0))
+
+    return threading.Thread(target=whole, name=name, daemon=True)

@@ -1,0 +1,95 @@
+"""What goes wrong in what a process does by itself: counted, shown in reports, and logged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+import traceback
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from anabranch.errors import AnabranchError, StorageError
+from anabranch.runtime.log import note
+
+FIRST_S, MOST_S = 0.1, 5.0
+"""Pause before what failed is begun again; it doubles with each failure in a row."""
+CALM_S = 60.0
+"""After so long without a failure the next one is the first of a new row."""
+MOST_NAMES = 200
+EXIT_CODE = 70
+ENVIRONMENT = (StorageError, OSError, sqlite3.OperationalError)
+"""What the machine does to us, and no fault of our own: a full disk, an I/O error, no more files
+or threads."""
+
+
+@dataclass
+class Trouble:
+    """`times` counts all failures, `row` those since it went well last; `since` and `last` are
+    the first and the newest of the row, by the runtime's clock."""
+
+    error: str
+    times: int = 0
+    row: int = 0
+    since: float = 0.0
+    last: float = 0.0
+
+
+class Troubles:
+    """Of one process, by the name of what failed. Any thread may tell and ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, Trouble] = {}
+
+    def happened(self, name: str, error: BaseException, now: float) -> float:
+        """Count a failure, and say how long to pause before the next try. A stack trace is
+        printed for the first of a row of equal ones only."""
+        text = one_line(error)
+        with self._lock:
+            found = self._known.pop(name, None) or Trouble(text, since=now)
+            if found.row and now - found.last > CALM_S:
+                found.row = 0
+            fresh = found.row == 0 or found.error != text
+            if found.row == 0:
+                found.since = now
+            found.error, found.last = text, now
+            found.times += 1
+            found.row += 1
+            self._known[name] = found
+            while len(self._known) > MOST_NAMES:
+                del self._known[next(iter(self._known))]
+            pause = min(MOST_S, FIRST_S * 2.0 ** min(found.row - 1, 10))
+        if fresh:
+            note("trouble", f"{name}: {text}", wrong=True)
+            print(f"{name} failed:", file=sys.stderr)
+            traceback.print_exception(error)
+        return pause
+
+    def report(self, now: float) -> list[dict[str, Any]]:
+        """The newest first. `goes_on` says that the last failure is long enough ago."""
+        with self._lock:
+            known = [(name, one) for name, one in self._known.items()]
+        return [
+            {"name": name, "error": one.error, "times": one.times, "row": one.row,
+             "since_s": round(now - one.since, 1), "last_s": round(now - one.last, 1),
+             "goes_on": now - one.last > 2 * MOST_S}
+            for name, one in sorted(known, key=lambda pair: -pair[1].last)
+        ]  # fmt: skip
+
+
+def one_line(error: BaseException) -> str:
+    if isinstance(error, AnabranchError):
+        return error.line()
+    text = (str(error).strip() or repr(error)).splitlines()[0]
+    return f"{type(error).__name__}: {text}"
+
+
+def end_process(name: str, error: BaseException) -> NoReturn:
+    """What no process can do without has failed and cannot be begun again: without it the process
+    would be there and do nothing. Its end is noticed at once, and a standby or spare goes on."""
+    note("ended", f"{name} failed, so this process ends: {one_line(error)}", wrong=True)
+    traceback.print_exception(error)
+    print(f"{name} failed, so this process ends", file=sys.stderr, flush=True)
+    os._exit(EXIT_CODE)
