@@ -31,6 +31,9 @@ class Pocket:
     times in all, before it is stopped. Other queries go on in any case."""
     deterministic: ClassVar[bool] = False
     """What `row` gives depends on that row alone: not on others, nor on time or chance."""
+    stateless: ClassVar[bool] = False
+    """Nothing that it gives depends on the tuples before, though it may ask the world. It then has
+    no state to keep, and a new object goes on after its site was killed."""
     standby: ClassVar[str | None] = None
     """How it is protected, as behind a query's STANDBY: "ON centre2 BATCH 100", or "" to leave all
     to the system. Only for a deterministic one with `row`."""
@@ -54,6 +57,16 @@ class Pocket:
         """Called when no tuple with an event time before `time` (µs) will come any more, as far as
         that has moved since; several steps may be one. Gives rows as `row` does, of that time."""
         raise NotImplementedError
+
+    def snapshot(self) -> Any:
+        """All that later results depend on, if that is not all attributes as they can be pickled.
+        Called now and then, between tuples."""
+        return vars(self)
+
+    def restore(self, state: Any) -> None:
+        """Called behind `open` when the pocket goes on after its site has ended, with what
+        `snapshot` gave last. The tuples since then come again."""
+        vars(self).update(state)
 
     def close(self) -> Any:
         """Called once: when the input has ended, and then what it gives, as `row` does, is put out;

@@ -1,9 +1,10 @@
-"""A pocket whose site is killed goes on where it was, and so does who reads it."""
+"""A pocket whose site is killed goes on where it was, with its state, and so does who reads it."""
 
 from __future__ import annotations
 
 import os
 import signal
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,23 @@ import pytest
 from anabranch import Cluster, Pocket, source
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 
+ROWS = 4000
 
-class Copier(Pocket):
+
+class Total(Pocket):
     query = "s"
-    output = "CREATE STREAM same (n BIGINT) AT edge"
+    output = "CREATE STREAM sums (n BIGINT, sum BIGINT) AT edge"
 
-    def row(self, row: dict[str, int]) -> tuple[int]:
-        return (row["n"],)
+    def open(self) -> None:
+        self.sum = 0
+
+    def row(self, row: dict[str, int]) -> tuple[int, int]:
+        self.sum += row["n"]
+        return row["n"], self.sum
 
 
 @pytest.mark.slow
-def test_a_pocket_goes_on_after_its_site_was_killed(tmp_path: Path) -> None:
+def test_a_running_total_stays_right_when_its_site_is_killed(tmp_path: Path) -> None:
     sites = '[site.room1]\nisolation = "process"\n[site.edge]\nisolation = "process"\n'
     (tmp_path / "cluster.toml").write_text(sites)
     up = start(["up", "--cluster", "cluster.toml"], tmp_path)
@@ -29,14 +36,14 @@ def test_a_pocket_goes_on_after_its_site_was_killed(tmp_path: Path) -> None:
         wait_until(lambda: "sites: " in (tmp_path / "log").read_text(), "up", 150)
         with Cluster.connect(tmp_path / ".anabranch") as cluster:
             cluster.stream("s", {"n": "BIGINT"}, at="room1",
-                           source=source("rate", tps=200, rows=2000, n="value"))  # fmt: skip
+                           source=source("rate", tps=400, rows=ROWS, n="value"))  # fmt: skip
             found = []
-            for row in cluster.submit(Copier).rows(timeout="120s"):
-                found.append(row["n"])
-                if len(found) == 300:
+            for row in cluster.submit(Total).rows(timeout="120s"):
+                found.append((row["n"], row["sum"]))
+                if len(found) in (900, 2300):
                     (edge,) = [one for one in cluster.status()["sites"] if one["site"] == "edge"]
                     os.kill(edge["pid"], signal.SIGKILL)
-        assert found == list(range(2000))
+        assert found == list(enumerate(accumulate(range(ROWS))))
         processes = family(up.pid)
     finally:
         anabranch("down", cwd=tmp_path)

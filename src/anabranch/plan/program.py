@@ -15,4 +15,10 @@ class Program(Spec):
     pickled: bool = False
     on_error: Literal["stop", "skip", "restart"] = "stop"
     deterministic: bool = False
+    stateless: bool = False
     selectivity: float = 1.0
+
+    @property
+    def remembers(self) -> bool:
+        """What it gives may depend on all tuples before."""
+        return not (self.deterministic or self.stateless)

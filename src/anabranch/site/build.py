@@ -35,7 +35,9 @@ from anabranch.plan.places import Looked, Place
 from anabranch.plan.stage import Stage
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.runtime.loop import Loop
+from anabranch.site.programs.kept_state import KeptState
 from anabranch.site.programs.pocket import PocketBody
+from anabranch.site.programs.snapshots import Snapshots
 from anabranch.site.sources.ingest import Ingest
 from anabranch.site.sources.journal import Journal
 from anabranch.site.sources.open_stream import OpenStream
@@ -50,6 +52,7 @@ from anabranch.site.tasks.calibration import InSlot, calibrated
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.join import JoinBody
 from anabranch.site.tasks.measures import Cost
+from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Owner, Task
 from anabranch.site.tasks.union import UnionBody
 from anabranch.spark.footprint import footprint
@@ -80,8 +83,11 @@ class Builder:
         runtime: Loop,
         site: SiteSettings,
         executor: Executor,
+        points: PointsFile,
     ) -> None:
-        """What uses Spark and is no task instance runs in a slot of `executor`."""
+        """What uses Spark and is no task instance runs in a slot of `executor`. `points` are those
+        of this site."""
+        self._points = points
         self._runtime = runtime
         self._plans: Mode = site.plans
         self._batch = site.batch
@@ -257,7 +263,7 @@ class Builder:
         own = bool(spec.pocket or (spec.sink and spec.sink.name == "spark"))
         jobs = SparkJobs(self._spark, spec.name, per_instance=own)
         expressions = self._expressions(spec, jobs)
-        body = self._body(spec, expressions, resume=resume)
+        body = self._body(spec, expressions, self._snapshots(spec, resume=resume), resume=resume)
         return Task(
             self._runtime, owner, spec, body, inlets, outlet, jobs, expressions.report, self._batch
         )
@@ -266,12 +272,26 @@ class Builder:
         limit, budget = self._limit, self._budget
         return [LiveInlet(one.stream, limit=limit, budget=budget) for one in spec.inputs]
 
-    def _body(self, spec: TaskSpec, expressions: Expressions, *, resume: bool) -> Body:
+    def _snapshots(self, spec: TaskSpec, *, resume: bool) -> Snapshots | None:
+        """Where a pocket with a state keeps it. Nothing is deleted before it is started."""
+        if self._state is None or spec.pocket is None or not spec.pocket.remembers:
+            return None
+        folder = RealFolder(self._state.path / f"{quote(spec.name, safe='')}.pocket")
+        return Snapshots(KeptState(folder, partial(self._points.kept, spec.name)), resume=resume)
+
+    def _body(
+        self,
+        spec: TaskSpec,
+        expressions: Expressions,
+        snapshots: Snapshots | None = None,
+        *,
+        resume: bool,
+    ) -> Body:
         if spec.sink:
             return self._sink_body(spec, spec.sink, resume=resume)
         if spec.pocket:
             columns = arrow_schema(spec.inputs[0].columns), arrow_schema(spec.columns)
-            return PocketBody(self._spark, spec.name, spec.pocket, *columns)
+            return PocketBody(self._spark, spec.name, spec.pocket, *columns, snapshots)
         inputs = [(one.alias, arrow_schema(one.columns)) for one in spec.inputs]
         output = arrow_schema(spec.columns)
         if isinstance(spec.operators[0], Join):

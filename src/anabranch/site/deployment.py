@@ -169,6 +169,8 @@ class Deployment:
                 if task is None:
                     raise SiteError(f"{name} was dropped before it began")
                 await task.start(begin.point, begin.epoch)
+                if task.state == "failed":  # its state is gone; the others go on
+                    continue
                 _note("started", task)
                 self._links.follow_inputs(task)
             await self._links.keep_points([self.tasks[name] for name in asked.tasks])

@@ -79,7 +79,10 @@ class Site:
         self._executor = Executor(
             self._runtime, name, self._config.slots, self._config.schedule, spark
         )
-        self._builder = Builder(cluster, spark, folder, self._runtime, self._config, self._executor)
+        points = PointsFile(folder)
+        self._builder = Builder(
+            cluster, spark, folder, self._runtime, self._config, self._executor, points
+        )
         self.service = SiteService(
             name,
             cluster,
@@ -87,7 +90,7 @@ class Site:
             FlightNetwork(self._runtime, name, self.peers),
             self._builder,
             self._executor,
-            PointsFile(folder),
+            points,
             ReadersFile(folder),
         )
         network = FlightNetwork(self._runtime, name, self.peers)

@@ -14,10 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from anabranch.connectors.python.functions import exception_line, user_place, user_traceback
-from anabranch.errors import AnabranchError, TaskError
+from anabranch.errors import AnabranchError, StorageError, TaskError
 from anabranch.link.wire import BORN, EVENT_TIME, wire_schema
 from anabranch.plan.program import Program
 from anabranch.pocket import Pocket, by_row, by_time
+from anabranch.site.programs.snapshots import Snapshots
 from anabranch.site.programs.to_arrow import as_rows, as_table
 from anabranch.site.programs.user_class import load_class
 from anabranch.site.tasks.body import Produced, Taken
@@ -33,7 +34,7 @@ BATCH_ROWS = 65_536
 
 
 class PocketBody:
-    """Its state is its own: what it was given is never needed again."""
+    """Its state is its own: what it was given is not needed again once that is kept."""
 
     def __init__(
         self,
@@ -42,7 +43,9 @@ class PocketBody:
         program: Program,
         columns: pa.Schema,
         output: pa.Schema,
+        snapshots: Snapshots | None = None,
     ) -> None:
+        """Without `snapshots` it has no state, or is not going to be started again."""
         self._spark = spark
         self._name = name
         self._on_error = program.on_error
@@ -59,18 +62,81 @@ class PocketBody:
         self._skipped = 0
         self._restarts = 0
         self._traceback = ""
+        self._snapshots = snapshots
+        if snapshots:
+            snapshots.belong_to(self._class)
+        self.lost: TaskError | None = None
+
+    def begin_after(self, position: int) -> None:
+        if self._snapshots:
+            self._snapshots.begin_after(position)
 
     def open(self, instant: int = START_WATERMARK) -> None:
-        """Raises TaskError if the pocket cannot be made."""
+        """Raises TaskError if the pocket cannot be made, or its state cannot be kept. A pocket
+        whose state is `lost` is not made."""
+        self._make()
+        if self._snapshots and not self._snapshots.ended:
+            self._find_state(self._snapshots)
+
+    def reopen(self, instant: int) -> None:
+        self._give_up()
+        self.open(instant)
+
+    def _make(self) -> None:
         try:
             self._pocket = self._class()
             self._pocket.open()
         except Exception as error:
             raise self._failed(error) from error
 
-    def reopen(self, instant: int) -> None:
-        self._give_up()
-        self.open(instant)
+    def _find_state(self, snapshots: Snapshots) -> None:
+        try:
+            state = snapshots.found()
+        except TaskError as error:
+            self._give_up()
+            self.lost = self._failed(error)
+            return
+        try:
+            if state is None:
+                snapshots.keep(snapshots.position, self._state)
+            else:
+                self._restore(state)
+        except Exception as error:
+            raise self._failed(error) from error
+        snapshots.begun()
+
+    def _state(self) -> dict[str, Any]:
+        """All that results depend on; of a pocket that has been closed, that it has."""
+        return {
+            "pocket": self._pocket and {"state": self._pocket.snapshot()},
+            "watermark": self._watermark, "newest": self._newest, "born": self._born,
+            "skipped": self._skipped, "restarts": self._restarts,
+        }  # fmt: skip
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._watermark, self._newest = state["watermark"], state["newest"]
+        self._born = state["born"]
+        self._skipped, self._restarts = state["skipped"], state["restarts"]
+        if state["pocket"] is None:
+            self._give_up()
+        elif self._pocket:
+            self._pocket.restore(state["pocket"]["state"])
+
+    def _keep(self, position: int, watermark: int) -> bool:
+        """Whether a restart may begin here. A disk that is full holds nobody up: what came since
+        the last snapshot stays upstream."""
+        if self._snapshots is None:
+            return True
+        if watermark != END_WATERMARK and not self._snapshots.due():
+            return False
+        try:
+            self._snapshots.keep(position, self._state)
+        except StorageError as error:
+            self._traceback = error.line()
+            return False
+        except TaskError as error:
+            raise self._failed(error) from error
+        return True
 
     def _give_up(self) -> None:
         """It is closed, and what it would still have given is nobody's."""
@@ -83,6 +149,8 @@ class PocketBody:
         return False
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
+        if self.lost:
+            raise self.lost
         (taken,) = inputs
         whole = taken.table(self._input)
         run = self._by_row if by_row(self._class) else self._by_batch
@@ -90,16 +158,19 @@ class PocketBody:
         given = [run(whole.slice(start, BATCH_ROWS)) for start in starts]
         if len(whole):
             self._note(whole)
-        given += [self._at(taken.watermark)] if taken.watermark != self._watermark else []
+        given += [self._at(taken.watermark)] if taken.watermark > self._watermark else []
         if self._closed:  # it took so long that it was not waited for: its stream may be another's
             raise TaskError(f"pocket {self._name} is dropped")
-        self._watermark = taken.watermark
+        self._watermark = max(self._watermark, taken.watermark)
         table = pa.concat_tables([self._output.empty_table(), *given])
-        return Produced(table, taken.watermark, (taken.last,))
+        kept = self._keep(taken.last, taken.watermark)
+        return Produced(table, self._watermark, (taken.last,), restartable=kept)
 
     def _at(self, watermark: int) -> pa.Table:
         """What it gives when its input has come so far; at the end, when it is closed."""
-        if watermark == END_WATERMARK:
+        if watermark == END_WATERMARK and self._pocket is None:
+            rows = None  # it was closed before its site was
+        elif watermark == END_WATERMARK:
             rows = self._attempt(lambda pocket: as_rows(pocket.close()), 0, tries=1)
             self._pocket = None
         elif by_time(self._class):
@@ -180,7 +251,7 @@ class PocketBody:
                     raise failed from error
             self._restarts += 1
             self._give_up()
-            self.open()
+            self._make()
         return None
 
     def _failed(self, error: Exception) -> TaskError:

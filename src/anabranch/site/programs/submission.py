@@ -60,6 +60,11 @@ def submission(
     if by_time(pocket) and pocket.deterministic:
         raise ConfigError("it is told of the watermark, which moves by chance", place=place,
                           remedy="Leave deterministic out, or watermark().")  # fmt: skip
+    if (pocket.snapshot is Pocket.snapshot) != (pocket.restore is Pocket.restore):
+        there, missing = ("restore", "snapshot") if pocket.snapshot is Pocket.snapshot else (
+            "snapshot", "restore")  # fmt: skip
+        raise ConfigError(f"it defines {there}, but not {missing}", place=place,
+                          remedy="They belong together: define both.")  # fmt: skip
     program = Program(
         code=code,
         path=path,
@@ -67,6 +72,7 @@ def submission(
         pickled=pickled,
         on_error=pocket.on_error,
         deterministic=pocket.deterministic,
+        stateless=pocket.stateless,
         selectivity=pocket.selectivity,
     )
     return Submission(

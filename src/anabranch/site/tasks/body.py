@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from anabranch.connectors.sink import Continued, Sink
+from anabranch.errors import TaskError
 from anabranch.link.wire import BORN, EVENT_TIME, POSITION, apart, record_batches, wire_schema
 from anabranch.plan.expressions import Naming, plain, quoted
 from anabranch.plan.operators import Operator, Projection, Selection
@@ -61,6 +62,8 @@ class Produced:
     watermark: int
     needless: tuple[int, ...]
     instant: int = START_WATERMARK
+    restartable: bool = True
+    """What follows can be reproduced from here; if not, only from where it could before."""
     more: bool = False
     """The step was cut so that others get their turn: it goes on with the next one, which is to be
     given nothing new."""
@@ -87,6 +90,17 @@ class Interruptible(Protocol):
 
     def interrupt(self) -> None:
         """From another thread: the step that runs is to end soon, by an error."""
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A body with a state that does not follow from the input that is replayed to it."""
+
+    lost: TaskError | None
+    """Why it cannot go on, known after `open`: its state is gone."""
+
+    def begin_after(self, position: int) -> None:
+        """Called before `open`: its input goes on behind this position."""
 
 
 class Body(Protocol):

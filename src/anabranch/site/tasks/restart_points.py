@@ -41,6 +41,11 @@ class PointsFile:
         """Those that are written."""
         return dict(self._points)
 
+    def kept(self, task: str) -> int:
+        """Up to where a task's first input is not needed any more, as far as that is written."""
+        point = self._points.get(task)
+        return point.inputs[0] if point else 0
+
     def news(self, points: Points) -> dict[str, RestartPoint]:
         """Those that are not written yet, joined with what is: they only rise. Waits for nobody."""
         kept = self._points

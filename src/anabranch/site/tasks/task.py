@@ -15,7 +15,7 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
 from anabranch.site.programs.pocket import PocketBody
-from anabranch.site.tasks.body import Body, Interruptible, Produced, Taken
+from anabranch.site.tasks.body import Body, Interruptible, Produced, Remembering, Taken
 from anabranch.site.tasks.measures import Measures
 from anabranch.site.tasks.timeliness import Timeliness
 from anabranch.spark.analyse import complaint
@@ -113,7 +113,7 @@ class Task:
             self.outlet.produced_by(self)
             self.outlet.produce_in(epoch, standing_by=self.role == "standby")
             self.outlet.learn(point.readers)
-        await self._runtime.blocking(self._body.open, point.instant)
+        await self._open(point, self._body.open)
         if self.state == "waiting":
             self.state = "running"
         self._end_if_finished(point)
@@ -127,7 +127,7 @@ class Task:
         self.busy = True
         self._more = False
         try:
-            await self._runtime.blocking(self._body.reopen, point.instant)
+            await self._open(point, self._body.reopen)
         finally:
             self._rest()
         self.inlets = inlets
@@ -139,6 +139,16 @@ class Task:
             self.outlet.start_at(point.output)
             self.outlet.learn(point.readers)
         self._end_if_finished(point)
+
+    async def _open(self, point: RestartPoint, open_body: Callable[[int], None]) -> None:
+        body = self._body
+        if not isinstance(body, Remembering):
+            await self._runtime.blocking(open_body, point.instant)
+            return
+        body.begin_after(point.inputs[0])
+        await self._runtime.blocking(open_body, point.instant)
+        if body.lost:
+            self.fail(body.lost)
 
     def _end_if_finished(self, point: RestartPoint) -> None:
         """A run before this one has put everything out, and only its end is to be told."""
@@ -340,7 +350,8 @@ class Task:
         needless = produced.needless
         if produced.watermark == END_WATERMARK:  # whatever windows are still open
             needless = tuple(one.taken if one.drained else FOREVER for one in self._taken_from)
-        self._log.add(RestartPoint(needless, position, produced.instant))
+        if produced.restartable:
+            self._log.add(RestartPoint(needless, position, produced.instant))
         if not self.outlet or not self.outlet.wanted:
             self.acknowledge(position)
 
