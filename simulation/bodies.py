@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.connectors.sink import Continued
+from anabranch.connectors.sink import ANEW, Beginning, Continued
 from anabranch.errors import AnabranchError, SinkError
 from anabranch.link.budget import Budget
 from anabranch.link.codec import Unpack
@@ -101,7 +101,7 @@ class FencedSink:
         self._place = place
         self._opened = False
 
-    def open(self) -> None:
+    def open(self, begin: Beginning = ANEW) -> None:
         self._opened = True
         self._place.writer = self
 

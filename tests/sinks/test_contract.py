@@ -70,7 +70,7 @@ class Postgres:
     def start(self, request):
         self._server = request.getfixturevalue("postgres")
         self._table = f"t_{uuid4().hex}"
-        self.options = {"url": self._server.url, "table": self._table}
+        self.options = {"url": self._server.url, "table": self._table, "mode": "replace"}
 
     def read(self, base, capsys):
         found = self._server.execute(f"SELECT a, s, _pos, _ts FROM {self._table} ORDER BY _pos")

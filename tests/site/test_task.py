@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.errors import Gap, SinkError, TaskError
+from anabranch.connectors.sink import ANEW, Beginning
+from anabranch.errors import Gap, SinkBehind, SinkError, TaskError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.site.tasks.body import Produced, SinkBody, Taken
 from anabranch.site.tasks.executor import Executor
@@ -249,8 +250,8 @@ class FakeSink:
         self._writes = 0
         self._fails_at = fails_at
 
-    def open(self) -> None:
-        self.rows = []
+    def open(self, begin: Beginning = ANEW) -> None:
+        self.rows, self.begin = [], begin
 
     def write(self, table: pa.Table) -> None:
         self._writes += 1
@@ -271,6 +272,7 @@ def test_a_sink_gets_every_tuple_with_its_position() -> None:
         run(task)
     assert sink.rows == [{"n": n, "_pos": n, "_ts": n} for n in range(11, 17)]
     assert task.restart_point() == RestartPoint((16,), 16)
+    assert sink.begin == Beginning(epoch=0, after=0)
     offer(inlet, batch(17, 0, END_WATERMARK))
     run(task)
     assert (task.state, sink.whole) == ("done", sink.rows)
@@ -291,9 +293,26 @@ def test_a_sink_that_fails_keeps_what_it_had() -> None:
     assert task.restart_point() == RestartPoint((3,), 3)
 
 
+class HoldingSink(FakeSink):
+    """Knows what it holds."""
+
+    def written(self) -> int:
+        return 980
+
+
+def test_a_sink_that_lacks_what_was_acknowledged_is_not_gone_on_with() -> None:
+    sink = HoldingSink()
+    task, _ = a_task(SinkBody(sink, COLUMNS))
+    with pytest.raises(SinkBehind, match="up to position 980, but those up to 1,000 were ackn"):
+        start(task, RestartPoint((1000,), 1000))
+    task, _ = a_task(SinkBody(sink, COLUMNS))
+    start(task, RestartPoint((980,), 980))
+    assert task.state == "running"
+
+
 def test_a_sink_that_cannot_be_opened_is_an_error_of_the_start() -> None:
     sink = FakeSink()
-    sink.open = lambda: (_ for _ in ()).throw(SinkError("no permission"))  # type: ignore[method-assign]
+    sink.open = lambda begin: (_ for _ in ()).throw(SinkError("no permission"))  # type: ignore[method-assign]
     task, _ = a_task(SinkBody(sink, COLUMNS))
     with pytest.raises(SinkError, match="no permission"):
         start(task, RestartPoint((0,), 0))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from anabranch.connectors.options import COUNT, Option, take
-from anabranch.connectors.sink import SinkContext
+from anabranch.connectors.sink import ANEW, Beginning, SinkContext
 from anabranch.errors import SinkError
 from anabranch.terminal import printable
 
@@ -28,7 +28,7 @@ class ConsoleSink:
         self._query = context.query
         self._shown = 0
 
-    def open(self) -> None:
+    def open(self, begin: Beginning = ANEW) -> None:
         self._shown = 0
 
     def write(self, table: pa.Table) -> None:

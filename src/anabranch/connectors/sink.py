@@ -10,6 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from anabranch.errors import SinkBehind
+from anabranch.plan.runs import ORDERED
+
 
 @dataclass(frozen=True)
 class SinkContext:
@@ -27,13 +30,30 @@ class SinkContext:
     """The query goes on after a failure: `open` keeps what it has written."""
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """With which right a sink's task writes, and where it goes on."""
+
+    epoch: int = 0
+    """Within a run the task of a later epoch has the right to write, or of two that are of one
+    epoch the one that opens last."""
+    after: int = 0
+    """Nobody keeps the query's tuples up to this position any more: they were acknowledged."""
+    accept_loss: bool = False
+    """A person has said that those which are missing up to `after` may be."""
+
+
+ANEW = Beginning()
+
+
 class Sink(Protocol):
     def __init__(self, context: SinkContext) -> None:
         """Check options and that the place can be written to; raise ConfigError or SinkError.
         Nothing is created yet."""
 
-    def open(self) -> None:
-        """Create or truncate what is written to."""
+    def open(self, begin: Beginning = ANEW) -> None:
+        """Create or truncate what is written to. A sink that several sites can write to fences off
+        who wrote before, or raises Fenced if another has a later right to write."""
 
     def write(self, table: pa.Table) -> None:
         """Write all rows of `table` (columns as in `schema`), or raise SinkError and leave what was
@@ -66,10 +86,32 @@ class Continued:
         self._sink = sink
         self._last = 0
 
-    def open(self) -> None:
-        self._sink.open()
-        self._last = written(self._sink) or 0
+    def open(self, begin: Beginning = ANEW) -> None:
+        """SinkBehind if the sink lacks rows that nobody can send again."""
+        self._sink.open(begin)
+        held = written(self._sink)
+        if held is not None and held < begin.after and not begin.accept_loss:
+            raise behind(held, begin.after)
+        self._last = held or 0
 
     def holds(self, first: int, count: int) -> int:
         """How many of the `count` tuples from `first` on."""
         return min(count, max(0, self._last + 1 - first))
+
+
+def behind(held: int, acknowledged: int, place: str = "") -> SinkBehind:
+    lacks = acknowledged - held
+    rows = "1 row is" if lacks == 1 else f"{lacks:,} rows are"
+    return SinkBehind(
+        f"the sink holds results up to position {held:,}, but those up to {acknowledged:,} were"
+        f" acknowledged: {rows} missing, and nobody keeps them any more",
+        place=place,
+        remedy="Put them back from a replica or a backup, or go on without them:"
+        " RESUME QUERY … ACCEPT LOSS.",
+    )
+
+
+def superseded(ours: str, theirs: str) -> bool:
+    """Whether the run `theirs` was begun later than `ours`, as far as their names tell: see
+    `plan.runs`."""
+    return ours.startswith(ORDERED) and theirs.startswith(ORDERED) and theirs > ours

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from anabranch.errors import AnabranchError, SiteError
+from anabranch.errors import AnabranchError, Fenced, SiteError
 from anabranch.link.codec import Unpack
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import Check, Drop, Place, Prepare, Start, StartSources, Urgencies
@@ -217,6 +217,10 @@ class Deployment:
     def failed(self, task: Task) -> None:
         """Let go of the inputs, so that other consumers of them are not held up; but not of what
         another needs who is going to take over."""
+        if isinstance(task.error, Fenced):  # its successor needs what it read
+            _note("superseded", task, task.error.line())
+            self._runtime.spawn(self.discard(task), f"{task.spec.name}-superseded")
+            return
         if task.error:
             _note("failed", task, task.error.line(), wrong=True)
         if task.role == "standby":

@@ -14,7 +14,7 @@ from anabranch.connectors.files.partitions import PARTITION_BY, Partitions
 from anabranch.connectors.files.paths import absolute
 from anabranch.connectors.options import TEXT, Option, take
 from anabranch.connectors.places import written as written_place
-from anabranch.connectors.sink import SinkContext
+from anabranch.connectors.sink import ANEW, Beginning, SinkContext
 from anabranch.errors import SinkError
 from anabranch.plan.places import Place
 
@@ -69,7 +69,7 @@ class LineSink:
         """That of the last line; what is unfinished behind it is cut off."""
         raise NotImplementedError
 
-    def open(self) -> None:
+    def open(self, begin: Beginning = ANEW) -> None:
         self.check_own()
         self._target.open(keep=self._context.resume)
         if self._target.path.is_file() or self._target.path.is_dir():

@@ -25,7 +25,7 @@ from anabranch.connectors.files.partitions import PARTITION_BY, Partitions
 from anabranch.connectors.files.paths import absolute
 from anabranch.connectors.options import COUNT, TEXT, Option, take
 from anabranch.connectors.places import written as written_place
-from anabranch.connectors.sink import SinkContext
+from anabranch.connectors.sink import ANEW, Beginning, SinkContext
 from anabranch.errors import SinkError
 from anabranch.plan.places import Place
 from anabranch.stream.names import EVENT_TIME, POSITION
@@ -70,7 +70,7 @@ class ParquetSink:
     def places(self) -> list[Place]:
         return written_place(self._folder, folder=True)
 
-    def open(self) -> None:
+    def open(self, begin: Beginning = ANEW) -> None:
         self.check_own()
         self._discard()
         try:

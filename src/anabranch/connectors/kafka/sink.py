@@ -27,7 +27,7 @@ from anabranch.connectors.kafka.client import (
 )
 from anabranch.connectors.kafka.tail import last_position, marks
 from anabranch.connectors.options import TEXT, Option, split, take, unknown
-from anabranch.connectors.sink import SinkContext
+from anabranch.connectors.sink import ANEW, Beginning, SinkContext
 from anabranch.errors import SinkError
 
 PATIENCE_S = 30.0
@@ -72,7 +72,7 @@ class KafkaSink:
         self._topic.partitions()
         self._producer: Producer | None = None
 
-    def open(self) -> None:
+    def open(self, begin: Beginning = ANEW) -> None:
         """Nothing can be taken out of a topic: records of an earlier run stay."""
         self.close()
         self._producer = make_client(Producer, self._settings, ())

@@ -17,6 +17,13 @@ URL = Option(
 CONNECT_S = 5
 """How long a server may take to answer."""
 
+_PASSING = ("08", "40", "53", "57", "58")
+"""Classes of errors: connection, roll-back, resources, intervention by an operator, system."""
+_PASSING_STATES = ("55P03", "25P03", "25006")
+"""A lock that is not available, a transaction that did nothing, a server that only reads: a replica
+before it is promoted."""
+_NOT_YET = ("starting up", "shutting down", "recovery", "too many", "connection slots", "not yet")
+
 
 class Database:
     """Where to connect. `place` names it in messages."""
@@ -38,13 +45,26 @@ class Database:
 
     def connect(self, **more: Any) -> psycopg.Connection[Any]:
         """Raises psycopg.OperationalError. Times are UTC, whatever the server thinks."""
-        connection = psycopg.connect(
-            self._url, connect_timeout=self._timeout, application_name="anabranch", **more
-        )
+        settings: dict[str, Any] = {
+            "connect_timeout": self._timeout,
+            "application_name": "anabranch",
+        } | more
+        connection = psycopg.connect(self._url, **settings)
         connection.execute("SET TIME ZONE 'UTC'")
         if not connection.autocommit:
             connection.commit()
         return connection
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Whether its cause may go by itself: the server is away, starts, stops, is full or busy."""
+    state = error.sqlstate
+    if state is not None:
+        return state[:2] in _PASSING or state in _PASSING_STATES
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    text = str(error)  # a connection that was refused has a text only
+    return "FATAL" not in text or any(word in text for word in _NOT_YET)
 
 
 def table_name(text: str) -> sql.Identifier:

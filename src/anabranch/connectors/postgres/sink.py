@@ -2,103 +2,172 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import psycopg
 import pyarrow as pa
 
 from anabranch.connectors.options import DURATION, TEXT, Option, take
-from anabranch.connectors.postgres.client import URL, Database, reason
-from anabranch.connectors.postgres.sink_table import ResultTable
-from anabranch.connectors.postgres.types import copy_text
-from anabranch.connectors.sink import SinkContext
-from anabranch.errors import SinkError
+from anabranch.connectors.postgres.client import URL, Database
+from anabranch.connectors.postgres.fence import Fence, Held
+from anabranch.connectors.postgres.session import Session
+from anabranch.connectors.postgres.sink_table import Found, ResultTable
+from anabranch.connectors.sink import ANEW, Beginning, SinkContext
+from anabranch.errors import ConfigError, SinkAway, SinkError
 
 _PAUSES_S = (0.05, 2.0)
 """Between two attempts to connect, from the first to the longest."""
+MODES = ("append", "replace")
+MODE = Option(
+    "mode", TEXT, "what becomes of rows that an earlier query of this name wrote", choices=MODES
+)
 T = TypeVar("T")
 
 
 class PostgresSink:
-    """Each table is one transaction. A row is known by the query and its position: one that is
-    there already is not written again."""
+    """Each table is one transaction, in which the writer's right to write is checked and the last
+    position noted. What is there already is not written again."""
 
     options: ClassVar[tuple[Option, ...]] = (
         URL,
         Option("table", TEXT, "'table' or 'schema.table'; made if it is missing", required=True),
-        Option("retry", DURATION, "how long a lost connection is tried again", 30_000_000),
+        MODE,
+        Option("retry", DURATION, "how long a lock or a lost connection is waited for", 30_000_000),
     )
 
     def __init__(self, context: SinkContext) -> None:
         chosen = take("postgres", self.options, context.options)
-        self._stream, self._resume = context.query, context.resume
+        self._context = context
+        self._stream, self._run, self._resume = context.query, context.run, context.resume
+        self._mode: str | None = chosen["mode"]
         self._retry_s: float = chosen["retry"] / 1e6
         self._database = Database(chosen["url"], "postgres")
         self._table = ResultTable(chosen["table"], context.schema)
-        self._connection: psycopg.Connection[Any] | None = None
+        name = f"anabranch {_short(chosen['table'])} {_short(self._stream)}"
+        self._session = Session(self._database, name, self._retry_s)
+        self._session.tables = [self._table.quoted]
+        self._name = name
+        self._fence: Fence | None = None
         self._closed = threading.Event()
         self._check()
 
-    def open(self) -> None:
+    def _check(self) -> None:
+        """What goes on need not find the server there: it waits until it is."""
+        try:
+            self._session.transaction(lambda made: self._table.check(made, self._database.place))
+        except SinkAway as away:
+            if not self._resume:
+                away.remedy = "Check the url, and that the server runs."
+                raise
+        finally:
+            self._session.close()
+
+    def check_own(self) -> None:
+        """ConfigError if rows of an earlier query are there and nobody has said what becomes of
+        them."""
+        if not self._resume and self._mode is None:
+            try:
+                self._session.transaction(self._refuse_rows)
+            finally:
+                self._session.close()
+
+    def open(self, begin: Beginning = ANEW) -> None:
         self._closed.clear()
-        self._transaction(self._prepare)
+        found = self._attempt(self._create)
+        self._fence = Fence(found.schema, found.name, self._stream, self._run)
+        self._session.tables = [self._table.quoted, self._fence.name.as_string(None)]
+        self._attempt(lambda made: self._look(made, begin))
+        self._fence.taken(self._attempt(lambda made: self._take(made, begin)))
+
+    def _create(self, connection: psycopg.Connection[Any]) -> Found:
+        self._table.check(connection, self._database.place)
+        found = self._table.create(connection)
+        Fence(found.schema, found.name, self._stream, self._run).create(connection)
+        return found
+
+    def _look(self, connection: psycopg.Connection[Any], begin: Beginning) -> None:
+        """Before anything is waited for: whoever has no right to write disturbs nobody."""
+        fence = self._opened()
+        fence.check_right(fence.found(connection), begin.epoch, resume=self._resume)
+        fence.end_others(connection, self._name)
+
+    def _take(self, connection: psycopg.Connection[Any], begin: Beginning) -> Held:
+        fence = self._opened()
+        before = fence.found(connection, lock=True)
+        fence.check_right(before, begin.epoch, resume=self._resume)
+        position = self._goes_on(connection, before)
+        if begin.accept_loss:
+            position = max(position, begin.after)
+        return fence.take(connection, before, begin.epoch, position)
+
+    def _goes_on(self, connection: psycopg.Connection[Any], before: Held | None) -> int:
+        """The last position that is there already."""
+        if not self._resume:
+            if self._mode == "replace":
+                self._table.clear(connection, self._stream)
+            elif self._mode is None:
+                self._refuse_rows(connection)
+            return 0
+        if before is None:
+            return self._table.adopt(connection, self._stream, self._run)
+        return before.position if before.run == self._run else 0
+
+    def _refuse_rows(self, connection: psycopg.Connection[Any]) -> None:
+        if rows := self._table.count(connection, self._stream):
+            raise ConfigError(
+                f"postgres() has table = {self._table.text!r}, which holds {rows:,} "
+                f"{'row' if rows == 1 else 'rows'} of an earlier query {self._stream}",
+                remedy="Add mode = 'append' to keep them, told apart by the column _run, or"
+                " mode = 'replace' to delete them.",
+            )
 
     def written(self) -> int:
-        return self._transaction(lambda connection: self._table.last(connection, self._stream))
+        return self._opened().position
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
-            rows = copy_text(table)
-            self._transaction(lambda made: self._table.insert(made, self._stream, rows))
+            self._opened().taken(self._attempt(lambda made: self._write(made, table)))
+
+    def _write(self, connection: psycopg.Connection[Any], table: pa.Table) -> Held:
+        """Those that are not there yet: the commit of an attempt before may have been lost only on
+        its way back."""
+        fence = self._opened()
+        held = fence.still(connection)
+        positions = table.column("_pos").to_numpy()
+        table = table.slice(int(np.searchsorted(positions, held, side="right")))
+        if table.num_rows:
+            self._table.insert(connection, self._stream, self._run, table)
+        return fence.note(connection, max(held, int(positions[-1])))
 
     def close(self) -> None:
         """Every write is complete in itself. Ends waiting for a lost connection, too."""
         self._closed.set()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._session.close()
 
-    def _prepare(self, connection: psycopg.Connection[Any]) -> None:
-        self._table.create(connection)
-        if not self._resume:
-            self._table.clear(connection, self._stream)
+    def _opened(self) -> Fence:
+        if self._fence is None:
+            raise SinkError("the sink is not open")
+        return self._fence
 
-    def _check(self) -> None:
-        try:
-            with contextlib.closing(self._database.connect()) as connection:
-                self._table.check(connection, self._database.place)
-        except psycopg.Error as error:
-            raise self._failed(error, "Check the url, and that the server runs.") from error
-
-    def _transaction(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """All of `work` or nothing. When the connection is lost, again from the beginning: what a
-        lost commit may have written, a second attempt finds there."""
+    def _attempt(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """All of `work` or nothing. What passes is tried again for a while, then it is SinkAway."""
         deadline = time.monotonic() + self._retry_s
         pause = _PAUSES_S[0]
         while True:
             try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = self._database.connect()
-                with self._connection.transaction():
-                    return work(self._connection)
-            except psycopg.OperationalError as error:
-                self._drop_connection()
+                return self._session.transaction(work)
+            except SinkAway as away:
                 if time.monotonic() + pause > deadline or self._closed.wait(pause):
-                    remedy = f"It was tried for {self._retry_s:g} s; start the query again."
-                    raise self._failed(error, remedy) from error
+                    away.remedy = f"It was tried for {self._retry_s:g} s."
+                    raise
                 pause = min(2 * pause, _PAUSES_S[1])
-            except psycopg.Error as error:
-                raise self._failed(error) from error
 
-    def _drop_connection(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                connection.close()
 
-    def _failed(self, error: psycopg.Error, remedy: str = "") -> SinkError:
-        return SinkError(reason(error), place=self._database.place, remedy=remedy)
+def _short(text: str) -> str:
+    """A name of PostgreSQL's has 63 bytes at most."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

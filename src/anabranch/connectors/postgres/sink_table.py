@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -9,53 +10,95 @@ import pyarrow as pa
 from psycopg import sql
 
 from anabranch.connectors.postgres.client import table_name
-from anabranch.connectors.postgres.types import postgres_type
+from anabranch.connectors.postgres.types import copy_text, postgres_type
 from anabranch.errors import SinkError
 
-STREAM, POSITION = "_stream", "_pos"
-_STAGED = sql.Identifier("anabranch_rows")
+STREAM, RUN, POSITION = "_stream", "_run", "_pos"
+_KEY = [POSITION, RUN, STREAM]
+_OLD_KEY = [POSITION, STREAM]
+"""Of tables that were made before rows bore the name of their run."""
 _COLUMNS = """
     SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
     WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
 _UNIQUE = """
-    SELECT 1 FROM pg_index WHERE indrelid = %s AND indisunique AND indpred IS NULL AND (
+    SELECT indexrelid::regclass::text,
+      (SELECT conname FROM pg_constraint WHERE conindid = indexrelid)
+    FROM pg_index WHERE indrelid = %s AND indisunique AND indpred IS NULL AND indexprs IS NULL AND (
       SELECT array_agg(attname::text ORDER BY attname) FROM pg_attribute
       WHERE attrelid = indrelid AND attnum = ANY (indkey)) = %s"""
+_WHERE = """
+    SELECT c.oid, n.nspname, c.relname, pg_has_role(c.relowner, 'USAGE')
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid = to_regclass(%s)"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The table as it is in the database."""
+
+    oid: int
+    schema: str
+    name: str
+    owned: bool
 
 
 class ResultTable:
-    """Has the query's columns, `_stream`, `_pos` and `_ts`; a tuple is known by stream and
-    position, so that several queries may share a table."""
+    """Has the query's columns, `_stream`, `_run`, `_pos` and `_ts`; a tuple is known by stream, run
+    and position, so that several queries may share a table, and one that is created anew may add to
+    what it wrote before."""
 
     def __init__(self, name: str, schema: pa.Schema) -> None:
         self.text = name
         self._name = table_name(name)
+        self.quoted = self._name.as_string(None)
         self._written = schema.names
         types = {field.name: postgres_type(field.name, field.type) for field in schema}
         own = {name: types.pop(name) for name in (POSITION, "_ts")}
-        self._types = types | {STREAM: "text"} | own
+        self._types = types | {STREAM: "text", RUN: "text"} | own
+
+    def find(self, connection: psycopg.Connection[Any]) -> Found | None:
+        row = connection.execute(_WHERE, (self._name.as_string(connection),)).fetchone()
+        return Found(*row) if row else None
 
     def check(self, connection: psycopg.Connection[Any], place: str) -> None:
-        """SinkError unless the table is as we need it, or can be made."""
-        name = self._name.as_string(connection)
-        oid = connection.execute("SELECT to_regclass(%s)::oid", (name,)).fetchone()[0]  # type: ignore[index]
-        if oid is None:
+        """SinkError unless the table is as we need it, or can be made or changed."""
+        found = self.find(connection)
+        if found is None:
             self._check_schema(connection, place)
             return
-        present = dict(connection.execute(_COLUMNS, (oid,)).fetchall())
-        differences = _differences(self._types, present)
+        name = self._name.as_string(connection)
+        present = self._present(connection, found)
+        differences = _differences(self._types, {RUN: "text"} | present)
         if differences:
             raise SinkError(
                 f"the table {self.text} does not fit the query: {differences}",
                 place=place,
                 remedy="Name another table, or drop that one.",
             )
-        if not connection.execute(_UNIQUE, (oid, [POSITION, STREAM])).fetchone():
+        keys = self._keys(connection, found, _KEY), self._keys(connection, found, _OLD_KEY)
+        if not any(keys):
             raise SinkError(
                 f"the table {self.text} has no key",
                 place=place,
-                remedy=f"Run ALTER TABLE {name} ADD PRIMARY KEY ({STREAM}, {POSITION}).",
+                remedy=f"Run ALTER TABLE {name} ADD PRIMARY KEY ({STREAM}, {RUN}, {POSITION}).",
             )
+        if not found.owned and (RUN not in present or not keys[0]):
+            raise SinkError(
+                f"the table {self.text} is somebody else's, and its rows do not say of which run"
+                " of the query they are",
+                place=place,
+                remedy=f"Have its owner run ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {RUN} text"
+                f" NOT NULL DEFAULT '', and make ({STREAM}, {RUN}, {POSITION}) its primary key.",
+            )
+
+    def _present(self, connection: psycopg.Connection[Any], found: Found) -> dict[str, str]:
+        return dict(connection.execute(_COLUMNS, (found.oid,)).fetchall())
+
+    def _keys(
+        self, connection: psycopg.Connection[Any], found: Found, key: list[str]
+    ) -> list[tuple[str, str | None]]:
+        """Index and constraint that make these columns unique."""
+        return connection.execute(_UNIQUE, (found.oid, key)).fetchall()
 
     def _check_schema(self, connection: psycopg.Connection[Any], place: str) -> None:
         schema, _, _ = self.text.rpartition(".")
@@ -78,42 +121,86 @@ class ResultTable:
                 remedy="Create it yourself, or grant CREATE on its schema.",
             )
 
-    def create(self, connection: psycopg.Connection[Any]) -> None:
+    def create(self, connection: psycopg.Connection[Any]) -> Found:
+        """The table as we need it, made or changed if that was missing."""
         columns = [
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type))
-            for name, type in self._types.items()
+            for name, type in (self._types | {RUN: "text NOT NULL DEFAULT ''"}).items()
         ]
-        statement = "CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}, {}))"
-        key = sql.Identifier(STREAM), sql.Identifier(POSITION)
+        statement = "CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}, {}, {}))"
+        key = [sql.Identifier(name) for name in (STREAM, RUN, POSITION)]
         # Two queries that share a table may make it at once, which IF NOT EXISTS does not survive.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self.text,))
         connection.execute(sql.SQL(statement).format(self._name, sql.SQL(", ").join(columns), *key))
+        found = self.find(connection)
+        assert found
+        self._add_run(connection, found)
+        return found
 
-    def clear(self, connection: psycopg.Connection[Any], stream: str) -> None:
-        statement = sql.SQL("DELETE FROM {} WHERE _stream = {}")
-        connection.execute(statement.format(self._name, sql.Literal(stream)))
+    def _add_run(self, connection: psycopg.Connection[Any], found: Found) -> None:
+        """A table that was made before rows bore the name of their run gets the column and key."""
+        if not self._keys(connection, found, _KEY):
+            _take_time(connection)
+            add = "ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} text NOT NULL DEFAULT ''"
+            connection.execute(sql.SQL(add).format(self._name, sql.Identifier(RUN)))
+            for index, constraint in self._keys(connection, found, _OLD_KEY):
+                if constraint:
+                    drop = sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}")
+                    connection.execute(drop.format(self._name, sql.Identifier(constraint)))
+                else:
+                    connection.execute(sql.SQL("DROP INDEX {}").format(sql.SQL(index)))
+            key = sql.SQL("ALTER TABLE {} ADD UNIQUE ({}, {}, {})")
+            names = (sql.Identifier(name) for name in (STREAM, RUN, POSITION))
+            connection.execute(key.format(self._name, *names))
 
-    def last(self, connection: psycopg.Connection[Any], stream: str) -> int:
-        """0 if there is none."""
-        statement = sql.SQL("SELECT coalesce(max(_pos), 0) FROM {} WHERE _stream = {}")
+    def adopt(self, connection: psycopg.Connection[Any], stream: str, run: str) -> int:
+        """Rows of a stream that bear no run are of this one, which wrote them before rows bore
+        one; the last position of the run."""
+        if run:
+            _take_time(connection)
+            statement = sql.SQL("UPDATE {} SET _run = {} WHERE _stream = {} AND _run = ''")
+            parts = self._name, sql.Literal(run), sql.Literal(stream)
+            connection.execute(statement.format(*parts))
+        last = "SELECT coalesce(max(_pos), 0) FROM {} WHERE _stream = {} AND _run = {}"
+        parts = self._name, sql.Literal(stream), sql.Literal(run)
+        row = connection.execute(sql.SQL(last).format(*parts)).fetchone()
+        return int(row[0]) if row else 0
+
+    def count(self, connection: psycopg.Connection[Any], stream: str) -> int:
+        """Rows of a stream, whatever run wrote them."""
+        if self.find(connection) is None:
+            return 0
+        statement = sql.SQL("SELECT count(*) FROM {} WHERE _stream = {}")
         row = connection.execute(statement.format(self._name, sql.Literal(stream))).fetchone()
         return int(row[0]) if row else 0
 
-    def insert(self, connection: psycopg.Connection[Any], stream: str, rows: memoryview) -> None:
-        """COPY is fast but knows no ON CONFLICT: it fills a temporary table, whose rows go on to
-        the real one. A position that is there already stays as it is."""
-        names = sql.SQL(", ").join(map(sql.Identifier, self._written))
-        stage = (
-            "CREATE TEMP TABLE IF NOT EXISTS {} ON COMMIT DELETE ROWS AS SELECT {} FROM {} LIMIT 0"
-        )
-        connection.execute(sql.SQL(stage).format(_STAGED, names, self._name))
-        copying = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(_STAGED, names)
-        with connection.cursor() as cursor, cursor.copy(copying) as copy:
-            copy.write(rows)
-        moving = "INSERT INTO {} ({}, _stream) SELECT {}, {} FROM {} ON CONFLICT DO NOTHING"
-        # A literal, not a parameter: then a % in a name is no placeholder.
-        parts = self._name, names, names, sql.Literal(stream), _STAGED
-        connection.execute(sql.SQL(moving).format(*parts))
+    def clear(self, connection: psycopg.Connection[Any], stream: str) -> None:
+        _take_time(connection)
+        statement = sql.SQL("DELETE FROM {} WHERE _stream = {}")
+        connection.execute(statement.format(self._name, sql.Literal(stream)))
+
+    def insert(
+        self, connection: psycopg.Connection[Any], stream: str, run: str, rows: pa.Table
+    ) -> None:
+        """All of them, none of which is there yet; SinkError if one does not stay there."""
+        own = {STREAM: stream, RUN: run}
+        for name, value in own.items():
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value), len(rows)))
+        names = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
+        copying = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self._name, names)
+        with connection.cursor() as cursor:
+            with cursor.copy(copying) as copy:
+                copy.write(copy_text(rows))
+            if cursor.rowcount != len(rows):
+                raise SinkError(
+                    f"the table {self.text} took {cursor.rowcount} of {len(rows)} rows",
+                    remedy="Look for a trigger or rule on it.",
+                )
+
+
+def _take_time(connection: psycopg.Connection[Any]) -> None:
+    """What is done once, with all rows of a table, is not cut short."""
+    connection.execute("SET LOCAL statement_timeout = 0")
 
 
 def _differences(wanted: dict[str, str], present: dict[str, str]) -> str:

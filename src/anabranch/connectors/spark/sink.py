@@ -10,7 +10,7 @@ from anabranch.connectors.files.partitions import Partitions
 from anabranch.connectors.files.paths import absolute
 from anabranch.connectors.options import TEXT, Option, split, take
 from anabranch.connectors.places import written as written_place
-from anabranch.connectors.sink import SinkContext
+from anabranch.connectors.sink import ANEW, Beginning, SinkContext
 from anabranch.connectors.spark.options import check_spark_options, local_path
 from anabranch.errors import SinkError
 from anabranch.plan.places import Place
@@ -49,7 +49,7 @@ class SparkSink:
         path = local_path(self._passed)
         return written_place(path, folder=True) if path else []
 
-    def open(self) -> None:
+    def open(self, begin: Beginning = ANEW) -> None:
         self._next_mode = self._mode
 
     def write(self, table: pa.Table) -> None:

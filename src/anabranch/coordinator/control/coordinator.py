@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -53,6 +54,7 @@ from anabranch.link.messages import (
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef
+from anabranch.plan.runs import run_name
 from anabranch.runtime.log import note
 from anabranch.runtime.loop import process_loop
 from anabranch.site.programs.submission import Submission
@@ -381,14 +383,18 @@ def _note_changes(changes: Changes) -> None:
         note("created", f"{one.name} created", query=one.name, site=getattr(one, "site", ""))
 
 
+def _run() -> str:
+    return run_name(time.time_ns() // 1000, uuid4().hex)
+
+
 def _marked(definition: AnyDef) -> AnyDef:
     """Each creation of a query bears a mark of its own. What a protected one writes stays where it
     is written, though the query may move."""
     if isinstance(definition, ApproximateDef):
-        template = definition.template.model_copy(update={"run": uuid4().hex})
+        template = definition.template.model_copy(update={"run": _run()})
         return definition.model_copy(update={"template": template})
     if isinstance(definition, QueryDef):
-        update: dict[str, Any] = {"run": uuid4().hex}
+        update: dict[str, Any] = {"run": _run()}
         if definition.standby:
             update["sink_site"] = settled_sink(definition)
         return definition.model_copy(update=update)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from anabranch.connectors.sink import Continued, Sink
+from anabranch.connectors.sink import ANEW, Beginning, Continued, Sink
 from anabranch.errors import TaskError
 from anabranch.link.wire import BORN, EVENT_TIME, POSITION, apart, record_batches, wire_schema
 from anabranch.plan.expressions import Naming, plain, quoted
@@ -179,11 +179,13 @@ class SinkBody:
     def __init__(self, sink: Sink, columns: pa.Schema) -> None:
         self._sink = sink
         self._continued = Continued(sink)
+        self.begin: Beginning = ANEW
+        """What `open` tells the sink."""
         self._input = wire_schema(columns)
         self._columns = columns.names
 
     def open(self, instant: int = START_WATERMARK) -> None:
-        self._continued.open()
+        self._continued.open(self.begin)
 
     def reopen(self, instant: int) -> None:
         """What is written is written; it is skipped by its positions."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from pyspark.errors import PySparkException
 
+from anabranch.connectors.sink import Beginning
 from anabranch.deadline.edf import NO_DEADLINE
 from anabranch.errors import AnabranchError, ProtocolError, SinkError, TaskError
 from anabranch.link.inlet import LiveInlet
@@ -15,7 +16,14 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
 from anabranch.site.programs.pocket import PocketBody
-from anabranch.site.tasks.body import Body, Interruptible, Produced, Remembering, Taken
+from anabranch.site.tasks.body import (
+    Body,
+    Interruptible,
+    Produced,
+    Remembering,
+    SinkBody,
+    Taken,
+)
 from anabranch.site.tasks.measures import Measures
 from anabranch.site.tasks.timeliness import Timeliness
 from anabranch.spark.analyse import complaint
@@ -113,6 +121,8 @@ class Task:
             self.outlet.produced_by(self)
             self.outlet.produce_in(epoch, standing_by=self.role == "standby")
             self.outlet.learn(point.readers)
+        if isinstance(self._body, SinkBody):
+            self._body.begin = Beginning(epoch, point.output)
         await self._open(point, self._body.open)
         if self.state == "waiting":
             self.state = "running"
