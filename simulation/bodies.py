@@ -58,6 +58,7 @@ class Made:
     needless: tuple[int, ...]
     instant: int
     more: bool = False
+    restartable: bool = True
 
     @property
     def rows(self) -> int:

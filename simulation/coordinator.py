@@ -62,10 +62,12 @@ class SimCoordinator:
         """As a user would, who tries again."""
         while len(self._sites.alive()) < len(self._world.plan.sites):
             await self.process.sleep(self._heartbeat_s)
+        wanted = self._world.plan.definitions()
         while not self._world.deployed:
-            add = self._world.plan.definitions().values()
+            known = self._world.catalog.definitions()
+            add = [one for name, one in wanted.items() if name not in known]
             try:
-                if await self.control.apply(add, (), self._world.catalog.definitions(), {}):
+                if await self.control.apply(add, (), known, {}):
                     self._world.was_deployed()
             except AnabranchError as error:
                 self._world.log(COORDINATOR, f"cannot deploy: {error}")

@@ -84,15 +84,15 @@ def test_nothing_is_left_behind_when_a_step_fails(kind: type[Message]) -> None:
     sites = FakeSites({("centre", kind): SinkError("no permission")})
     with pytest.raises(SinkError, match="no permission"):
         LOOP.run(Deployment(sites, [SENSOR, HOTS], KNOWN).run())  # type: ignore[arg-type]
-    assert sites.of("room1", Drop) == [Drop(sources=("Sensor1",))]
-    assert sites.of("centre", Drop) == [Drop(("hot", "hot/sink"))]
+    assert sites.of("room1", Drop) == [Drop(sources=("Sensor1",), born={"Sensor1": 0})]
+    assert sites.of("centre", Drop) == [Drop(("hot", "hot/sink"), born={"hot": 0, "hot/sink": 0})]
     assert not sites.of("room1", StartSources)
 
 
 def test_a_query_is_dropped_from_its_end() -> None:
     sites = FakeSites()
     LOOP.run(undeploy(sites, HOTS, KNOWN))  # type: ignore[arg-type]
-    assert sites.of("centre", Drop) == [Drop(("hot/sink", "hot"))]
+    assert sites.of("centre", Drop) == [Drop(("hot/sink", "hot"), born={"hot": 0, "hot/sink": 0})]
     assert sites.forgotten == {"hot", "hot/sink"}
 
 

@@ -180,13 +180,15 @@ class Urgencies(Message):
 @dataclass(frozen=True, slots=True)
 class Drop(Message):
     """`standbys`: these tasks only if they still stand by. `resume`: they are going to be prepared
-    again, and go on from their points."""
+    again, and go on from their points. `born`: name → the creation that is meant, and no later one
+    of that name; a name that is not in it is meant whatever it is."""
 
     action: ClassVar[str] = "drop"
     tasks: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     standbys: tuple[str, ...] = ()
     resume: bool = False
+    born: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,8 @@ class StreamDef(Spec):
     base: str = ""
     """Folder that relative paths in `source` start from."""
     stage: Stage | None = None
+    born: int = 0
+    """The number of its creation: no two definitions of a catalog ever get the same."""
 
     @property
     def wire_columns(self) -> tuple[Column, ...]:
@@ -59,6 +61,8 @@ class TableDef(Spec):
     """The files that it reads."""
     text: str = ""
     base: str = ""
+    born: int = 0
+    """The number of its creation: no two definitions of a catalog ever get the same."""
 
     @property
     def wire_columns(self) -> tuple[Column, ...]:
@@ -110,6 +114,10 @@ class QueryDef(Spec):
     """The approximate query whose worker it is."""
     run: str = ""
     """Names this creation of the query, should another of the same name follow."""
+    born: int = 0
+    """The number of its creation: no two definitions of a catalog ever get the same."""
+    inherited: dict[str, int] = Field(default_factory=dict)
+    """Node that ran for others when this was created → the number of the creation it is of."""
     places: tuple[Place, ...] = ()
     """The files that its sink writes."""
     text: str = ""
@@ -154,6 +162,8 @@ class PocketDef(Spec):
     standby: Standby | None = None
     made: tuple[str, ...] = ()
     text: str = ""
+    born: int = 0
+    """The number of its creation: no two definitions of a catalog ever get the same."""
 
     @property
     def reads(self) -> tuple[str, ...]:

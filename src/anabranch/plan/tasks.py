@@ -45,6 +45,8 @@ class TaskSpec(Spec):
     """The query's deadline, of the task that its results leave last."""
     run: str = ""
     """Which creation of the query this is; sinks tell by it what is theirs."""
+    born: int = 0
+    """The number of the creation that it is of."""
     base: str = ""
 
     def consumer(self, index: int) -> str:
@@ -87,6 +89,7 @@ def pocket_task(pocket: PocketDef, lookup: Lookup) -> TaskSpec:
         columns=lookup(pocket.output).columns,
         output=pocket.output,
         pocket=pocket.program,
+        born=pocket.born,
     )
 
 
@@ -99,6 +102,7 @@ def _node_task(query: QueryDef, node: Node, nodes: dict[str, Node], lookup: Look
         operators=node.operators,
         columns=node.columns,
         output=node.name,
+        born=query.inherited.get(node.name, query.born),
         base=query.base,
     )
 
@@ -126,5 +130,6 @@ def _sink_task(query: QueryDef) -> TaskSpec:
         columns=query.columns,
         sink=query.sink,
         run=query.run,
+        born=query.born,
         base=query.base,
     )

@@ -75,6 +75,8 @@ class Deployment:
         self.tasks = tasks
         self.outlets = outlets
         self.sources: dict[str, Source] = {}
+        self.born: dict[str, int] = {}
+        """Source → the creation that it is of."""
         self.news = Bell(runtime)
         """The coordinator should look at us."""
         self._runtime = runtime
@@ -137,6 +139,7 @@ class Deployment:
                 await self._drop_source(name)
                 self.sources[name] = source
                 self.outlets[name] = source.outlet
+            self.born |= {one.name: one.born for one in asked.sources}
             await self._drop_tasks([task.spec.name for task in tasks], tell=False)
             for task in tasks:
                 self.install(task)
@@ -271,13 +274,21 @@ class Deployment:
             waiting = [name for name in asked.standbys
                        if name in self.tasks and self.tasks[name].role == "standby"]  # fmt: skip
             await self._drop_tasks(waiting, tell=False)
-            await self._drop_tasks(asked.tasks, tell=not asked.resume)
-            if asked.tasks and not asked.resume:
-                await self._runtime.blocking(self._points.forget, asked.tasks)
+            gone = [name for name in asked.tasks if self._is_meant(name, asked.born)]
+            await self._drop_tasks(gone, tell=not asked.resume)
+            if gone and not asked.resume:
+                await self._runtime.blocking(self._points.forget, gone)
             for name in asked.sources:
-                await self._drop_source(name)
+                if self.born.get(name, 0) <= asked.born.get(name, FOREVER):
+                    await self._drop_source(name)
+
+    def _is_meant(self, task: str, born: Mapping[str, int]) -> bool:
+        """The word may be late: what was created since under the same name stays."""
+        there = self.tasks.get(task)
+        return there is None or there.spec.born <= born.get(task, FOREVER)
 
     async def _drop_source(self, name: str) -> None:
+        self.born.pop(name, None)
         source = self.sources.pop(name, None)
         if source:
             await self._runtime.blocking(source.close)

@@ -111,7 +111,7 @@ class SiteService:
         return {
             "site": self.name,
             "tasks": [self._task_report(task) for task in list(self.deployment.tasks.values())],
-            "sources": [source.report() for source in list(self.deployment.sources.values())],
+            "sources": [self._source_report(one) for one in list(self.deployment.sources)],
             "producers": self.links.routes.producers(),
             "troubles": self._runtime.troubles.report(self._runtime.now()),
             "kept": {name: outlet.kept() for name, outlet in outlets},
@@ -119,7 +119,12 @@ class SiteService:
         }
 
     def _task_report(self, task: Task) -> dict[str, Any]:
-        return task.report() | self.links.report(task) | self.protection.report(task)
+        report = task.report() | self.links.report(task) | self.protection.report(task)
+        return report | {"born": task.spec.born}
+
+    def _source_report(self, name: str) -> dict[str, Any]:
+        deployment = self.deployment
+        return deployment.sources[name].report() | {"born": deployment.born.get(name, 0)}
 
     async def _points(self, asked: Points) -> dict[str, RestartPoint]:
         return await self.deployment.restart_points()

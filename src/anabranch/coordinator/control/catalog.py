@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from anabranch.errors import StorageError
 from anabranch.plan.catalog import AnyDef, Definition
+from anabranch.plan.spec import Spec
 
 IN_MEMORY = Path(":memory:")
 """For a catalog that nothing is to be kept of."""
@@ -21,19 +22,38 @@ CREATE TABLE IF NOT EXISTS definition (
     position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE COLLATE NOCASE, body TEXT);
 CREATE TABLE IF NOT EXISTS site (
     name TEXT PRIMARY KEY, address TEXT NOT NULL, pid INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS intention (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sample (position INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
 """
 
 
+class Intention(Spec):
+    """What a change that is under way adds, drops and replaces: whole definitions, so that whoever
+    finds it after a crash can complete it or take it back."""
+
+    add: tuple[Definition, ...] = ()
+    drop: tuple[Definition, ...] = ()
+    replace: tuple[Definition, ...] = ()
+    drops_first: bool = True
+    """What is dropped is taken off its sites before anything is put onto any."""
+
+    @property
+    def names(self) -> set[str]:
+        return {one.name for one in (*self.add, *self.drop, *self.replace)}
+
+
 class Catalog:
     """Definitions in the order they were made, known sites, settings. Each change is durable when
-    the call returns; a change of several definitions happens whole or not at all. Each call raises
+    the call returns; a change of several definitions happens whole or not at all. A change that
+    sites must be asked for is an intention until all of them have done it. Each call raises
     StorageError if the disk does not do its part; then nothing has changed."""
 
     def __init__(self, path: Path | str) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, AnyDef] | None = None
+        self._intended: dict[int, Intention] | None = None
         self._place = str(path)
         with self._disk():
             self._db = sqlite3.connect(path, check_same_thread=False)
@@ -72,12 +92,36 @@ class Catalog:
                 self._known = {definition.name: definition for definition in found}
             return self._known
 
-    def change(
-        self, add: Iterable[AnyDef], drop: Iterable[str], replace: Iterable[AnyDef] = ()
-    ) -> None:
-        """All of it or nothing. `replace`: definitions that are there get another content."""
+    def intend(self, intention: Intention, number: int | None = None) -> int:
+        """The number under which it is kept until a change says that it is done: a new one, or
+        that of the intention whose place it takes."""
         with self._writing():
-            self._known = None
+            self._intended = None
+            row = (number, intention.model_dump_json())
+            made = self._db.execute("REPLACE INTO intention VALUES (?, ?)", row)
+            assert made.lastrowid is not None
+            return made.lastrowid
+
+    def intentions(self) -> dict[int, Intention]:
+        """Those that are not done yet, by number; the same object until something changes."""
+        with self._reading():
+            if self._intended is None:
+                rows = self._db.execute("SELECT number, body FROM intention ORDER BY number")
+                self._intended = {n: Intention.model_validate_json(body) for n, body in rows}
+            return self._intended
+
+    def change(
+        self,
+        add: Iterable[AnyDef],
+        drop: Iterable[str],
+        replace: Iterable[AnyDef] = (),
+        intention: int | None = None,
+    ) -> None:
+        """All of it or nothing. `replace`: definitions that are there get another content.
+        `intention`: the one that this completes or takes back."""
+        with self._writing():
+            self._known = self._intended = None
+            self._db.execute("DELETE FROM intention WHERE number = ?", (intention,))
             self._db.executemany(
                 "DELETE FROM definition WHERE name = ?", [(name,) for name in drop]
             )
@@ -116,6 +160,15 @@ class Catalog:
     def remember(self, name: str, value: str) -> None:
         with self._writing():
             self._db.execute("REPLACE INTO setting VALUES (?, ?)", (name, value))
+
+    def next_number(self) -> int:
+        """Greater than all before it, also after a restart: it is kept before it is used. Epochs
+        and creations are counted together."""
+        with self._writing():
+            row = self._db.execute("SELECT value FROM setting WHERE name = 'epoch'").fetchone()
+            number = int(row[0] if row else 0) + 1
+            self._db.execute("REPLACE INTO setting VALUES ('epoch', ?)", (str(number),))
+            return number
 
     def samples(self) -> list[str]:
         """What was measured of the system, the oldest first."""

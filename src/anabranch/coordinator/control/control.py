@@ -17,13 +17,14 @@ from anabranch.coordinator.deploy.deploy import Deployment, tasks, undeploy
 from anabranch.coordinator.deploy.move import Move
 from anabranch.coordinator.deploy.parts import LostParts
 from anabranch.coordinator.deploy.restore import Lost, Restoration, begun, lost_sites, streams_read
+from anabranch.coordinator.deploy.statements import Statements, touched
 from anabranch.coordinator.protection.adoption import adopt, release
 from anabranch.coordinator.protection.follow import Followed, follow
 from anabranch.coordinator.protection.protect import Costs, Protector
 from anabranch.coordinator.protection.protected import protected
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import News
-from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.protection import Standby
 from anabranch.runtime.base import Bell, Mutex, Runtime, Spawned
 
@@ -56,6 +57,7 @@ class Control:
         self._turns = Turns(runtime)
         self.protector = Protector(runtime, sites, catalog, self._turns, costs)
         self._lost_parts = LostParts(sites, catalog, self._turns, say)
+        self._statements = Statements(runtime, sites, catalog, self.protector, self._turns, say)
         self._moving = Mutex(runtime)
         self._restoring = Mutex(runtime)
         self._news = Bell(runtime)
@@ -71,11 +73,15 @@ class Control:
             "restoration": self._restore_missing,
         }
         self._watching = runtime.supervise("the coordinator's watch", self._watch)
+        self._finishing: Spawned[None] | None = None
+        self._finish()
 
     def close(self) -> None:
         self._watching.cancel()
         for one in self._begun:
             one.cancel()
+        if self._finishing:
+            self._finishing.cancel()
 
     def heard(self, report: dict[str, Any]) -> News:
         """A site says what it does."""
@@ -160,15 +166,34 @@ class Control:
         dropped has gone. `readers`: new query → who is going to follow it from its first tuple.
         `between` is called when that has gone and nothing has come."""
         new, gone = list(add), list(drop)
-        names = _touched(new, gone, known)
+        names = touched(new, gone, known)
         if not names:
             return True
-        async with self._turns.of(names):
-            now = self._catalog.definitions()
-            if any(now.get(name) != known.get(name) for name in names):
-                return False
-            await self._change(new, gone, readers, between)
+        try:
+            async with self._turns.of(names):
+                now = self._catalog.definitions()
+                if any(now.get(name) != known.get(name) for name in names):
+                    return False
+                await self._statements.change(new, gone, readers, between)
+        finally:
+            self._finish()
+        self._settled = True
+        self._has_changed()
         return True
+
+    def _finish(self) -> None:
+        """Complete or take back what was begun and not finished."""
+        self._statements.hold()
+        if self._statements.left and (self._finishing is None or self._finishing.done):
+            self._finishing = self._runtime.supervise("unfinished statements", self._recover)
+
+    async def _recover(self) -> None:
+        await self._statements.recover()
+        self._has_changed()
+
+    def _has_changed(self) -> None:
+        self.protector.want(self._catalog.definitions())
+        self._news.ring()
 
     @contextmanager
     def turn(self, names: Iterable[str]) -> Iterator[None]:
@@ -179,30 +204,6 @@ class Control:
             yield
         finally:
             self._runtime.run(turn.__aexit__(None, None, None))
-
-    async def _change(
-        self,
-        add: list[AnyDef],
-        gone: list[str],
-        readers: Mapping[str, str],
-        between: Callable[[], None],
-    ) -> None:
-        kept = dict(self._catalog.definitions())
-        for name in gone:
-            await self.protector.forget(await undeploy(self._sites, kept[name], kept))
-            del kept[name]
-        await self._runtime.blocking(between)
-        known = kept | {one.name: one for one in add}
-        try:
-            await Deployment(self._sites, add, known, readers, self.protector).run()
-        except AnabranchError:
-            await self.protector.forget(task.name for task in tasks(add, known))
-            self._catalog.change(add=(), drop=gone)
-            raise
-        self._catalog.change(add=add, drop=gone)
-        self._settled = True
-        self.protector.want(self._catalog.definitions())
-        self._news.ring()
 
     async def protect(self, query: str, standby: Standby | None) -> None:
         """Have a query that runs get a standby, or do without from now on."""
@@ -289,18 +290,6 @@ class Control:
                 await Deployment(self._sites, everything, known, {}, self.protector).run()
                 return f"deployed the catalog anew, from the beginning: {why}"
         return "everything goes on where it was"
-
-
-def _touched(add: Iterable[AnyDef], drop: Iterable[str], known: Definitions) -> set[str]:
-    """What a change changes, and what it relies on."""
-    names = set(drop)
-    for one in add:
-        names.add(one.name)
-        if isinstance(one, QueryDef | ApproximateDef):
-            names |= set(one.reads)
-        if isinstance(one, PocketDef):
-            names |= {one.input, one.output}
-    return names
 
 
 def _both(a: Lost, b: Lost) -> dict[str, set[str]]:

@@ -96,13 +96,19 @@ class Deployment:
             await self._start_tasks(starts)
             if self._protector:
                 await self._protector.look_at_once([one.name for one in self._tasks], self._known)
-            await self._start_sources()
+            await self.start_sources()
         except AnabranchError:
-            for site in prepared:
-                sources = [one.name for one in self._sources if one.site == site]
-                await drop(self._sites, site, sources, _names_at(site, self._tasks))
-            await _let_go(self._sites, self._tasks)
+            await _take_off(self._sites, prepared, self._sources, self._tasks)
             raise
+
+    @property
+    def task_names(self) -> list[str]:
+        """Of those that run for none of the others already."""
+        return [task.name for task in self._tasks]
+
+    async def take_back(self) -> None:
+        """Have nothing of it left on any site, however far it came."""
+        await _take_off(self._sites, self._sites_needed(), self._sources, self._tasks)
 
     def _sites_needed(self) -> list[str]:
         sources = [source.site for source in self._sources]
@@ -141,7 +147,7 @@ class Deployment:
         for site, begin in by_site.items():
             await self._sites.call(site, Start(begin), PREPARE_S)
 
-    async def _start_sources(self) -> None:
+    async def start_sources(self) -> None:
         """A stream begins when it has a consumer, so that its first tuples are not lost on none."""
         by_site: dict[str, list[str]] = defaultdict(list)
         read = {source.stream for task in self._tasks for source in task.inputs}
@@ -190,26 +196,28 @@ async def undeploy(sites: Sites, definition: AnyDef, known: Definitions) -> list
     that are no more. A site that cannot be reached runs nothing of ours any more once it is gone;
     but those it read from would keep tuples for it for ever."""
     if isinstance(definition, StreamDef | TableDef):
-        await drop(sites, definition.site, [definition.name], [])
+        await _take_off(sites, [definition.site], [definition], [])
         return []
     gone: list[TaskSpec] = []
     if isinstance(definition, QueryDef | PocketDef):
         others = [one for one in known.values() if one.name != definition.name]
         gone = without(tasks([definition], known), tasks(others, known))
-        for site in dict.fromkeys(task.site for task in gone):
-            await drop(sites, site, [], list(reversed(_names_at(site, gone))))
-        await _let_go(sites, gone)
+        backwards = list(reversed(gone))
+        await _take_off(sites, list(dict.fromkeys(one.site for one in gone)), [], backwards)
     return [task.name for task in gone]
 
 
-def _names_at(site: str, some: Iterable[TaskSpec]) -> list[str]:
-    return [task.name for task in some if task.site == site]
-
-
-async def drop(sites: Sites, site: str, sources: Sequence[str], tasks: Sequence[str]) -> None:
-    with suppress(AnabranchError):
-        await sites.call(site, Drop(tuple(tasks), tuple(sources)), DROP_S)
-    sites.forget(site, sources, tasks)
+async def _take_off(
+    sites: Sites, where: Iterable[str], sources: Sequence[Source], tasks: Sequence[TaskSpec]
+) -> None:
+    for site in where:
+        streams = {one.name: one.born for one in sources if one.site == site}
+        here = {one.name: one.born for one in tasks if one.site == site}
+        request = Drop(tuple(here), tuple(streams), born=streams | here)
+        with suppress(AnabranchError):
+            await sites.call(site, request, DROP_S)
+        sites.forget(site, streams, here)
+    await _let_go(sites, tasks)
 
 
 async def _let_go(sites: Sites, tasks: Iterable[TaskSpec]) -> None:

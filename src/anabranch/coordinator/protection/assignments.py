@@ -81,7 +81,5 @@ class Assignments:
         return self._incarnations.get(task, 0)
 
     def next_epoch(self) -> int:
-        """Never the same twice, also after a restart: it is kept before it is used."""
-        epoch = int(self._catalog.setting("epoch") or 0) + 1
-        self._catalog.remember("epoch", str(epoch))
-        return epoch
+        """Never the same twice, also after a restart."""
+        return self._catalog.next_number()

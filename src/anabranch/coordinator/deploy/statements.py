@@ -1,0 +1,264 @@
+"""Statements are transactions between the sites and the catalog.
+
+What a statement changes is written to the catalog as an intention before any site is asked. Then
+the sites are asked, and one transaction commits the change and removes the intention. Whoever dies
+on the way leaves the intention, and the next life of the coordinator decides by it:
+
+- All that was to be added runs: the statement is committed.
+- Nothing was to be dropped: what may be at the sites is taken off them again, as if a site had
+  refused. What had been written to sinks stays there, as after a DROP.
+- Something was to be dropped: that goes on, since the state of what was dropped may be gone from
+  some sites already. What was to be added in its place is then deployed again from its beginning,
+  under a new number of its creation. If that cannot be, only what was to be dropped has gone.
+
+Until it is decided nobody else changes what the statement touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from anabranch.coordinator.control.catalog import Catalog, Intention
+from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.deploy.deploy import Definitions, Deployment, tasks, undeploy
+from anabranch.coordinator.protection.protect import Protector
+from anabranch.errors import AnabranchError
+from anabranch.link.messages import Status
+from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.runtime.base import Runtime
+
+AWAY_S = 60.0
+"""So long sites are waited for that an unfinished statement needs."""
+LOOK_S = 0.2
+STATUS_S = 3.0
+
+
+class Statements:
+    """Changes what runs, in the turns of the names that a change touches. `say` hears of what was
+    left by an earlier life and what has become of it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sites: Sites,
+        catalog: Catalog,
+        protector: Protector,
+        turns: Turns,
+        say: Callable[[str], None],
+    ) -> None:
+        self._runtime = runtime
+        self._sites = sites
+        self._catalog = catalog
+        self._protector = protector
+        self._turns = turns
+        self._say = say
+        self.left = dict(catalog.intentions())
+        """What was begun and not finished, by an earlier life or since the disk failed."""
+        self._held: set[int] = set()
+        self.hold()
+
+    def hold(self) -> None:
+        """Nobody else changes what is left until it is finished."""
+        for number in self.left.keys() - self._held:
+            self._turns.take(self._touched(self.left[number]))
+            self._held.add(number)
+
+    def _touched(self, intention: Intention) -> set[str]:
+        gone = [one.name for one in intention.drop]
+        names = touched(intention.add, gone, self._catalog.definitions())
+        return names | intention.names
+
+    # -- changing --------------------------------------------------------------------------------
+
+    async def change(
+        self,
+        add: Sequence[AnyDef],
+        gone: Sequence[str],
+        readers: Mapping[str, str],
+        between: Callable[[], None],
+    ) -> None:
+        """If a site refuses what it is asked to run, only what is to be dropped has gone."""
+        known = self._catalog.definitions()
+        left = {name: one for name, one in known.items() if name not in gone}
+        new = created(add, left, self._catalog.next_number())
+        intention = Intention(add=tuple(new), drop=tuple(known[name] for name in gone))
+        number = self._catalog.intend(intention)
+        try:
+            refusal = await self._carry_out(intention, readers, between)
+            self._catalog.change(() if refusal else new, gone, intention=number)
+        except Exception:
+            self.left[number] = intention
+            raise
+        if refusal:
+            raise refusal
+
+    async def _carry_out(
+        self, intention: Intention, readers: Mapping[str, str], between: Callable[[], None]
+    ) -> AnabranchError | None:
+        """Why a site refuses what is to be added, if one does: then nothing of it is left."""
+        await self._take_off(intention.drop)
+        await self._runtime.blocking(between)
+        deployment = self._deployment(intention, readers)
+        try:
+            await deployment.run()
+        except AnabranchError as error:
+            await self._protector.forget(deployment.task_names)
+            return error
+        return None
+
+    async def _take_off(self, definitions: Iterable[AnyDef]) -> None:
+        kept = dict(self._catalog.definitions())
+        for one in definitions:
+            await self._protector.forget(await undeploy(self._sites, one, kept))
+            del kept[one.name]
+
+    def _deployment(
+        self, intention: Intention, readers: Mapping[str, str] | None = None
+    ) -> Deployment:
+        new = intention.add
+        return Deployment(self._sites, new, self._then(intention), readers, self._protector)
+
+    def _then(self, intention: Intention) -> dict[str, AnyDef]:
+        """The definitions among which it is deployed."""
+        gone = {one.name for one in intention.drop} if intention.drops_first else set()
+        known = self._catalog.definitions()
+        left = {name: one for name, one in known.items() if name not in gone}
+        return left | {one.name: one for one in intention.add}
+
+    # -- what is left ----------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Complete or take back what is left."""
+        while self.left:
+            number, intention = next(iter(self.left.items()))
+            said = await self._recover(number, intention)
+            del self.left[number]
+            self._held.discard(number)
+            self._turns.give_back(self._touched(intention))
+            self._say(f"the statement that was interrupted {said}")
+
+    async def _recover(self, number: int, intention: Intention) -> str:
+        gone = [one.name for one in intention.drop]
+        dropped = ", ".join(gone)
+        names = ", ".join(one.name for one in intention.add)
+        if intention.add and await self._complete(intention):
+            self._catalog.change(intention.add, gone, intention.replace, intention=number)
+            return f"is done: {names} created"
+        await self._take_back(intention)
+        if not gone or not intention.drops_first:
+            self._catalog.change((), (), intention=number)
+            return f"is taken back: {names} not created"
+        await self._take_off(intention.drop)
+        if again := await self._again(number, intention):
+            self._catalog.change(again.add, gone, intention=number)
+            return f"is done: {dropped} dropped, {names} created"
+        self._catalog.change((), gone, intention=number)
+        only = f", {names} could not be created" if names else ""
+        return f"is done: {dropped} dropped{only}"
+
+    async def _complete(self, intention: Intention) -> bool:
+        """Whether all that was to be added runs at its sites, in this creation of it; its sources
+        begin now if they have not."""
+        wanted = _wanted(intention.add, self._then(intention))
+        if not wanted or not await self._are_up(wanted):
+            return False
+        try:
+            for site, here in wanted.items():
+                report = await self._sites.call(site, Status(), STATUS_S)
+                if not here.items() <= _ready(report).items():
+                    return False
+            await self._deployment(intention).start_sources()
+        except AnabranchError:
+            return False
+        return True
+
+    async def _are_up(self, sites: Collection[str]) -> bool:
+        deadline = self._runtime.now() + AWAY_S
+        while not set(sites) <= set(self._sites.alive()):
+            if self._runtime.now() > deadline:
+                return False
+            await self._runtime.sleep(LOOK_S)
+        return True
+
+    async def _take_back(self, intention: Intention) -> None:
+        deployment = self._deployment(intention)
+        await deployment.take_back()
+        await self._protector.forget(deployment.task_names)
+
+    async def _again(self, number: int, intention: Intention) -> Intention | None:
+        """Deploy from its beginning what was to come in place of what has gone; None if that
+        cannot be. The results of an approximate query are cleared by whoever creates it."""
+        if not intention.add or any(isinstance(one, ApproximateDef) for one in intention.add):
+            return None
+        then = self._then(intention.model_copy(update={"add": ()}))
+        new = created(map(_another_run, intention.add), then, self._catalog.next_number())
+        again = intention.model_copy(update={"add": tuple(new)})
+        self._catalog.intend(again, number)
+        deployment = self._deployment(again)
+        if not await self._are_up(_wanted(new, self._then(again))):
+            return None
+        try:
+            await deployment.run()
+        except AnabranchError as error:
+            self._say(error.line())
+            await self._protector.forget(deployment.task_names)
+            return None
+        return again
+
+
+def created(add: Iterable[AnyDef], known: Mapping[str, AnyDef], number: int) -> list[AnyDef]:
+    """New definitions, with the number of their creation. Nodes that run for others in `known` are
+    of theirs."""
+    running = {task.name: task.born for task in tasks(known.values(), known)}
+    return [_created(one, running, number) for one in add]
+
+
+def _created(one: AnyDef, running: Mapping[str, int], number: int) -> AnyDef:
+    if not isinstance(one, StreamDef | TableDef | QueryDef | PocketDef):
+        return one
+    update: dict[str, Any] = {"born": number}
+    if isinstance(one, QueryDef):
+        names = [node.name for node in one.nodes]
+        update["inherited"] = {name: running[name] for name in names if name in running}
+    return one.model_copy(update=update)
+
+
+def _another_run(one: AnyDef) -> AnyDef:
+    """A creation of its own for the sinks, too."""
+    if not isinstance(one, QueryDef) or not one.run:
+        return one
+    return one.model_copy(update={"run": uuid4().hex})
+
+
+def _wanted(new: Iterable[AnyDef], known: Definitions) -> dict[str, dict[str, int]]:
+    """Site → the sources and tasks of these that are to run there, and the creations they are
+    of."""
+    found: dict[str, dict[str, int]] = {}
+    for one in new:
+        if isinstance(one, StreamDef | TableDef):
+            found.setdefault(one.site, {})[one.name] = one.born
+    for task in tasks(new, known):
+        found.setdefault(task.site, {})[task.name] = task.born
+    return found
+
+
+def _ready(report: Mapping[str, Any]) -> dict[str, int]:
+    """Sources that are there and tasks that have begun, by a site's report."""
+    begun = [one for one in report["tasks"] if one["state"] != "waiting"]
+    there = {one["stream"]: one["born"] for one in report["sources"]}
+    return there | {one["name"]: one["born"] for one in begun}
+
+
+def touched(add: Iterable[AnyDef], drop: Iterable[str], known: Definitions) -> set[str]:
+    """What a change changes, and what it relies on."""
+    names = set(drop)
+    for one in add:
+        names.add(one.name)
+        if isinstance(one, QueryDef | ApproximateDef):
+            names |= set(one.reads)
+        if isinstance(one, PocketDef):
+            names |= {one.input, one.output}
+    return names

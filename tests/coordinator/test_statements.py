@@ -1,0 +1,174 @@
+"""A coordinator that dies in the middle of a statement leaves the sites as the catalog says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from itertools import count, takewhile
+from random import Random
+from typing import Any
+
+import pytest
+
+from anabranch.plan.catalog import AnyDef, QueryDef
+from anabranch.plan.graph import Node, Port
+from anabranch.plan.protection import Standby
+from simulation import plan
+from simulation.faults import COORDINATOR
+from simulation.world import World
+
+pytestmark = pytest.mark.filterwarnings(  # what the dead coordinator was about to begin
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:.*was never awaited"
+)
+BACK_MS = 500
+QUIET_MS = 6_000
+
+
+class Dying:
+    """Awaits a coroutine, and calls `die` when it has waited for the n-th time."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], at: int, die: Callable[[], None]):
+        self._coroutine = coroutine
+        self._left = at
+        self._die = die
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        came = None
+        while True:
+            try:
+                wait = self._coroutine.send(came)
+            except StopIteration as end:
+                return end.value
+            self._left -= 1
+            if self._left == 0:
+                self._die()
+            came = yield wait
+
+
+def dies_in_apply(world: World, at: int) -> list[int]:
+    """The coordinator does at the n-th await of the next statement; when, once it has."""
+    control, apply, died = world.coordinator.control, world.coordinator.control.apply, []
+
+    def die() -> None:
+        died.append(world.clock.now)
+        world.crash(COORDINATOR, BACK_MS)
+
+    async def dying(*args: Any, **options: Any) -> bool:
+        done: bool = await Dying(apply(*args, **options), at, die)
+        return done
+
+    control.apply = dying  # type: ignore[method-assign]
+    return died
+
+
+def running(world: World) -> dict[str, set[tuple[str, int]]]:
+    """Site → what has begun there, and which creation of it. Standbys do not count."""
+    found = {}
+    for name, site in world.sites.items():
+        report = site.report()
+        primaries = [one for one in report["tasks"] if one["role"] == "primary"]
+        assert all(one["state"] != "waiting" for one in primaries)
+        found[name] = {(one["stream"], one["born"]) for one in report["sources"]}
+        found[name] |= {(one["name"], one["born"]) for one in primaries}
+    return found
+
+
+def by_the_catalog(world: World) -> dict[str, set[tuple[str, int]]]:
+    from anabranch.coordinator.deploy.statements import _wanted
+
+    known = world.catalog.definitions()
+    wanted = _wanted(known.values(), known)
+    return {name: set(wanted.get(name, {}).items()) for name in world.sites}
+
+
+def quiet(world: World) -> None:
+    world.clock.run(world.clock.now + QUIET_MS, lambda: False)
+    assert not world.catalog.intentions()
+    assert running(world) == by_the_catalog(world)
+
+
+def outputs_are_right(world: World) -> None:
+    for sink in world.plan.sinks:
+        wanted = dict(enumerate(world.wanted[sink.query], 1))
+        assert world.written(sink) == wanted
+
+
+def a_query(name: str, source: str, site: str, *, standby: bool) -> QueryDef:
+    node = Node(
+        name=name, site=site, inputs=(Port(stream=source, alias="i"),), operators=(),
+        columns=plan.COLUMNS,
+    )  # fmt: skip
+    asked = Standby(batch=1) if standby else None
+    return QueryDef(
+        name=name, columns=plan.COLUMNS, site=site, written=node, nodes=(node,), standby=asked
+    )
+
+
+@pytest.mark.parametrize("seed", [3, 14])
+def test_a_coordinator_that_dies_at_any_await_of_the_first_statement(seed: int) -> None:
+    """Its next life completes it or takes it back, and the user tries again: nothing runs twice,
+    nothing is lost."""
+
+    def died(at: int) -> bool:
+        world = World(plan.draw(Random(seed)), Random(seed))
+        died = dies_in_apply(world, at)
+        assert world.clock.run(200_000, lambda: world.deployed)
+        assert world.clock.run(world.clock.now + 200_000, lambda: world.done)
+        quiet(world)
+        outputs_are_right(world)
+        world.close()
+        return bool(died)
+
+    assert sum(takewhile(bool, map(died, count(1)))) > 10
+
+
+@pytest.mark.parametrize(
+    ("statement", "standby"),
+    [
+        ("create", True),
+        ("drop", True),
+        ("another text", False),
+        ("another text", True),
+        ("drop and create others", False),
+    ],
+)
+def test_a_coordinator_that_dies_at_any_await_of_a_later_statement(
+    statement: str, standby: bool
+) -> None:
+    """It is done or not done; what a DROP and CREATE had dropped comes as it was created again."""
+
+    def died(at: int) -> bool:
+        world = World(plan.draw(Random(3)), Random(3))
+        world.suffer(())
+        assert world.clock.run(20_000, lambda: world.deployed)
+        source = world.plan.sources[0].name
+        first, second = [one for one in world.plan.sites if one.startswith("w")][:2]
+        old = a_query("late", source, first, standby=standby)
+        new = a_query("late", source, second, standby=standby)
+        other = a_query("later", source, second, standby=standby)
+        drops = [] if statement == "create" else ["late"]
+        if drops:
+            apply(world, [old], [])
+        before = world.catalog.definitions()
+        died = dies_in_apply(world, at)
+        adds: dict[str, list[AnyDef]] = {"create": [new], "another text": [new], "drop": []}
+        apply(world, adds.get(statement, [other]), drops)
+        quiet(world)
+        there = world.catalog.definitions()
+        late = there.get("late")
+        assert late is None or late == before.get("late") or late.site == second
+        assert statement != "another text" or late
+        assert statement != "drop and create others" or ("later" in there) == (late is None)
+        assert world.clock.run(world.clock.now + 200_000, lambda: world.done)
+        outputs_are_right(world)
+        world.close()
+        return bool(died)
+
+    assert sum(takewhile(bool, map(died, count(1)))) > 3
+
+
+def apply(world: World, add: list[AnyDef], drop: list[str]) -> None:
+    control = world.coordinator.control
+    known = world.catalog.definitions()
+    spawned = world.coordinator.process.spawn(control.apply(add, drop, known, {}))
+    alive = world.coordinator.process
+    world.clock.run(world.clock.now + 60_000, lambda: spawned.done or not alive.alive)
