@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator.status.query_states import query_states
-from anabranch.coordinator.status.status import heard
+from anabranch.coordinator.status.status import heard, with_obstacles
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.graph import Node, Port
 from anabranch.plan.protection import Standby
@@ -85,7 +85,8 @@ SETTLED_MS = 15_000
 def states(world: World) -> dict[str, tuple[str, str]]:
     """Query → its state and why, by what sites said last."""
     coordinator, control = world.coordinator, world.coordinator.control
-    reports = heard(coordinator._sites, control.problems)
+    known, held = world.catalog.definitions(), control.restorer.report()
+    reports = with_obstacles(heard(coordinator._sites), known, held)
     found = query_states(reports, world.catalog.definitions(), control.protector.report())
     return {name: (one["state"], one["reason"]) for name, one in found.items()}
 
@@ -149,11 +150,11 @@ def test_what_somebody_else_has_restored_is_not_restored_once_more(world: World)
 
     async def restored_meanwhile() -> None:
         async with control._turns.of(["late"]):
-            while not (lost := await control._lost()):
+            while not (lost := await control.restorer.lost()):
                 await world.coordinator.process.sleep(0.01)
             other = world.coordinator.process.spawn(control.restore())
             await world.coordinator.process.sleep(0.5)
-            await control._restore(lost)
+            await control.restorer.restore(lost)
             begun.append(world.sites[site].tasks["late"])
         await other.join()
 

@@ -34,8 +34,14 @@ def source(error: Any = None) -> dict[str, Any]:
     return {"stream": "Sensor1", "site": "room1", "error": error}
 
 
-def site(name: str, *parts: dict[str, Any], state: str = "up", problem: str = "") -> dict[str, Any]:
-    return {"site": name, "state": state, "problem": problem,
+def held(reason: str, *, passes: bool) -> dict[str, Any]:
+    return {"reason": reason, "passes": passes, "since_s": 12.3}
+
+
+def site(
+    name: str, *parts: dict[str, Any], state: str = "up", problem: str = "", **more: Any
+) -> dict[str, Any]:
+    return {"site": name, "state": state, "problem": problem, **more,
             "sources": [one for one in parts if "stream" in one],
             "tasks": [one for one in parts if "query" in one]}  # fmt: skip
 
@@ -89,8 +95,12 @@ def test_a_stream_whose_site_starts_is_told() -> None:
         (site("centre", state="starting", problem="is starting (3 s so far)"), "starting",
          "site centre is starting (3 s so far)"),
         (site("centre", state="unreachable"), "lost", "site centre is away"),
-        (site("centre", state="stuck", problem="cannot go on: no file"), "stuck",
-         "site centre: cannot go on: no file"),
+        (site("centre", state="stuck", held={"hot": held("no file", passes=False)}), "stuck",
+         "cannot go on: no file"),
+        (site("centre", held={"hot": held("no broker answers", passes=True)}), "waiting",
+         "cannot go on: no broker answers (for 12 s; it is tried again)"),
+        (site("centre", state="stuck", held={"other": held("no file", passes=False)}), "waiting",
+         "site centre is back and has not been given it again yet"),
         (site("centre"), "waiting", "site centre is back and has not been given it again yet"),
         (site("centre", task("hot", "centre", "waiting")), "waiting",
          "site centre is putting it back"),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.deploy.restore import Restoration, begun
+from anabranch.coordinator.deploy.lost import begun
+from anabranch.coordinator.deploy.restore import Restoration
 from anabranch.errors import SiteError
 from anabranch.link.messages import Drop, Message, Prepare
 from tests.link.support import LOOP

@@ -17,19 +17,11 @@ from anabranch.coordinator.control import launch
 from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.coordinator import Coordinator
 from anabranch.coordinator.control.sites import Sites, nearest
-from anabranch.errors import AnabranchError, SetupError, SiteError, SourceError
+from anabranch.errors import AnabranchError, SetupError, SiteError
 from anabranch.link.gate import LOCAL, Credentials, Gate
 from anabranch.link.messages import (
-    Announce,
-    Drop,
-    Message,
     Ping,
-    Points,
-    Prepare,
     Status,
-)
-from anabranch.link.messages import (
-    Peers as PeersMessage,
 )
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
@@ -266,30 +258,6 @@ def test_a_site_of_the_same_name_may_not_join_twice(tmp_path: Path) -> None:
     gate.shutdown()  # killed: another may take its place at once
     peer.call("join", site="room1", pid=2)
     coordinator.close()
-
-
-def test_which_source_cannot_be_read_again_is_told(tmp_path: Path) -> None:
-    """After a restart of everything; then all begins anew."""
-    asked: list[Message] = []
-
-    def answer(message: Message) -> dict[str, Any]:
-        asked.append(message)
-        if isinstance(message, Prepare) and message.resume:
-            raise SourceError("stream Sensor1 cannot be resumed: its source cannot be read again")
-        return report("room1") if isinstance(message, Status) else {}
-
-    kinds = (Announce, Drop, PeersMessage, Points, Prepare, Status)
-    coordinator = Coordinator(tmp_path, Cluster(), TOKEN)
-    gate = Gate("127.0.0.1:0", TOKEN, dict.fromkeys(kinds, answer))
-    coordinator._catalog.change(add=[a_stream()], drop=())
-    coordinator.sites.heartbeat(report("room1", gate.address))
-    assert coordinator.redeploy_if_all_is_lost() == (
-        "deployed the catalog anew, from the beginning: stream Sensor1 cannot be resumed: its"
-        " source cannot be read again"
-    )
-    assert [one.resume for one in asked if isinstance(one, Prepare)] == [True, False]
-    coordinator.close()
-    gate.shutdown()
 
 
 # -- sites that are being started ----------------------------------------------------------------

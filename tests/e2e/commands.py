@@ -31,10 +31,11 @@ def anabranch(
 
 
 def start(arguments: Sequence[str | Path], cwd: Path, log: str = "log") -> subprocess.Popen[bytes]:
-    """Start and leave running; what it prints goes to the file `log`."""
+    """Start as a shell does in the background, with SIGINT ignored, and leave running; what it
+    prints goes to the file `log`."""
     with (cwd / log).open("ab") as file:
         return subprocess.Popen(
-            [*COMMAND, *map(str, arguments)],
+            ["bash", "-c", 'trap "" INT; exec "$@"', "bash", *COMMAND, *map(str, arguments)],
             cwd=cwd, env=environment(cwd / "tmp"), stdout=file, stderr=file,
         )  # fmt: skip
 

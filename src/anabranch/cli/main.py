@@ -116,12 +116,18 @@ def up(
         str,
         typer.Option(metavar="HOST:PORT", help="Where the dashboard and the HTTP API are; or off."),
     ] = "",
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", help="Begin everything from the beginning; deletes what there is."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --anew deletes.")] = False,
 ) -> None:
-    """Start a coordinator and its sites, and keep them running."""
+    """Start a coordinator and its sites, and keep them running. What ran before goes on where it
+    was."""
     from anabranch.cli.sites.up import up as start
 
     at = read_address(http) if http not in ("", "off") else None
-    start(cluster, state, site or [], at, face=http != "off")
+    start(cluster, state, site or [], at, face=http != "off", anew=anew, yes=yes)
 
 
 @app.command()

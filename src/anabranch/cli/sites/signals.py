@@ -16,10 +16,14 @@ def _terminate(number: int, frame: Any) -> NoReturn:
 
 
 def stop_cleanly_on_signals() -> None:
-    """SIGTERM and SIGHUP unwind the program like Ctrl-C, so that nothing is left behind."""
+    """SIGTERM and SIGHUP unwind the program like Ctrl-C, so that nothing is left behind. So does
+    SIGINT where a shell has started us in the background, with SIGINT ignored; SIGHUP does not
+    where somebody (nohup) has it ignored, so that we stay when the terminal goes."""
     logging.getLogger().addFilter(_is_no_interrupt)  # py4j would print each with its traceback
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGHUP, _terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _terminate)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from rich.markup import escape
 
 from anabranch.cli.queries.run import ONLY_SITE
 from anabranch.cli.show.tables import err, out, system_tables, working
+from anabranch.cli.sites.anew import confirm_anew
 from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.config.rules import unguarded
@@ -30,14 +32,24 @@ STOP_S = 30.0
 
 
 def up(
-    cluster_file: Path | None, state: Path, sites: list[str], http: HostPort | None, *, face: bool
+    cluster_file: Path | None,
+    state: Path,
+    sites: list[str],
+    http: HostPort | None,
+    *,
+    face: bool,
+    anew: bool = False,
+    yes: bool = False,
 ) -> None:
-    """Started again on the same state folder, it finds its catalog and its sites again. With a
-    `face` it shows itself at `http`, or where there is room."""
+    """Started again on the same state folder, it finds its catalog and its sites again, and all
+    goes on where it was; `anew` begins it from the beginning. With a `face` it shows itself at
+    `http`, or where there is room."""
     cluster = load_cluster(cluster_file) if cluster_file else _named(sites)
     if http:
         for breach in unguarded(http, cluster.security, "--http"):
             raise breach
+    if anew:
+        confirm_anew(state, yes=yes)
     stopping = threading.Event()
 
     def tell(line: str) -> None:
@@ -62,8 +74,9 @@ def up(
                 say("Looking for sites that are still up …")
                 time.sleep(2 * report_interval_s(cluster))
             running = RunningCluster(coordinator, state, say, tied=False)
-        if how := coordinator.redeploy_if_all_is_lost():
-            err.print(how)
+            how = _go_on(coordinator, say, anew=anew)
+        if how:
+            err.print(escape(how))
         if face:
             shown = _show_face(coordinator, http)
             write_endpoint(
@@ -81,6 +94,22 @@ def up(
             running.close()
         log_no_more(log)
         (state / "coordinator.json").unlink(missing_ok=True)
+
+
+def _go_on(coordinator: Coordinator, say: Callable[[str], None], *, anew: bool) -> str:
+    """What has become of what was there before; nothing if there was nothing, or if it runs."""
+    if anew or coordinator.deploys_anew:
+        say("Deploying everything anew …")
+        coordinator.deploy_anew()
+        return "everything is deployed anew, from the beginning"
+    say("Putting back what ran …")
+    if not coordinator.settle():
+        return ""
+    waiting = [name for name, one in coordinator.status()["states"].items()
+               if one["state"] not in ("running", "done")]  # fmt: skip
+    if not waiting:
+        return "everything goes on where it was"
+    return f"what can goes on where it was; {', '.join(waiting)} cannot yet (anabranch status)"
 
 
 def _show_face(coordinator: Coordinator, http: HostPort | None) -> FaceServer:

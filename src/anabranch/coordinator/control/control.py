@@ -6,30 +6,30 @@ and each change talks to its own sites.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.control.restorer import Restorer
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.turns import Turns
-from anabranch.coordinator.deploy.deploy import Deployment, tasks, undeploy
+from anabranch.coordinator.deploy.anew import Anew
 from anabranch.coordinator.deploy.move import Move
 from anabranch.coordinator.deploy.parts import LostParts
-from anabranch.coordinator.deploy.restore import Lost, Restoration, begun, lost_sites, streams_read
 from anabranch.coordinator.deploy.statements import Statements, touched
 from anabranch.coordinator.protection.adoption import adopt, release
 from anabranch.coordinator.protection.follow import Followed, follow
 from anabranch.coordinator.protection.protect import Costs, Protector
 from anabranch.coordinator.protection.protected import protected
-from anabranch.errors import AnabranchError
 from anabranch.link.messages import News
-from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef
 from anabranch.plan.protection import Standby
 from anabranch.runtime.base import Bell, Mutex, Runtime, Spawned
 
-RESTORE_S = 5.0
-"""Between two looks whether something that should run does not."""
+RESTORE_S = 1.0
+"""Between two looks, at what sites have reported, whether something that should run does not."""
+SETTLE_S, LOOK_S = 30.0, 0.05
 Definitions = Mapping[str, AnyDef]
 
 
@@ -46,8 +46,6 @@ class Control:
         look: Callable[[], None] = lambda: None,
         costs: Costs = lambda task, known: {},
     ) -> None:
-        self.problems: dict[str, str] = {}
-        """Site → why it cannot go on."""
         self._runtime = runtime
         self._sites = sites
         self._catalog = catalog
@@ -58,8 +56,9 @@ class Control:
         self.protector = Protector(runtime, sites, catalog, self._turns, costs)
         self._lost_parts = LostParts(sites, catalog, self._turns, say)
         self._statements = Statements(runtime, sites, catalog, self.protector, self._turns, say)
+        self.restorer = Restorer(runtime, sites, catalog, self.protector, self._turns, say)
+        self._anew = Anew(runtime, sites, catalog, self.protector, self._turns, say)
         self._moving = Mutex(runtime)
-        self._restoring = Mutex(runtime)
         self._news = Bell(runtime)
         self._settled = False
         """All that was there before a restart of ours has been looked after."""
@@ -118,22 +117,8 @@ class Control:
         if parts := self._lost_parts.find(self._runtime.now()):
             await self._lost_parts.move(parts)
         await self._lost_parts.tidy()
-        if parts or self._something_is_missing():
+        if parts or self.restorer.something_is_missing():
             self._begin(self.restore())
-
-    def _something_is_missing(self) -> bool:
-        """By the reports that sites sent: cheap, and perhaps not quite up to date."""
-        running: set[str] = set()
-        alive = self._sites.alive()
-        known = self._catalog.definitions()
-        read = streams_read(known)
-        for record in filter(None, map(self._sites.record, alive)):
-            running |= begun(record.report, read)
-        filled = self.protector.filled(known)
-        wanted = [(one.name, one.site) for one in known.values()
-                  if isinstance(one, StreamDef | TableDef) and one.name not in filled]  # fmt: skip
-        wanted += [(task.name, task.site) for task in tasks(known.values(), known)]
-        return any(name not in running and site in alive for name, site in wanted)
 
     async def _protect(self) -> None:
         if not self.protector.wanted:
@@ -246,59 +231,32 @@ class Control:
     # -- after failures --------------------------------------------------------------------------
 
     async def restore(self) -> list[str]:
-        """Put back what sites ran before they were killed; the names of those that were."""
-        async with self._restoring:
-            lost = await self._lost()
-            problems: dict[str, str] = {}
-            if lost:
-                async with self._turns.of(_owners(lost, self._catalog.definitions())):
-                    lost = _both(lost, await self._lost(lost))  # who had the turn may have done it
-                    try:
-                        await self._restore(lost)
-                    except AnabranchError as error:
-                        problems = dict.fromkeys(lost, f"cannot go on: {error.line()}")
-            self.problems = problems
-            return list(lost)
+        """Put back what sites ran before they were killed, as far as it can go on by now; the
+        sites that lacked something."""
+        return await self.restorer.run()
 
-    async def _restore(self, lost: Lost) -> None:
-        if lost:
-            known = self._catalog.definitions()
-            await Restoration(self._sites, lost, known, self.protector).run()
-
-    async def _lost(self, among: Collection[str] | None = None) -> dict[str, set[str]]:
-        known = self._catalog.definitions()
-        return await lost_sites(self._sites, known, self.protector, among)
-
-    async def settle(self) -> str:
-        """After a restart: if no site runs anything of the catalog, have them go on where they
-        were, or deploy all of it anew if that cannot be. Says which; nothing if they run."""
+    async def settle(self, wait_s: float = SETTLE_S) -> bool:
+        """After a restart: what sites do not run of the catalog goes on where it was, and what
+        cannot yet as soon as it can, for as long as we run. Whether something was lacking. Waits
+        until all has been tried once, but not for ever."""
         self._settled = True
-        known = self._catalog.definitions()
-        reports = [record.report for name in self._sites.alive()
-                   if (record := self._sites.record(name))]  # fmt: skip
-        running = any(report.get("tasks") or report.get("sources") for report in reports)
-        if not known or running:
-            return ""
-        async with self._turns.of(known):
-            try:
-                await self._restore(await self._lost())
-            except AnabranchError as error:  # a source that cannot be read again: from now on
-                why = error.message
-                for definition in reversed(known.values()):
-                    await undeploy(self._sites, definition, known)
-                everything = list(known.values())
-                await Deployment(self._sites, everything, known, {}, self.protector).run()
-                return f"deployed the catalog anew, from the beginning: {why}"
-        return "everything goes on where it was"
+        restoring = self._runtime.spawn(self.restore(), "restoring")
+        restoring.heard = True
+        self._begun.append(restoring)
+        deadline = self._runtime.now() + wait_s
+        while not restoring.done and self._runtime.now() < deadline:
+            await self._runtime.sleep(LOOK_S)
+        return bool(await restoring.join()) if restoring.done else True
 
+    @property
+    def deploys_anew(self) -> bool:
+        """Somebody has said so, and it has not been done yet."""
+        return self._anew.is_begun
 
-def _both(a: Lost, b: Lost) -> dict[str, set[str]]:
-    found = {site: names & b.get(site, set()) for site, names in a.items()}
-    return {site: names for site, names in found.items() if names}
-
-
-def _owners(lost: Lost, known: Definitions) -> set[str]:
-    """The definitions that what is lost belongs to."""
-    gone = frozenset[str]().union(*lost.values())
-    queries = {task.query for task in tasks(known.values(), known) if task.name in gone}
-    return queries | {name for name in gone if name in known}
+    async def deploy_anew(
+        self, renew: Callable[[AnyDef], AnyDef], clear: Callable[[Definitions], None]
+    ) -> None:
+        """Deploy the catalog from the beginning; see `anew`."""
+        await self._anew.run(renew, clear)
+        self._settled = True
+        self._has_changed()

@@ -331,17 +331,39 @@ class Coordinator:
         """Σ rate · latency² of where everything is, by the newest sample."""
         return self._placing.cost()
 
-    def redeploy_if_all_is_lost(self) -> str:
-        """After a restart: if no site runs anything of the catalog, have them go on where they
-        were, or deploy all of it anew if that cannot be. Says which; nothing if they run."""
+    def settle(self) -> bool:
+        """After a restart: what sites do not run of the catalog goes on where it was, and what
+        cannot yet as soon as it can. Whether something was lacking."""
         return self._runtime.run(self._control.settle())
+
+    @property
+    def deploys_anew(self) -> bool:
+        """An `up --anew` was cut short: nothing of before is there any more to go on with."""
+        return self._control.deploys_anew
+
+    def deploy_anew(self) -> None:
+        """Deploy the catalog from the beginning. Each query becomes a creation of its own, so that
+        what an earlier one wrote never counts as its."""
+
+        def renewed(one: AnyDef) -> AnyDef:
+            return with_database(_marked(one), self._state / "stages")
+
+        def clear(known: Mapping[str, AnyDef]) -> None:
+            for one in known.values():
+                forget_database(one, self._state / "stages")
+                if isinstance(one, ApproximateDef):
+                    ApproximateResults(one).clear()
+
+        self._runtime.run(self._control.deploy_anew(renewed, clear))
+        for name in self._catalog.definitions():
+            note("created", f"{name} deployed anew, from the beginning", query=name)
 
     def status(self, *, ask: bool = True) -> dict[str, Any]:
         """Every site with a fresh report, or why there is none; without `ask`, with what its last
         heartbeat brought."""
         known = self._catalog.definitions()
         status = system_status(
-            self.sites, known, self._control.protector, self._control.problems, ask=ask
+            self.sites, known, self._control.protector, self._control.restorer.report(), ask=ask
         )
         own = {
             "placement": self._placing.report(),

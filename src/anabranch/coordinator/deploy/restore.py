@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S, Definitions, parts_read, tasks
+from anabranch.coordinator.deploy.deploy import PREPARE_S, Definitions, tasks
+from anabranch.coordinator.deploy.lost import Lost, streams_read
 from anabranch.coordinator.protection.protect import Protector
-from anabranch.coordinator.protection.protected import settled_sink
-from anabranch.errors import AnabranchError, SiteError
+from anabranch.errors import AnabranchError
 from anabranch.link.messages import (
     Announce,
     Attach,
@@ -21,15 +20,10 @@ from anabranch.link.messages import (
     Prepare,
     Start,
     StartSources,
-    Status,
 )
-from anabranch.plan.catalog import QueryDef, StreamDef, TableDef
+from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.tasks import TaskSpec
 from anabranch.stream.restart import RestartPoint
-
-STATUS_S = 3.0
-Lost = Mapping[str, set[str]]
-"""Site → the sources and tasks that should run there and do not."""
 
 
 class Restoration:
@@ -130,51 +124,3 @@ class Restoration:
                         source.stream, task.consumer(index), needs.after, needs.point, needs.epoch
                     )
                     await self._sites.call(source.site, request)
-
-
-def streams_read(known: Definitions) -> set[str]:
-    read = {source.stream for task in tasks(known.values(), known) for source in task.inputs}
-    return read | parts_read(read, known)
-
-
-async def lost_sites(
-    sites: Sites, known: Definitions, protector: Protector, among: Collection[str] | None = None
-) -> dict[str, set[str]]:
-    """What sites that are up, or those `among` them, ought to run and do not. A task with a standby
-    comes back by it, and so does the sink that goes with it."""
-    wanted: dict[str, set[str]] = {}
-    along = {one.name for one in known.values() if isinstance(one, QueryDef)
-             and protector.keeps(one.name) and settled_sink(one) is None}  # fmt: skip
-    for task in tasks(known.values(), known):
-        if not protector.keeps(task.name) and not (task.sink and task.query in along):
-            wanted.setdefault(task.site, set()).add(task.name)
-    filled = protector.filled(known)
-    for one in known.values():
-        if isinstance(one, StreamDef | TableDef) and one.name not in filled:
-            wanted.setdefault(one.site, set()).add(one.name)
-    read = streams_read(known)
-    alive = set(sites.alive()) if among is None else set(sites.alive()) & set(among)
-    lost: dict[str, set[str]] = {}
-    for site in sorted(wanted.keys() & alive):
-        running = await _running(sites, site, read)
-        if running is not None and not wanted[site] <= running:
-            lost[site] = wanted[site] - running
-    return lost
-
-
-async def _running(sites: Sites, site: str, read: Collection[str]) -> set[str] | None:
-    """The sources and tasks there, without what only stands by; None if it does not answer."""
-    try:
-        report: dict[str, Any] = await sites.call(site, Status(), STATUS_S)
-    except SiteError:
-        return None
-    standing_by = {one["name"] for one in report["tasks"] if one["role"] != "primary"}
-    return begun(report, read) - standing_by
-
-
-def begun(report: Mapping[str, Any], read: Collection[str]) -> set[str]:
-    """The sources and tasks that a site's report shows at work. What is only prepared is not:
-    whoever was about to start it may have died. A source that nobody reads waits rightly."""
-    sources = {one["stream"] for one in report.get("sources", ())
-               if one.get("state") != "waiting" or one["stream"] not in read}  # fmt: skip
-    return sources | {one["name"] for one in report.get("tasks", ()) if one["state"] != "waiting"}

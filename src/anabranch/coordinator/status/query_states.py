@@ -15,7 +15,6 @@ from anabranch.plan.graph import Node
 from anabranch.plan.tasks import sink_task
 
 Report = dict[str, Any]
-UP = "up"
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,7 @@ class _States:
         self._filled = {one.output: one.name for one in known.values()
                         if isinstance(one, PocketDef)}  # fmt: skip
         self._sources = {one["stream"]: one for site in reports for one in site["sources"]}
+        self._held = {name: one for site in reports for name, one in site.get("held", {}).items()}
         self.of = cache(self._of)
 
     def _of(self, name: str) -> State:
@@ -93,15 +93,17 @@ class _States:
         assignment = self._protection.get(name)
         if assignment and any(task["name"] == name for task in self._standbys):
             return State("taking over", f"{assignment['standby']} after {assignment['site']}")
-        there = self._away(assignment["site"] if assignment else site)
-        return there or State("waiting", _not_yet(site))
+        home = assignment["site"] if assignment else site
+        return self._away(home, name) or State("waiting", _not_yet(site))
 
     def _sink(self, query: QueryDef) -> State:
         site = query.sink_site or query.site
         task = self._tasks.get(sink_task(query.name))
         if task is not None and task["state"] != "waiting":
             return State("failed" if task["error"] else task["state"])
-        if task is None and self._state(site) == UP:
+        if task is None and (held := self._held_up(sink_task(query.name))):
+            return State("sink away", f"its sink {held.reason}")
+        if task is None and self._state(site) in ("up", "stuck"):
             return State("sink away", f"its sink: {_not_yet(site)}")
         how = self._state(site) if task is None else "putting it back"
         return State("sink away", f"its sink is at {site}, which is {how}; results wait for it")
@@ -130,22 +132,31 @@ class _States:
     def _trouble_of(self, source: StreamDef | TableDef) -> Iterator[State]:
         report = self._sources.get(source.name)
         if report is None:
-            there = self._away(source.site)
+            there = self._away(source.site, source.name)
             why = there.reason if there else _not_yet(source.site)
             yield State("no input", f"{source.kind} {source.name}: {why}")
         elif report["error"]:
             why = from_dict(report["error"]).message
             yield State("no input", f"{source.kind} {source.name} failed: {why}")
 
-    def _away(self, site: str) -> State | None:
-        """Of what is at a site that is not up."""
+    def _held_up(self, name: str) -> State | None:
+        """Of what its site has not been given again, since something is in the way."""
+        if (held := self._held.get(name)) is None:
+            return None
+        reason = f"cannot go on: {held['reason']}"
+        if not held["passes"]:
+            return State("stuck", reason)
+        return State("waiting", f"{reason} (for {held['since_s']:.0f} s; it is tried again)")
+
+    def _away(self, site: str, name: str) -> State | None:
+        """Of something that its site does not run."""
+        if held := self._held_up(name):
+            return held
         match self._state(site):
-            case "up":
+            case "up" | "stuck":  # by something else that it should run
                 return None
             case "starting":
                 return State("starting", f"site {site} {self._sites[site]['problem']}")
-            case "stuck":
-                return State("stuck", f"site {site}: {self._sites[site]['problem']}")
             case _:
                 return State("lost", f"site {site} is away")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -16,19 +16,21 @@ from anabranch.errors import SiteError
 from anabranch.plan.catalog import ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
 
 Status = dict[str, Any]
+Obstacles = Mapping[str, Status]
+UP = {"state": "up", "problem": ""}
 
 
 def system_status(
     sites: Sites,
     known: Definitions,
     protector: Protector,
-    problems: Mapping[str, str],
+    obstacles: Obstacles,
     *,
     ask: bool = True,
 ) -> Status:
     """Every site with a report, or why there is none: a fresh one, or, if nobody is to be asked,
-    that of its last heartbeat. `problems`: site → why it is stuck."""
-    reports = _asked(sites, problems) if ask else heard(sites, problems)
+    that of its last heartbeat. `obstacles`: source or task → why it cannot go on."""
+    reports = with_obstacles(_asked(sites) if ask else heard(sites), known, obstacles)
     queries = [one for one in known.values() if isinstance(one, QueryDef)]
     pockets = [one for one in known.values() if isinstance(one, PocketDef)]
     protection = protector.report()
@@ -57,23 +59,23 @@ def system_status(
     }
 
 
-def heard(sites: Sites, problems: Mapping[str, str]) -> list[Status]:
+def heard(sites: Sites) -> list[Status]:
     """What every site said last."""
     alive = sites.alive()
-    return [_heard(sites, problems, name, alive) for name in _names(sites)]
+    return [_heard(sites, name, alive) for name in _names(sites)]
 
 
-def _asked(sites: Sites, problems: Mapping[str, str]) -> list[Status]:
+def _asked(sites: Sites) -> list[Status]:
     names = _names(sites)
     with ThreadPoolExecutor(max_workers=max(1, min(16, len(names)))) as pool:
-        return list(pool.map(partial(_site, sites, problems), names))
+        return list(pool.map(partial(_site, sites), names))
 
 
 def _names(sites: Sites) -> list[str]:
     return list(dict.fromkeys([*sites.names(), *sites.starting()]))
 
 
-def _site(sites: Sites, problems: Mapping[str, str], name: str) -> Status:
+def _site(sites: Sites, name: str) -> Status:
     """Of one that does not answer: where and in which process it was last."""
     since = sites.starting().get(name)
     if since is not None:
@@ -82,11 +84,10 @@ def _site(sites: Sites, problems: Mapping[str, str], name: str) -> Status:
         report: Status = sites.peer(name).call("status", timeout_s=3.0)
     except SiteError as error:
         return _silent(sites, name, "unreachable", error.line())
-    problem = problems.get(name, "")
-    return report | {"state": "stuck" if problem else "up", "problem": problem}
+    return report | UP
 
 
-def _heard(sites: Sites, problems: Mapping[str, str], name: str, alive: Collection[str]) -> Status:
+def _heard(sites: Sites, name: str, alive: Collection[str]) -> Status:
     """What a site said last; a site that has said nothing for too long is gone."""
     since = sites.starting().get(name)
     if since is not None:
@@ -94,8 +95,23 @@ def _heard(sites: Sites, problems: Mapping[str, str], name: str, alive: Collecti
     record = sites.record(name)
     if name not in alive or record is None or not record.report:
         return _silent(sites, name, "unreachable", "no heartbeat")
-    problem = problems.get(name, "")
-    return record.report | {"state": "stuck" if problem else "up", "problem": problem}
+    return record.report | UP
+
+
+def with_obstacles(
+    reports: Iterable[Status], known: Definitions, obstacles: Obstacles
+) -> list[Status]:
+    """Of each site that is up what it has not been given again, and why. It is stuck if one of the
+    reasons stays until a person does something."""
+    at = {task.name: task.site for task in tasks(known.values(), known)}
+    at |= {one.name: one.site for one in known.values() if isinstance(one, StreamDef | TableDef)}
+    told = []
+    for report in reports:
+        held = {name: one for name, one in obstacles.items() if at.get(name) == report["site"]}
+        final = dict.fromkeys(one["reason"] for one in held.values() if not one["passes"])
+        stuck = {"state": "stuck", "problem": f"cannot go on: {'; '.join(final)}"}
+        told.append(report | {"held": held} | (stuck if final and report["state"] == "up" else {}))
+    return told
 
 
 def _silent(sites: Sites, name: str, state: str, problem: str) -> Status:
