@@ -5,32 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 from anabranch.approx.estimate import Estimator
 from anabranch.approx.plan import Plan
+from anabranch.connectors import Sink, SinkContext, make_sink
 from anabranch.coordinator.approximate import adopted
 from anabranch.coordinator.approximate.models import Models
 from anabranch.coordinator.approximate.results import ApproximateResults, Estimate, Result
 from anabranch.coordinator.approximate.state import ApproximateState
 from anabranch.coordinator.approximate.stores import FileStore, PostgresStore, Store
-from anabranch.errors import SinkError
+from anabranch.errors import ConfigError, SinkError
 from anabranch.plan.approximate import (
     approximate,
     dealt_out,
+    key_text,
     located,
     replaced,
     with_workers,
     worker_queries,
     worker_query,
 )
-from anabranch.plan.catalog import Approximate, ApproximateDef, QueryDef
+from anabranch.plan.catalog import Approximate, ApproximateDef, Once, QueryDef
 from anabranch.plan.expressions import Expr, plain
 from anabranch.plan.graph import Node, Port
 from anabranch.plan.operators import Aggregate, AggregateCall, Call, Column, Item, Projection
 from anabranch.plan.windows import TimePanes
 from bench.systems.postgres import Postgres
+from tests.wrappers.support import no_spark
 
 WIDTH, SLIDE = 300, 100
 KEYS = 8
@@ -416,40 +422,135 @@ def test_workers_are_where_their_queries_are() -> None:
     assert [worker.site for worker in located(made(), {}).workers] == ["one", "two"]
 
 
+SCHEMA = pa.schema([
+    ("k", pa.string()), ("n", pa.int64()), ("x", pa.float64()),
+    ("window_end", pa.timestamp("us", "UTC")), ("estimated", pa.bool_()), ("lower", pa.float64()),
+    ("upper", pa.float64()), ("confidence", pa.float64()), ("_pos", pa.int64()),
+    ("_ts", pa.int64()),
+])  # fmt: skip
+
+
 @pytest.fixture
-def table(postgres: Postgres) -> Iterator[ApproximateResults]:
-    yield ApproximateResults(made(postgres.url))
-    postgres.execute("DROP TABLE IF EXISTS results")
+def query(postgres: Postgres) -> Iterator[ApproximateDef]:
+    """Of two keys."""
+    name = f"results_{uuid4().hex[:8]}"
+    yield made(postgres.url, name).model_copy(update={"keys": ("k", "n")})
+    postgres.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def test_an_estimate_never_overwrites_an_exact_value(
-    table: ApproximateResults, postgres: Postgres
+Make = Callable[..., Sink]
+
+
+@pytest.fixture
+def worker() -> Iterator[Make]:
+    """The sink of a worker of a query, open."""
+    sinks: list[Sink] = []
+
+    def make(query: ApproximateDef, number: int = 1) -> Sink:
+        stream = f"{query.name}/{number}"
+        once = Once(query=query.name, keys=query.keys)
+        context = SinkContext(stream, SCHEMA, query.sink.options, Path(), no_spark, "r1", once=once)
+        sinks.append(make_sink("postgres", context))
+        sinks[-1].open()
+        return sinks[-1]
+
+    yield make
+    for sink in sinks:
+        sink.close()
+
+
+def exact(first: int, *rows: tuple[Any, int, float]) -> pa.Table:
+    """Of the window that ends at 100."""
+    values = [
+        {"k": k, "n": n, "x": x, "estimated": False, "_pos": first + i, "_ts": 100}
+        for i, (k, n, x) in enumerate(rows)
+    ]
+    return pa.Table.from_pylist(values, SCHEMA)
+
+
+def there(results: ApproximateResults) -> set[tuple[Any, ...]]:
+    return {(one.key, one.value, one.estimated) for one in results.since(0)}
+
+
+def test_an_exact_value_replaces_an_estimate_and_never_the_other_way_round(
+    query: ApproximateDef, worker: Make
 ) -> None:
+    """A worker that was only slow delivers after it was taken for dead."""
+    table = ApproximateResults(query)
     assert not table.guard()
-    postgres.execute(
-        "CREATE TABLE results (k bigint, x double precision, window_end timestamptz, estimated"
-        " boolean, lower double precision, upper double precision, confidence double precision,"
-        " _stream text, _pos bigint, _ts bigint, PRIMARY KEY (_stream, _pos))"
-    )
+    slow = worker(query)
     assert table.guard()
-    insert = (
-        "INSERT INTO results (k, x, estimated, _stream, _pos, _ts)"
-        " VALUES (%s, %s, false, %s, %s, %s) ON CONFLICT DO NOTHING"
-    )
-    postgres.execute(insert, 1, 5.0, "q/1", 1, 100)
-    assert table.write(100, [Estimate((1,), 7.0, 0.5), Estimate((2,), 8.0, 0.5)]) == 1
-    assert table.write(100, [Estimate((2,), 9.0, 0.5)]) == 0
-    postgres.execute(insert, 2, 8.1, "q/2", 1, 100)  # what comes second is not written
-    postgres.execute(insert, 1, 1.0, "qq/1", 1, 100)  # another query's
-    assert [(one.key, one.value, one.estimated) for one in table.since(0)] == [
-        ((1,), 5.0, False),
-        ((2,), 8.0, True),
-    ]
-    row = postgres.execute("SELECT lower, upper, confidence, window_end FROM results WHERE k = 2")[
-        0
-    ]
-    assert row[:3] == (7.5, 8.5, 0.9)
-    assert row[3].timestamp() == pytest.approx(100e-6)
+    slow.write(exact(1, ("a", 1, 5.0)))
+    estimates = [Estimate(("a", 1), 7.0, 0.5), Estimate(("b", 1), 8.0, 0.5)]
+    assert table.write(100, estimates) == 1
+    assert table.write(100, [Estimate(("b", 1), 9.0, 0.5)]) == 0
+    assert there(table) == {(("a", 1), 5.0, False), (("b", 1), 8.0, True)}
+    slow.write(exact(2, ("b", 1, 8.1), ("c", 1, 1.0)))
+    assert table.write(100, estimates) == 0
+    found = there(table)
+    assert found == {(("a", 1), 5.0, False), (("b", 1), 8.1, False), (("c", 1), 1.0, False)}
+    twin = worker(query, 2)  # two have it exactly: the first one stays
+    twin.write(exact(1, ("b", 1, 8.2)))
+    assert there(table) == found
+    assert {one.stream for one in table.since(0)} == {"q/1"}
+
+
+def test_null_is_one_key_like_any_other(query: ApproximateDef, worker: Make) -> None:
+    assert key_text((None, 1)) == "\x1f1"
+    table = ApproximateResults(query)
+    sink = worker(query)
+    assert table.guard()
+    assert table.write(100, [Estimate((None, 1), 7.0, 0.5), Estimate(("", 1), 8.0, 0.5)]) == 2
+    assert table.write(100, [Estimate((None, 1), 9.0, 0.5)]) == 0
+    sink.write(exact(1, (None, 1, 7.1)))
+    assert there(table) == {((None, 1), 7.1, False), (("", 1), 8.0, True)}
+
+
+def test_each_table_and_query_has_an_index_of_its_own(
+    query: ApproximateDef, postgres: Postgres, worker: Make
+) -> None:
+    other = query.model_copy(update={"template": made(postgres.url, f"{_table(query)}2").template})
+    for one in (query, other):
+        table = ApproximateResults(one)
+        worker(one)
+        assert table.guard()
+        assert table.guard()
+        assert table.write(100, [Estimate(("a", 1), 7.0, 0.5)]) == 1
+        assert table.write(100, [Estimate(("a", 1), 7.0, 0.5)]) == 0
+    postgres.execute(f"DROP TABLE {_table(other)}")
+
+
+def test_an_index_that_does_not_what_it_should_is_found(
+    query: ApproximateDef, postgres: Postgres, worker: Make
+) -> None:
+    table = ApproximateResults(query)
+    worker(query)
+    name = table._once.name
+    postgres.execute(f"DROP INDEX {name}")
+    postgres.execute(f"CREATE INDEX {name} ON {_table(query)} (_ts, k, n)")
+    with pytest.raises(SinkError, match="does not keep a window of a key from being there twice"):
+        table.guard()
+
+
+def test_rows_of_an_earlier_query_go_only_when_told_to(query: ApproximateDef, worker: Make) -> None:
+    table = ApproximateResults(query)
+    table.check_anew()
+    worker(query).write(exact(1, ("a", 1, 5.0)))
+    with pytest.raises(ConfigError, match="which holds 1 row of an earlier query q"):
+        table.check_anew()
     table.clear()
-    assert table.since(0) == []
-    assert postgres.execute("SELECT count(*) FROM results") == [(1,)]
+    assert len(there(table)) == 1
+    told = query.template.model_copy(
+        update={"sink": query.sink.model_copy(update={"options": query.sink.options | MODE})}
+    )
+    anew = ApproximateResults(query.model_copy(update={"template": told}))
+    anew.check_anew()
+    anew.clear()
+    assert there(table) == set()
+
+
+MODE = {"mode": "replace"}
+
+
+def _table(query: ApproximateDef) -> str:
+    return str(query.sink.options["table"])

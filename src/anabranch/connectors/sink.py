@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.errors import SinkBehind
+from anabranch.plan.catalog import Once
 from anabranch.plan.runs import ORDERED
 
 
@@ -28,6 +29,8 @@ class SinkContext:
     was dropped and created anew. Empty if unknown."""
     resume: bool = False
     """The query goes on after a failure: `open` keeps what it has written."""
+    once: Once | None = None
+    """What a result is known by, if others may have written an estimate of it."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from anabranch.plan.catalog import (
     Approximate,
     ApproximateDef,
     Generation,
+    Once,
     QueryDef,
     Worker,
 )
@@ -69,8 +70,9 @@ def dealt_out(
 
 
 def key_text(key: Sequence[object]) -> str:
-    """A key as it is listed in an assignment."""
-    return "\x1f".join(str(part) for part in key)
+    """A key as it is listed in an assignment, and as `_key_text` has it of a tuple: NULL is the
+    empty text."""
+    return "\x1f".join("" if part is None else str(part) for part in key)
 
 
 def located(made: ApproximateDef, known: Mapping[str, AnyDef]) -> ApproximateDef:
@@ -118,6 +120,7 @@ def worker_query(made: ApproximateDef, number: int) -> QueryDef:
         "written": own,
         "nodes": (own,),
         "part_of": made.name,
+        "once": Once(query=made.name, keys=made.keys),
         "where": None,
     }
     return made.template.model_copy(update=update)

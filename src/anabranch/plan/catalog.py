@@ -112,6 +112,8 @@ class QueryDef(Spec):
     """Task → its sub-deadlines, once they are decided; empty without a deadline."""
     part_of: str = ""
     """The approximate query whose worker it is."""
+    once: Once | None = None
+    """Of a worker: what its results are known by."""
     run: str = ""
     """Names this creation of the query, should another of the same name follow."""
     born: int = 0
@@ -179,6 +181,14 @@ class Approximate(Spec):
     """Of the workers, in order."""
     failures: int = 1
     """So many workers may be lost at the same time."""
+
+
+class Once(Spec):
+    """All streams `query/…` of an approximate query write to one table, where a result is once for
+    each event time and each value of `keys`: an exact one instead of an estimate."""
+
+    query: str
+    keys: tuple[str, ...]
 
 
 class Generation(Spec):

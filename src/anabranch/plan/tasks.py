@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.plan.catalog import PocketDef, QueryDef, Relation
+from anabranch.plan.catalog import Once, PocketDef, QueryDef, Relation
 from anabranch.plan.graph import Node, Port
 from anabranch.plan.operators import Operator
 from anabranch.plan.program import Program
@@ -47,6 +47,8 @@ class TaskSpec(Spec):
     """Which creation of the query this is; sinks tell by it what is theirs."""
     born: int = 0
     """The number of the creation that it is of."""
+    once: Once | None = None
+    """What results are known by that others may have estimated."""
     base: str = ""
 
     def consumer(self, index: int) -> str:
@@ -131,5 +133,6 @@ def _sink_task(query: QueryDef) -> TaskSpec:
         sink=query.sink,
         run=query.run,
         born=query.born,
+        once=query.once,
         base=query.base,
     )

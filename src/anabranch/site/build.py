@@ -330,6 +330,7 @@ class Builder:
             spark=lambda: self._spark,
             run=spec.run,
             resume=resume,
+            once=spec.once,
         )
         made = make_sink(sink.name, context)
         if resume and sink.name != "console" and not isinstance(made, Resumable):

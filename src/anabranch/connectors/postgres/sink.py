@@ -16,9 +16,9 @@ from anabranch.connectors.options import DURATION, TEXT, Option, take
 from anabranch.connectors.postgres.client import URL, Database
 from anabranch.connectors.postgres.fence import Fence, Held
 from anabranch.connectors.postgres.session import Session
-from anabranch.connectors.postgres.sink_table import Found, ResultTable
+from anabranch.connectors.postgres.sink_table import Found, ResultTable, of_an_earlier_query
 from anabranch.connectors.sink import ANEW, Beginning, SinkContext
-from anabranch.errors import ConfigError, SinkAway, SinkError
+from anabranch.errors import SinkAway, SinkError
 
 _PAUSES_S = (0.05, 2.0)
 """Between two attempts to connect, from the first to the longest."""
@@ -47,7 +47,7 @@ class PostgresSink:
         self._mode: str | None = chosen["mode"]
         self._retry_s: float = chosen["retry"] / 1e6
         self._database = Database(chosen["url"], "postgres")
-        self._table = ResultTable(chosen["table"], context.schema)
+        self._table = ResultTable(chosen["table"], context.schema, context.once)
         name = f"anabranch {_short(chosen['table'])} {_short(self._stream)}"
         self._session = Session(self._database, name, self._retry_s)
         self._session.tables = [self._table.quoted]
@@ -119,12 +119,11 @@ class PostgresSink:
 
     def _refuse_rows(self, connection: psycopg.Connection[Any]) -> None:
         if rows := self._table.count(connection, self._stream):
-            raise ConfigError(
-                f"postgres() has table = {self._table.text!r}, which holds {rows:,} "
-                f"{'row' if rows == 1 else 'rows'} of an earlier query {self._stream}",
-                remedy="Add mode = 'append' to keep them, told apart by the column _run, or"
-                " mode = 'replace' to delete them.",
+            remedy = (
+                "Add mode = 'append' to keep them, told apart by the column _run, or"
+                " mode = 'replace' to delete them."
             )
+            raise of_an_earlier_query(self._table.text, rows, self._stream, remedy)
 
     def written(self) -> int:
         return self._opened().position

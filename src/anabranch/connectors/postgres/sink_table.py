@@ -10,8 +10,11 @@ import pyarrow as pa
 from psycopg import sql
 
 from anabranch.connectors.postgres.client import table_name
+from anabranch.connectors.postgres.once import OnceIndex
 from anabranch.connectors.postgres.types import copy_text, postgres_type
-from anabranch.errors import SinkError
+from anabranch.errors import ConfigError, SinkError
+from anabranch.plan.approximate import ESTIMATED
+from anabranch.plan.catalog import Once
 
 STREAM, RUN, POSITION = "_stream", "_run", "_pos"
 _KEY = [POSITION, RUN, STREAM]
@@ -47,10 +50,12 @@ class ResultTable:
     and position, so that several queries may share a table, and one that is created anew may add to
     what it wrote before."""
 
-    def __init__(self, name: str, schema: pa.Schema) -> None:
+    def __init__(self, name: str, schema: pa.Schema, once: Once | None = None) -> None:
+        """With `once`, a row takes the place of the estimate that somebody made of it."""
         self.text = name
         self._name = table_name(name)
         self.quoted = self._name.as_string(None)
+        self._once = OnceIndex(self.quoted, once) if once else None
         self._written = schema.names
         types = {field.name: postgres_type(field.name, field.type) for field in schema}
         own = {name: types.pop(name) for name in (POSITION, "_ts")}
@@ -135,6 +140,9 @@ class ResultTable:
         found = self.find(connection)
         assert found
         self._add_run(connection, found)
+        if self._once:
+            _take_time(connection)
+            self._once.create(connection)
         return found
 
     def _add_run(self, connection: psycopg.Connection[Any], found: Found) -> None:
@@ -186,8 +194,43 @@ class ResultTable:
         own = {STREAM: stream, RUN: run}
         for name, value in own.items():
             rows = rows.append_column(name, pa.repeat(pa.scalar(value), len(rows)))
+        if self._once is None:
+            self._copy(connection, self._name, rows)
+        else:
+            self._copy(connection, self._staged(connection), rows)
+            self._replace_estimates(connection, self._once, rows.column_names)
+
+    def _staged(self, connection: psycopg.Connection[Any]) -> sql.Identifier:
+        """A table of the same columns, empty at the begin of each transaction. COPY is fast, but
+        knows no ON CONFLICT."""
+        staged = sql.Identifier("anabranch_rows")
+        statement = "CREATE TEMP TABLE IF NOT EXISTS {} (LIKE {}) ON COMMIT DELETE ROWS"
+        connection.execute(sql.SQL(statement).format(staged, self._name))
+        return staged
+
+    def _replace_estimates(
+        self, connection: psycopg.Connection[Any], once: OnceIndex, columns: list[str]
+    ) -> None:
+        """Of two exact rows the first one stays: whoever got a key first has delivered it."""
+        names = [sql.Identifier(name) for name in columns]
+        news = [sql.SQL("{} = excluded.{}").format(name, name) for name in names]
+        statement = sql.SQL(
+            "INSERT INTO {} AS here ({}) SELECT {} FROM {} ON CONFLICT {} DO UPDATE SET {}"
+            " WHERE here.{}"
+        )
+        listed = sql.SQL(", ").join(names)
+        connection.execute(
+            statement.format(
+                self._name, listed, listed, self._staged(connection), once.target,
+                sql.SQL(", ").join(news), sql.Identifier(ESTIMATED),
+            )
+        )  # fmt: skip
+
+    def _copy(
+        self, connection: psycopg.Connection[Any], into: sql.Identifier, rows: pa.Table
+    ) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
-        copying = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self._name, names)
+        copying = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(into, names)
         with connection.cursor() as cursor:
             with cursor.copy(copying) as copy:
                 copy.write(copy_text(rows))
@@ -196,6 +239,14 @@ class ResultTable:
                     f"the table {self.text} took {cursor.rowcount} of {len(rows)} rows",
                     remedy="Look for a trigger or rule on it.",
                 )
+
+
+def of_an_earlier_query(table: str, rows: int, query: str, remedy: str) -> ConfigError:
+    return ConfigError(
+        f"postgres() has table = {table!r}, which holds {rows:,} {'row' if rows == 1 else 'rows'}"
+        f" of an earlier query {query}",
+        remedy=remedy,
+    )
 
 
 def _take_time(connection: psycopg.Connection[Any]) -> None:

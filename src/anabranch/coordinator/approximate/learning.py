@@ -12,8 +12,8 @@ import numpy as np
 
 from anabranch.approx.model import Model
 from anabranch.approx.plan import Plan
+from anabranch.connectors.postgres.once import stream_pattern
 from anabranch.coordinator.approximate.lesson import Lesson
-from anabranch.coordinator.approximate.results import stream_pattern
 from anabranch.coordinator.control.sites import Sites
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.messages import LearnModel

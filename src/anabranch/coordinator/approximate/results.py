@@ -12,9 +12,11 @@ import psycopg
 from psycopg import sql
 
 from anabranch.connectors.postgres.client import Database, reason, table_name
+from anabranch.connectors.postgres.once import OnceIndex, stream_pattern
+from anabranch.connectors.postgres.sink_table import of_an_earlier_query
 from anabranch.errors import SinkError
 from anabranch.plan.approximate import CONFIDENCE, ESTIMATED, LOWER, UPPER
-from anabranch.plan.catalog import ApproximateDef
+from anabranch.plan.catalog import ApproximateDef, Once
 from anabranch.plan.expressions import Use
 from anabranch.plan.operators import Projection
 from anabranch.plan.windows import WINDOW_END, WINDOW_START
@@ -37,14 +39,9 @@ class Estimate(NamedTuple):
     bound: float
 
 
-def stream_pattern(query: str) -> str:
-    """LIKE this are the streams of the query's workers, and of its estimates."""
-    return query.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "/%"
-
-
 class ApproximateResults:
-    """All streams of the query share the table; a window of a key is in it once: whoever comes
-    second is not written."""
+    """All streams of the query share the table; a window of a key is in it once. An estimate is
+    written where nothing is, and an exact value that comes later takes its place."""
 
     def __init__(self, made: ApproximateDef) -> None:
         self._made = made
@@ -52,9 +49,29 @@ class ApproximateResults:
         self._text = str(made.sink.options["table"])
         self._name = table_name(self._text)
         self._mine = stream_pattern(made.name)
+        once = Once(query=made.name, keys=made.keys)
+        self._once = OnceIndex(self._name.as_string(None), once)
+
+    def check_anew(self) -> None:
+        """ConfigError if an earlier query of the same name has left rows, and nobody has said that
+        they may go. They cannot stay: its windows would pass for this one's."""
+        if self._made.sink.options.get("mode") == "replace":
+            return
+        statement = sql.SQL("SELECT count(*) FROM {} WHERE _stream LIKE {}")
+        with self._connected() as connection:
+            if not self._exists(connection):
+                return
+            row = connection.execute(statement.format(self._name, sql.Literal(self._mine)))
+            found = row.fetchone()
+        if found and found[0]:
+            remedy = "Name another table, or add mode = 'replace' to delete them."
+            raise of_an_earlier_query(self._text, found[0], self._made.name, remedy)
 
     def clear(self) -> None:
-        """Before a new run: what an earlier one of the same name left, estimates included."""
+        """Before a new run, if that was asked for: what an earlier one of the same name left,
+        estimates included."""
+        if self._made.sink.options.get("mode") != "replace":
+            return
         with self._connected() as connection:
             if self._exists(connection):
                 statement = sql.SQL("DELETE FROM {} WHERE _stream LIKE {}")
@@ -66,13 +83,7 @@ class ApproximateResults:
         with self._connected() as connection:
             if not self._exists(connection):
                 return False
-            statement = sql.SQL(
-                "CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} (_ts, {}) WHERE _stream LIKE {}"
-            )
-            index = sql.Identifier(f"{self._made.name}_once"[-60:])
-            connection.execute(
-                statement.format(index, self._name, self._keys(), sql.Literal(self._mine))
-            )
+            self._once.create(connection)
             connection.commit()
             return True
 
@@ -112,8 +123,12 @@ class ApproximateResults:
                 stream = sql.Literal(f"{made.name}/estimated")
                 statement = sql.SQL(
                     "INSERT INTO {} ({}, _stream, _ts, _pos) SELECT {}, {}, {},"
-                    " coalesce(max(_pos), 0) + 1 FROM {} WHERE _stream = {} ON CONFLICT DO NOTHING"
-                ).format(self._name, names, values, stream, sql.Literal(end), self._name, stream)
+                    " coalesce(max(_pos), 0) + 1 FROM {} WHERE _stream = {}"
+                    " ON CONFLICT {} DO NOTHING"
+                ).format(
+                    self._name, names, values, stream, sql.Literal(end), self._name, stream,
+                    self._once.target,
+                )  # fmt: skip
                 count += connection.execute(statement).rowcount
             connection.commit()
         return count

@@ -279,10 +279,13 @@ class Coordinator:
         marked = [with_database(_marked(one), self._state / "stages") for one in changes.add]
         add, decision = self._placing.deadlines.admit(left, marked)
 
+        shared = [ApproximateResults(one) for one in add if isinstance(one, ApproximateDef)]
+        for results in shared:
+            results.check_anew()
+
         def clear() -> None:
-            for one in add:
-                if isinstance(one, ApproximateDef):
-                    ApproximateResults(one).clear()
+            for results in shared:
+                results.clear()
 
         applying = self._control.apply(add, changes.drop, known, readers, clear)
         if not self._runtime.run(applying):
