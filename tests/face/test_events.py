@@ -212,3 +212,68 @@ def test_what_comes_again_and_again_is_kept_once():
         new = told.add(float(number), [Difference(kind="checkpoint", text=text, query="q")])
         assert [one.text for one in new] == [text]
     assert [one.text for one in told.events] == ["checkpoint 4"]
+
+
+def source(name: str, error: str = "", problem: str = "") -> dict[str, Any]:
+    told = {"kind": "SourceError", "message": f"stream {name}: {error}", "place": "", "remedy": ""}
+    return {"stream": name, "site": "centre", "state": "failed" if error else "running",
+            "error": told if error else None, "rows": 5, "rate": 1.0, "late": 0, "skipped": 0,
+            "shed": 0, "failed_at": 1.25 if error else None, "problem": problem}  # fmt: skip
+
+
+def reading(one: dict[str, Any], state: str, reason: str = "", many: int = 1) -> dict[str, Any]:
+    names = [f"q{n}" for n in range(many)]
+    return status(
+        site("centre", *(running(name, "centre") for name in names), sources=[one]),
+        states={name: {"state": state, "reason": reason} for name in names}, protection={},
+    )  # fmt: skip
+
+
+def test_a_stream_that_fails_is_told_with_the_queries_that_it_stops():
+    why = "stream s failed: topic t, partition 0, offset 7: no number"
+    before = reading(source("s"), "running", many=12)
+    after = reading(source("s", why.partition("failed: ")[2]), "no input", why, many=12)
+    failed, stalled = differences(snapshot(before, 1.0), snapshot(after, 2.0))
+    assert (failed.kind, failed.text, failed.at) == (
+        "failed", "stream s at centre failed: topic t, partition 0, offset 7: no number", 1.25,
+    )  # fmt: skip
+    assert stalled.kind == "stalled"
+    assert stalled.text == (
+        f"no input: q0, q1, q2, q3, q4, q5, q6, q7 and 4 more: {why}"
+    )  # fmt: skip
+    assert kinds(after, after) == []
+    assert [one.text for one in differences(snapshot(after, 2.0), snapshot(before, 3.0))] == [
+        "stream s at centre goes on", "running again: q0, q1, q2, q3, q4, q5, q6, q7 and 4 more",
+    ]  # fmt: skip
+
+
+def test_a_source_that_waits_and_goes_on():
+    well, waits = source("s"), source("s", problem="no Kafka broker answers at k:9092")
+    moments = [snapshot(reading(one, "running"), 1.0) for one in (well, waits, well)]
+    texts = [one.text for pair in pairwise(moments) for one in differences(*pair)]
+    assert texts == [
+        "stream s at centre waits: no Kafka broker answers at k:9092", "stream s at centre goes on",
+    ]  # fmt: skip
+
+
+def test_a_death_says_how_and_what_ran_there():
+    starting = {"state": "starting", "problem": "is starting (0 s so far)"}
+    gone = status(site("centre", **starting), endings={"centre": "killed by SIGKILL"})
+    (found,) = [one for one in differences(snapshot(WELL, 1.0), snapshot(gone, 2.0))
+                if one.kind == "site_down"]  # fmt: skip
+    assert found.text == "site centre died (killed by SIGKILL); it ran q"
+
+
+def test_what_is_created_has_a_site_though_nobody_has_reported_it():
+    more = status(site("centre", running("q", "centre")), site("centre2", standby("q", "centre2")),
+                  states={name: {"state": "waiting", "reason": ""} for name in ("q", "r")},
+                  homes={"r": "office"})  # fmt: skip
+    (found,) = [one for one in differences(snapshot(WELL, 1.0), snapshot(more, 2.0))
+                if one.kind == "created"]  # fmt: skip
+    assert found.text == "query r created at office"
+
+
+def test_one_that_was_dropped_and_created_between_two_looks():
+    again = [WELL | {"runs": {"q": run}, "homes": {"q": "centre"}} for run in ("a", "b")]
+    (found,) = differences(*(snapshot(one, 1.0) for one in again))
+    assert found.text == "query q dropped and created again"

@@ -5,16 +5,23 @@ Pure: times come with the snapshots, or with what sites report of a take-over, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from anabranch.face.model import Frozen, QueryView, Snapshot
+from anabranch.face.model import Frozen, QueryView, SiteView, Snapshot
 
 Kind = Literal[
     "site_up", "site_down", "created", "dropped", "failed", "done", "noticed", "taken_over",
     "recovered", "moved", "protected", "unprotected", "shed", "checkpoint", "estimate", "statement",
-    "kill",
+    "kill", "stalled", "goes_on",
 ]  # fmt: skip
+
+
+STALLED = ("no input", "stuck", "sink away")
+"""States of queries that wait for something that may be for a person to mend."""
+_MANY = 8
+"""Names in one event."""
 
 
 class Difference(Frozen):
@@ -30,8 +37,9 @@ class Difference(Frozen):
 
 def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
     """Sites first: what happens to queries then has its cause before it."""
-    return [*_sites(before, after), *_queries(before, after), *_shed(before, after),
-            *_stages(before, after), *_estimates(before, after)]  # fmt: skip
+    return [*_sites(before, after), *_streams(before, after), *_queries(before, after),
+            *_stalled(before, after), *_shed(before, after), *_stages(before, after),
+            *_estimates(before, after)]  # fmt: skip
 
 
 def remembered(before: Snapshot, after: Snapshot) -> Snapshot:
@@ -58,11 +66,60 @@ def _sites(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
             text = f"site {site.name} is up, process {site.pid}"
             yield Difference(kind="site_up", text=text, site=site.name)
         elif was_up and not up:
-            text = f"site {site.name} is {site.state}: {site.problem}"
+            text = _gone(site, [one.name for one in before.queries if one.site == site.name])
             yield Difference(kind="site_down", text=text, site=site.name)
         elif up and old is not None and old.pid != site.pid:
-            text = f"site {site.name} died and is back, process {site.pid}"
+            ended = f" ({site.ending})" if site.ending else ""
+            text = f"site {site.name} died{ended} and is back, process {site.pid}"
             yield Difference(kind="site_up", text=text, site=site.name)
+
+
+def _gone(site: SiteView, ran: list[str]) -> str:
+    how = f"died ({site.ending})" if site.ending else f"is {site.state}: {site.problem}"
+    return f"site {site.name} {how}" + (f"; it ran {_listed(ran)}" if ran else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
+    return ", ".join(names[:_MANY]) + more
+
+
+def _streams(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    """Sources that fail, or cannot reach what they read from."""
+    was = {one.name: one for one in before.streams}
+    for stream in after.streams:
+        old = was.get(stream.name)
+        name = f"{stream.kind} {stream.name}"
+        error = stream.error
+        if stream.state == "failed" and not (old and old.state == "failed"):
+            text = f"{name} at {stream.site} failed: {error}"
+            yield Difference(kind="failed", text=text, query=stream.name, site=stream.site,
+                             at=stream.failed_at)  # fmt: skip
+        elif stream.state != "failed" and bool(error) != bool(old and old.error):
+            kind: Kind = "stalled" if error else "goes_on"
+            text = f"{name} at {stream.site} " + (f"waits: {error}" if error else "goes on")
+            yield Difference(kind=kind, text=text, query=stream.name, site=stream.site)
+
+
+def _stalled(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    """Queries that get nowhere for one reason are one event, and so are those that go on."""
+    was = {one.name: one for one in before.queries}
+    stalled: dict[str, list[QueryView]] = defaultdict(list)
+    again: list[str] = []
+    for query in after.queries:
+        old = was.get(query.name)
+        now, then = query.state in STALLED, bool(old and old.state in STALLED)
+        if now and not (old and old.state == query.state):
+            stalled[query.state].append(query)
+        elif then and query.state in ("running", "done"):
+            again.append(query.name)
+    for state, queries in stalled.items():
+        reasons = {one.error for one in queries if one.error}
+        why = f": {reasons.pop()}" if len(reasons) == 1 else ""
+        text = f"{state}: {_listed([one.name for one in queries])}{why}"
+        yield Difference(kind="stalled", text=text, query=queries[0].name)
+    if again:
+        yield Difference(kind="goes_on", text=f"running again: {_listed(again)}", query=again[0])
 
 
 def _queries(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
@@ -70,9 +127,13 @@ def _queries(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
     for query in after.queries:
         old = was.pop(query.name, None)
         if old is None:
-            text = f"{query.kind} {query.name} created at {query.site or 'no site'}"
-            yield Difference(kind="created", text=text, query=query.name, site=query.site)
+            at = query.site or query.home
+            text = f"{query.kind} {query.name} created" + (f" at {at}" if at else "")
+            yield Difference(kind="created", text=text, query=query.name, site=at)
             continue
+        if old.run != query.run:
+            text = f"{query.kind} {query.name} dropped and created again"
+            yield Difference(kind="created", text=text, query=query.name, site=query.home)
         yield from _moved(old, query, after)
         yield from _recovered(old, query)
         if query.state != old.state and query.state in ("failed", "done"):

@@ -40,6 +40,9 @@ class StreamView(Frozen):
     error: str
     rows: int
     rate: float
+    kind: str = "stream"
+    failed_at: float | None = None
+    """By its site's clock, in seconds since 1970."""
     left_out: dict[str, int]
     """Late, skipped, shed: counted and shown, never silent."""
 
@@ -149,6 +152,10 @@ class QueryView(Frozen):
     """A stage's epoch, checkpoints, offsets and the like, as its state server says them."""
     plans: str = ""
     """How Spark evaluates it."""
+    home: str = ""
+    """The site where it is to run, though it may not have begun there."""
+    run: str = ""
+    """Another one if it was dropped and created again."""
 
 
 class SiteView(Frozen):
@@ -159,6 +166,8 @@ class SiteView(Frozen):
     problem: str
     load: float
     """The part of a second that its tasks compute in a second, added up."""
+    ending: str = ""
+    """How its process ended, while that is started again."""
     http: str = ""
     """Where it tells its health and figures itself."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from anabranch.coordinator.placement.monitor import load_of
 from anabranch.coordinator.protection.description import primaries
+from anabranch.coordinator.status.query_news import without_name
 from anabranch.coordinator.status.workers import task_and_sink
 from anabranch.errors import from_dict
 from anabranch.face.model import LinkView, QueryView, SiteView, Snapshot, StreamView, TaskView
@@ -28,11 +29,12 @@ def snapshot(status: Status, at: float) -> Snapshot:
     parts = {part: name for name, found in status.get("workers", {}).items() for part in found}
     tasks = tuple(_task(one, parts) for one in primaries(status))
     sources = [one for site in status["sites"] for one in site["sources"]]
+    endings = status.get("endings", {})
     return Snapshot(
         at=at,
-        sites=tuple(_site(one, tasks) for one in status["sites"]),
+        sites=tuple(_site(one, tasks, endings.get(one["site"], "")) for one in status["sites"]),
         links=_links(tasks, sources, _round_trips(status)),
-        streams=tuple(_stream(one) for one in sources),
+        streams=tuple(_stream(one, status["tables"]) for one in sources),
         queries=tuple(_queries(status, tasks)),
         tasks=tasks,
         bottleneck=_bottleneck(tasks),
@@ -45,6 +47,11 @@ def _error(report: Status) -> str:
     return str(report.get("problem") or "")
 
 
+def _source_error(report: Status, what: str) -> str:
+    error = report.get("error")
+    return without_name(error, what) if error else str(report.get("problem") or "")
+
+
 def _task(one: Status, parts: Mapping[str, str]) -> TaskView:
     """`parts`: worker → the query that its user knows."""
     kept = {key: one[key] for key in TaskView.model_fields if key in one}
@@ -53,17 +60,20 @@ def _task(one: Status, parts: Mapping[str, str]) -> TaskView:
     return TaskView(**(kept | made))
 
 
-def _site(one: Status, tasks: Iterable[TaskView]) -> SiteView:
+def _site(one: Status, tasks: Iterable[TaskView], ending: str) -> SiteView:
     load = sum(task.load for task in tasks if task.site == one["site"])
     return SiteView(name=one["site"], address=one["address"], pid=one["pid"], state=one["state"],
-                    problem=one["problem"], load=load,
+                    problem=one["problem"], load=load, ending=ending,
                     http=one.get("http") or "")  # fmt: skip
 
 
-def _stream(one: Status) -> StreamView:
+def _stream(one: Status, tables: Container[str]) -> StreamView:
+    kind = "table" if one["stream"] in tables else "stream"
     left_out = {key: one[key] for key in _COUNTS if one.get(key)}
-    return StreamView(name=one["stream"], site=one["site"], state=one["state"], error=_error(one),
-                      rows=one["rows"], rate=one["rate"], left_out=left_out)  # fmt: skip
+    return StreamView(name=one["stream"], site=one["site"], state=one["state"],
+                      error=_source_error(one, f"{kind} {one['stream']}"),
+                      rows=one["rows"], rate=one["rate"], left_out=left_out, kind=kind,
+                      failed_at=one.get("failed_at"))  # fmt: skip
 
 
 def _round_trips(status: Status) -> dict[tuple[str, str], float]:
@@ -122,6 +132,8 @@ def _queries(status: Status, tasks: Iterable[TaskView]) -> Iterable[QueryView]:
             placed=placed_view(name, tasks, status),
             estimates=estimates_view(name, status),
             stage=stages.get(f"{name}.stage"),
+            home=status.get("homes", {}).get(name, ""),
+            run=status.get("runs", {}).get(name, ""),
             plans=str(raw.get(name, {}).get("plans") or ""),
             **_figures(task, sink),
         )

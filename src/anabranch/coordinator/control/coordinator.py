@@ -31,6 +31,7 @@ from anabranch.coordinator.scripts.pockets import changes_for
 from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.scripts.sites import asks_types, sites_needed
 from anabranch.coordinator.scripts.stages import forget_database, with_database
+from anabranch.coordinator.status.query_news import QueryNews
 from anabranch.coordinator.status.site_news import Say, SiteNews
 from anabranch.coordinator.status.status import system_status
 from anabranch.errors import SetupError, SiteError
@@ -63,6 +64,8 @@ START_S = 120.0
 """How long statements wait for sites that are being started."""
 OLD_PORT_S = 5.0
 """How long a port that is in use is waited for after a restart: a connection may just have it."""
+NEWS_S = 1.0
+"""Between two looks at the states of queries."""
 HEARTBEATS_PER_REPORT = 2
 """Sites report to the coordinator every so many heartbeat intervals."""
 
@@ -92,9 +95,11 @@ class Coordinator:
         self.sites = Sites(
             self._catalog, self._runtime, network, self._peers, gone_after_s, cluster.sites
         )
+        self._query_news = QueryNews(say)
         say = _logged(say)
         self._say = say
         self._site_news = SiteNews(say)
+        self._news_due = 0.0
         self._placing = Placing(self.sites, self._catalog, cluster)
         with self._runtime:  # nobody looks before both are there
             self._control = Control(
@@ -327,6 +332,9 @@ class Coordinator:
     def _look(self) -> None:
         """Again and again."""
         self._site_news.look(self.sites.alive())
+        if (now := self._runtime.now()) >= self._news_due:
+            self._news_due = now + NEWS_S
+            self._query_news.look(self._system_status(ask=False))
         self._placing.look(self._runtime.now())
         self._replacement.look()
 
@@ -364,17 +372,21 @@ class Coordinator:
     def status(self, *, ask: bool = True) -> dict[str, Any]:
         """Every site with a fresh report, or why there is none; without `ask`, with what its last
         heartbeat brought."""
-        known = self._catalog.definitions()
-        status = system_status(
-            self.sites, known, self._control.protector, self._control.restorer.report(), ask=ask
-        )
+        status = self._system_status(ask=ask)
         own = {
             "placement": self._placing.report(),
             "deadlines": self._placing.deadlines.outlook(),
             "approximations": self._approximations.report(),
+            "endings": dict(self._site_news.endings),
             "troubles": self._runtime.troubles.report(self._runtime.now()),
         }
         return {"address": self.address, **own, **status}
+
+    def _system_status(self, *, ask: bool) -> dict[str, Any]:
+        known = self._catalog.definitions()
+        control = self._control
+        problems = control.restorer.report()
+        return system_status(self.sites, known, control.protector, problems, ask=ask)
 
     def forget_sites(self) -> None:
         """They have been stopped with us: a later coordinator need not look for them."""

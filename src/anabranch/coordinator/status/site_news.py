@@ -17,11 +17,14 @@ class SiteNews:
         self._clock = clock
         self._alive: set[str] = set()
         self._gone: dict[str, float] = {}
+        self.endings: dict[str, str] = {}
+        """Site that is away → how its process ended."""
 
     def died(self, site: str, code: int) -> None:
         """Its process has ended with `code`, and is started again."""
         self._gone[site] = self._clock()
-        self._say(f"site {site} died ({_ending(code)}) and is being started again")
+        self.endings[site] = ending = _ending(code)
+        self._say(f"site {site} died ({ending}) and is being started again")
 
     def look(self, alive: Iterable[str]) -> None:
         now, here = self._clock(), set(alive)
@@ -29,6 +32,7 @@ class SiteNews:
             self._gone[site] = now
             self._say(f"site {site} does not answer any more")
         for site in sorted(here & self._gone.keys()):
+            self.endings.pop(site, None)
             self._say(f"site {site} is up again after {now - self._gone.pop(site):.0f} s")
         self._alive = here
 

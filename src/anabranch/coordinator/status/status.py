@@ -38,6 +38,10 @@ def system_status(
         "pid": os.getpid(),
         "states": query_states(reports, known, protection),
         "sites": [one | _missing(one, reports, known, protector) for one in reports],
+        "homes": {
+            one.name: one.site for one in known.values() if isinstance(one, QueryDef | PocketDef)
+        },
+        "runs": {one.name: one.run for one in queries},
         "streams": [one.name for one in known.values() if isinstance(one, StreamDef)],
         "tables": [one.name for one in known.values() if isinstance(one, TableDef)],
         "pockets": [one.name for one in pockets],

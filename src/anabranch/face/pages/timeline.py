@@ -19,7 +19,8 @@ _ICONS = {
     "done": ("flag", "info"), "shed": ("filter_alt", "warning"),
     "checkpoint": ("save", "grey-7"), "estimate": ("query_stats", "warning"),
     "kill": ("bolt", "negative"), "noticed": ("visibility", "warning"),
-    "recovered": ("done_all", "positive"),
+    "recovered": ("done_all", "positive"), "stalled": ("hourglass_empty", "negative"),
+    "goes_on": ("play_circle", "positive"),
 }  # fmt: skip
 _MOST = 100
 
@@ -62,11 +63,12 @@ def _line(event: Event, *, since: bool = False) -> None:
     """With the clock, or within a story with the time since that began."""
     icon, colour = _ICONS[event.kind]
     when = f"+{event.took_s or 0.0:.1f} s" if since else _clock(event.at)
+    width = "4.5em" if since else "14em"
     with ui.row().classes("items-center q-gutter-sm no-wrap"):
-        ui.label(when).classes("a-mono text-caption text-right").style("min-width: 4.5em")
+        ui.label(when).classes("a-mono text-caption text-right").style(f"min-width: {width}")
         ui.icon(icon, color=colour)
         ui.label(event.text).classes("a-wrap")
 
 
 def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.gmtime(at))
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))

@@ -20,6 +20,7 @@ from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import EVENT_TIME, record_batches
 from anabranch.plan.catalog import StreamDef
+from anabranch.runtime.log import note
 from anabranch.site.sources.beats import beats
 from anabranch.site.sources.journal import Entry, Journal
 from anabranch.site.sources.pace import Pace
@@ -57,6 +58,7 @@ class Ingest:
         self.outlet = outlet
         self.state = "waiting"
         self.error: AnabranchError | None = None
+        self.failed_at: float | None = None
         self.late = 0
         self.skipped = 0
         self._stopped = threading.Event()
@@ -130,6 +132,7 @@ class Ingest:
             "state": self.state,
             "finite": self.finite,
             "error": self.error.to_dict() if self.error else None,
+            "failed_at": self.failed_at,
             "problem": getattr(self.wrapper, "problem", ""),
             "rows": self.outlet.last,
             "newest": self._newest,
@@ -211,7 +214,8 @@ class Ingest:
 
     def _fail(self, error: AnabranchError) -> None:
         error.message = f"stream {self.stream.name}: {error.message}"
-        self.state, self.error = "failed", error
+        self.state, self.error, self.failed_at = "failed", error, time.time()
+        note("failed", error.line(), wrong=True, site=self.stream.site, query=self.stream.name)
 
     def _append(self, table: pa.Table, now_us: int, given: int = 0) -> bool:
         """Give the tuples that are not late positions, but for the first `given` of them, which

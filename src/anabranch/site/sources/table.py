@@ -23,6 +23,7 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import record_batches
 from anabranch.plan.catalog import TableDef
 from anabranch.plan.windows import GONE
+from anabranch.runtime.log import note
 from anabranch.stream.batch import START_WATERMARK
 
 LEAD_S = 1.0
@@ -113,6 +114,7 @@ class TableIngest:
         self.outlet = outlet
         self.state = "waiting"
         self.error: AnabranchError | None = None
+        self.failed_at: float | None = None
         self._reader = reader
         self._changes = Changes()
         self._log = log
@@ -142,6 +144,7 @@ class TableIngest:
             "state": self.state,
             "finite": self.finite,
             "error": self.error.to_dict() if self.error else None,
+            "failed_at": self.failed_at,
             "rows": self.outlet.last,
             "late": 0,
             "skipped": 0,
@@ -165,7 +168,8 @@ class TableIngest:
         if self._stopped.is_set():
             return
         error.message = f"table {self.table.name}: {error.message}"
-        self.state, self.error = "failed", error
+        self.state, self.error, self.failed_at = "failed", error, time.time()
+        note("failed", error.line(), wrong=True, site=self.table.site, query=self.table.name)
 
     def _follow(self) -> None:
         """Ship what changes, and promise meanwhile that nothing does."""

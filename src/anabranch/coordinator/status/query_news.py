@@ -1,0 +1,117 @@
+"""A line when streams and queries stop getting anywhere, and when they go on, for the log and for
+whoever watches the system."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from anabranch.errors import from_dict
+from anabranch.runtime.log import note
+
+Report = Mapping[str, Any]
+STALLED = ("failed", "no input", "stuck", "sink away")
+"""States of queries that are told. The others are about a site, whose coming and going is told."""
+PATIENCE_S = 2.0
+"""What is over sooner is not told."""
+_MANY = 8
+
+
+class QueryNews:
+    """Looks at the sites' reports and the queries' states again and again. One trouble that stops
+    many queries is a few lines."""
+
+    def __init__(
+        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say = say
+        self._clock = clock
+        self._since: dict[tuple[str, str], float] = {}
+        """(what it is about, in which trouble) → since when."""
+        self._told: dict[tuple[str, str], float] = {}
+
+    def look(self, status: Mapping[str, Any]) -> None:
+        """`status` as the coordinator tells it."""
+        now, states = self._clock(), status["states"]
+        found = dict(_troubles(status["sites"], status["tables"])) | {
+            (f"query {name}", one["state"]): one["reason"]
+            for name, one in states.items() if one["state"] in STALLED
+        }  # fmt: skip
+        self._since = {key: self._since.get(key, now) for key in found}
+        over = {key: self._told.pop(key) for key in list(self._told) if key not in found}
+        new = [
+            key
+            for key, since in self._since.items()
+            if key not in self._told and (since + PATIENCE_S <= now or key[1] == "failed")
+        ]
+        for key in new:
+            self._told[key] = self._since[key]
+        self._tell(new, found)
+        self._tell_end(over, now, states)
+
+    def _tell(self, new: list[tuple[str, str]], why: Mapping[tuple[str, str], str]) -> None:
+        together: dict[str, list[str]] = defaultdict(list)
+        for what, trouble in new:
+            kind, name = what.split(" ")[:2]
+            reason = why[what, trouble]
+            if kind == "query" and trouble != "failed":
+                together[trouble].append(name)
+                continue
+            text = f"{what} {trouble}" + (f": {reason}" if reason else "")
+            note("failed" if trouble == "failed" else "stalled", text, wrong=True, query=name)
+            self._say(text)
+        for trouble, names in together.items():
+            verb = f"have {trouble}" if trouble == "no input" else f"are {trouble}"
+            text = f"queries {verb}: {listed(names)}"
+            if len(names) == 1:
+                reason = why[f"query {names[0]}", trouble]
+                text = f"query {names[0]}: {trouble}: {reason}"
+            note("stalled", text, wrong=True, query=names[0] if len(names) == 1 else "")
+            self._say(text)
+
+    def _tell_end(
+        self,
+        over: Mapping[tuple[str, str], float],
+        now: float,
+        states: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        """What was dropped, or is in another trouble by now, does not go on."""
+        still = {what for what, _ in self._since}
+        since = {what.partition(" ")[2]: began for (what, _), began in over.items()
+                 if what not in still and what.startswith("query ")}  # fmt: skip
+        names = [name for name in since
+                 if states.get(name, {}).get("state") in ("running", "done")]  # fmt: skip
+        if names:
+            after = now - min(since[name] for name in names)
+            verb = "query goes on" if len(names) == 1 else "queries go on"
+            text = f"{verb} after {after:.0f} s: {listed(names)}"
+            note("goes on", text)
+            self._say(text)
+
+
+def listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
+    return ", ".join(names[:_MANY]) + more
+
+
+def _troubles(
+    reports: Iterable[Report], tables: Iterable[str]
+) -> Iterable[tuple[tuple[str, str], str]]:
+    """Of the sources that run."""
+    tables = set(tables)
+    for report in reports:
+        for one in report["sources"]:
+            what = f"{'table' if one['stream'] in tables else 'stream'} {one['stream']}"
+            if one["error"]:
+                yield (f"{what} at {report['site']}", "failed"), without_name(one["error"], what)
+            elif one.get("problem"):
+                yield (f"{what} at {report['site']}", "waits"), str(one["problem"])
+
+
+def without_name(error: dict[str, Any], what: str) -> str:
+    """The line of a source's error, for those who say already which source it is."""
+    told = from_dict(error)
+    told.message = told.message.removeprefix(f"{what}: ")
+    return told.line()
