@@ -173,9 +173,7 @@ def test_rows_that_do_not_fit(cluster: Cluster, rows: object, message: str) -> N
 
 
 def test_streams_that_take_no_rows(cluster: Cluster) -> None:
-    from anabranch.errors import SiteError
-
-    with pytest.raises(SiteError, match="has no stream ticks to push into"):
+    with pytest.raises(SourceError, match="ticks takes no rows from programs"):
         ticks(cluster, 1).push([(1, "")])
     s = cluster.stream("s", {"n": "INT"})
     s.push([(1,)])

@@ -19,6 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
+from anabranch.api.cluster import Cluster
+from anabranch.api.relations import Stream
 from anabranch.coordinator.control.state import find_coordinator
 from bench.systems.postgres import Postgres
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
@@ -62,6 +64,33 @@ class Feed:
             time.sleep(0.1)
 
 
+class Program:
+    """Pushes numbers from 1 on, some at a time, from a thread, until told to stop."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pushed = 0
+        self.error: Exception | None = None
+        self._cluster = Cluster.connect(folder / ".anabranch")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        stream = self._cluster["pushed"]
+        assert isinstance(stream, Stream)
+        try:
+            while not self._stop.wait(0.01):
+                stream.push([(n,) for n in range(self.pushed + 1, self.pushed + 8)])
+                self.pushed += 7
+        except Exception as error:
+            self.error = error
+
+    def finish(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._cluster.close()
+
+
 SCRIPT = """
 CREATE STREAM readings (id BIGINT, key INT, n BIGINT) TIMESTAMP ts LATENESS 3s
   FROM kafka(servers = '{servers}', topic = '{source}') AT edge;
@@ -70,6 +99,8 @@ CREATE QUERY odd AS SELECT id, n FROM readings WHERE n % 2 = 1
 CREATE QUERY sums AS SELECT key, SUM(n) AS s, COUNT(*) AS c, window_start
   FROM readings[4s SLIDE 2s] GROUP BY key
   INTO postgres(url = '{url}', table = 'sums') AT edge;
+CREATE STREAM pushed (n BIGINT) AT edge;
+CREATE QUERY pushes AS SELECT n FROM pushed INTO postgres(url = '{url}', table = 'pushes') AT edge;
 CREATE QUERY pairs AS SELECT a.id AS a, b.id AS b FROM readings[1s] a, readings[1s] b
   WHERE a.key = b.key AND a.n = b.n AND a.id < b.id
   INTO postgres(url = '{url}', table = 'pairs') AT edge;
@@ -89,11 +120,13 @@ def test_a_site_killed_at_random_loses_and_repeats_nothing(
     up = start(["up", "--cluster", "cluster.toml"], tmp_path)
     processes: list[psutil.Process] = []
     feed: Feed | None = None
+    program: Program | None = None
     try:
         wait_until(lambda: "sites: " in (tmp_path / "log").read_text(), "up", 150)
         done = anabranch("sql", "-f", "script.sql", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         feed = Feed(kafka, source)
+        program = Program(tmp_path)
         wait_until(lambda: has_spare(up.pid), "a spare", 120)
         rng, reached = random.Random(7), 0
         for number in range(KILLS):
@@ -104,17 +137,22 @@ def test_a_site_killed_at_random_loses_and_repeats_nothing(
             site = site_pid(tmp_path)
             os.kill(site if number % 2 else jvm_of(site), signal.SIGKILL)
         feed.finish()
+        program.finish()
+        assert program.error is None
         last = feed.sent[-1]["ts"]
         end = json.dumps({"id": -1, "key": -1, "n": 0, "ts": last + 60_000_000})
         for partition in (0, 1):
             kafka.send(source, [end], partition=partition)
         check(feed.sent, kafka, results, postgres)
+        check_pushes(program.pushed, postgres)
         assert KILLS > 1 or "spare" in psutil.Process(site_pid(tmp_path)).cmdline()
         assert "site edge is up" in (tmp_path / ".anabranch" / "edge.log").read_text()
         processes += family(up.pid)
     finally:
         if feed:
             feed.finish()
+        if program:
+            program.finish()
         up.send_signal(signal.SIGINT)
         up.wait(60)
     assert all_gone(processes) == []
@@ -168,6 +206,12 @@ def check(sent: list[dict[str, Any]], kafka: Kafka, results: str, postgres: Post
     query = "SELECT a, b FROM pairs WHERE a > 0"
     wait_until(lambda: len(postgres.execute(query)) >= len(pairs), "all pairs", 90)
     assert sorted(postgres.execute(query)) == pairs
+
+
+def check_pushes(last: int, postgres: Postgres) -> None:
+    query = "SELECT _pos, n FROM pushes ORDER BY _pos"
+    wait_until(lambda: len(postgres.execute(query)) >= last, "all that was pushed", 90)
+    assert postgres.execute(query) == [(n, n) for n in range(1, last + 1)]
 
 
 def expected_sums(sent: list[dict[str, Any]]) -> dict[tuple[int, int], tuple[int, int]]:

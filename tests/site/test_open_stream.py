@@ -1,19 +1,55 @@
-"""A stream that programs fill, looked at while they do."""
+"""A stream that programs fill: looked at meanwhile, killed between any two steps, given again."""
 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
+from anabranch.disk.folder import Folder
+from anabranch.disk.real import RealFolder
+from anabranch.errors import CannotResume, SourceError, StorageError
 from anabranch.plan.catalog import StreamDef
 from anabranch.plan.spec import Column
 from anabranch.site.sources.open_stream import OpenStream
-from tests.link.support import an_outlet
+from anabranch.stream.batch import END_WATERMARK
+from anabranch.stream.restart import FOREVER
+from tests.disk.failing_folder import Failed, FailingFolder
+from tests.link.support import an_outlet, eventually, follow
+
+DEFINITION = StreamDef(name="S", columns=(Column(name="n", type="BIGINT"),), site="here")
 
 
-def test_a_report_does_not_wait_for_a_push():
+def a_stream(folder: Folder | None = None) -> OpenStream:
+    return OpenStream(DEFINITION, an_outlet(), 60, folder, "S")
+
+
+def rows(*numbers: int, times: list[int] | None = None) -> pa.Table:
+    columns = {"n": pa.array(numbers, pa.int64())}
+    if times is not None:
+        columns["_ts"] = pa.array(times, pa.int64())
+    return pa.table(columns)
+
+
+def given(stream: OpenStream, after: int, last: int) -> list[tuple[int, int, int]]:
+    """Position, value and event time of the tuples after one position up to another."""
+    found: list[tuple[int, int, int]] = []
+    if last > after:
+        for batch in follow(stream.outlet, "reader", after):
+            values = batch.data.column("n").to_pylist()
+            times = batch.data.column("_ts").to_pylist()
+            positions = range(batch.first, batch.last + 1)
+            found += zip(positions, values, times, strict=True)
+            if batch.last >= last:
+                break
+    return found
+
+
+def test_a_report_does_not_wait_for_a_push() -> None:
     """Reports are made inside the runtime, which a push, holding its lock, waits for."""
-    definition = StreamDef(name="S", columns=(Column(name="n", type="BIGINT"),), site="here")
-    stream = OpenStream(definition, an_outlet(), heartbeat_s=60)
+    stream = a_stream()
     told: list[dict[str, object]] = []
     with stream._lock:
         asking = threading.Thread(target=lambda: told.append(stream.report()), daemon=True)
@@ -21,3 +57,131 @@ def test_a_report_does_not_wait_for_a_push():
         asking.join(timeout=10)
         assert told
     stream.close()
+
+
+def again(folder: Folder, position: int) -> OpenStream:
+    """After a restart, with a reader that needs what lies after `position`."""
+    stream = a_stream(folder)
+    stream.resume(position)
+    stream.outlet.attach("reader", after=position)
+    stream.start()
+    eventually(lambda: stream.error is not None or not stream._missing)
+    return stream
+
+
+@pytest.mark.parametrize("torn", [0, 5])
+@pytest.mark.parametrize("timed", [False, True])
+def test_killed_between_any_two_steps_nothing_is_lost_repeated_or_renumbered(
+    tmp_path: Path, torn: int, timed: bool
+) -> None:
+    """A program pushes five times, and again what it had no answer to. Its site is killed at each
+    call of the disk in turn; a reader then goes on from the beginning, or from where it was."""
+    for step in range(20):
+        place = tmp_path / str(step)
+        seen: dict[int, tuple[int, int]] = {}
+        stream = a_stream(FailingFolder(RealFolder(place), step, torn))
+        stream.outlet.attach("reader", after=0)
+        answered = 0
+        try:
+            for number in range(1, 6):
+                assert stream.push(pushed(number, timed), "program", number)
+                answered = number
+        except Failed:
+            pass
+        whole = answered == 5
+        seen = {at: row for at, *row in given(stream, 0, stream.outlet.last)}  # type: ignore[misc]
+        stream.outlet.close()
+        for position in (0, min(3, len(seen))):
+            folder = RealFolder(place)
+            stream = again(folder, position)
+            for number in range(answered + 1, 6):
+                assert stream.push(pushed(number, timed), "program", number)
+            found = given(stream, position, 10)
+            assert [value for _, value, _ in found] == list(range(10))[position:]
+            assert all(seen.get(at, row) == row for at, *row in found)
+            assert stream.outlet.last == 10
+            stream.close()
+            stream.outlet.close()
+            answered = 5
+        if whole:
+            return
+    pytest.fail("it never came to its end")
+
+
+def pushed(number: int, timed: bool) -> pa.Table:
+    first = 2 * (number - 1)
+    return rows(first, first + 1, times=[first, first + 1] if timed else None)
+
+
+def test_a_promise_of_the_clock_holds_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is set back meanwhile: what comes is not older than what was promised."""
+    from anabranch.site.sources import open_stream
+
+    clock = [1_000_000_000_000]
+    monkeypatch.setattr(open_stream.time, "time_ns", lambda: clock[0])
+    stream = a_stream(RealFolder(tmp_path))
+    stream.push(rows(1))
+    clock[0] += 5_000_000_000
+    stream._beat()
+    promised = stream.outlet.watermark
+    assert promised == clock[0] // 1000
+    clock[0] -= 3_600_000_000_000
+    stream.close()
+    next_life = again(RealFolder(tmp_path), 0)
+    next_life.push(rows(2))
+    (_, late) = given(next_life, 0, 2)
+    assert late[1] == 2
+    assert late[2] >= promised
+
+
+def test_the_end_outlives_a_restart(tmp_path: Path) -> None:
+    stream = a_stream(RealFolder(tmp_path))
+    stream.push(rows(1, 2))
+    stream.end()
+    stream.close()
+    next_life = again(RealFolder(tmp_path), 0)
+    assert next_life.outlet.watermark == END_WATERMARK
+    assert len(given(next_life, 0, 2)) == 2
+    with pytest.raises(SourceError, match="has ended"):
+        next_life.push(rows(3))
+
+
+def test_a_reader_that_knows_more_than_the_log_is_refused_with_both_numbers(tmp_path: Path) -> None:
+    """The page cache was lost with the machine, or the folder is another one."""
+    stream = a_stream(RealFolder(tmp_path))
+    stream.push(rows(1, 2))
+    stream.close()
+    with pytest.raises(
+        CannotResume, match="after position 5, but what was pushed is kept from 1 to 2"
+    ):
+        a_stream(RealFolder(tmp_path)).resume(5)
+
+
+def test_who_is_read_by_nobody_goes_on_where_it_was(tmp_path: Path) -> None:
+    stream = a_stream(RealFolder(tmp_path))
+    stream.push(rows(1, 2))
+    stream.close()
+    next_life = a_stream(RealFolder(tmp_path))
+    next_life.resume(FOREVER)
+    next_life.push(rows(3))
+    assert next_life.outlet.last == 3
+
+
+def test_what_cannot_be_kept_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = a_stream(RealFolder(tmp_path))
+    stream.push(rows(1))
+
+    def full(*_: object) -> None:
+        raise StorageError("no space left on the device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream._log, "append", full)
+        with pytest.raises(StorageError):
+            stream.push(rows(2))
+        assert stream.outlet.last == 1
+    stream.push(rows(2))
+    assert stream.outlet.last == 2
+    stream.close()
+    assert again(RealFolder(tmp_path), 0).outlet.last == 2

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from html import escape
 from typing import Any, Self, TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -16,12 +17,15 @@ from anabranch.api.draft import Draft, Input, Readable, window_text
 from anabranch.api.results import Results, Timeout, reader_name, seconds
 from anabranch.api.text import Duration, Text
 from anabranch.api.text import name as written
-from anabranch.errors import AnabranchError, ConfigError, SiteError, TaskError
+from anabranch.errors import AnabranchError, ConfigError, SiteError, SourceError, TaskError
 from anabranch.language.source import Script
 from anabranch.link.wire import EVENT_TIME
 from anabranch.site.programs.to_arrow import as_table
 from anabranch.site.sources.open_stream import decoded, encoded
 
+AWAY_S = 30.0
+"""How long a push waits for a site whose process has died: about as long as one takes to start."""
+AGAIN_S = 0.2
 PUSH_ROWS = 20_000
 """Rows that are sent at a time."""
 Rows: TypeAlias = Iterable[Mapping[str, Any] | tuple[Any, ...]] | pa.Table | pa.RecordBatch | Any
@@ -84,12 +88,19 @@ class Stream(Relation):
 
     kind = "stream"
 
+    def __init__(self, client: Client, name: str, site: str) -> None:
+        super().__init__(client, name, site)
+        self._writer = uuid4().hex
+        self._pushes = 0
+
     def push(self, rows: Rows, *, timeout: Timeout = None) -> int:
         """Append rows: dicts, tuples in the order of the columns, an Arrow table, a data frame.
 
         Their event time is `_ts`, if all of them have it (`datetime`, ISO text or µs since 1970),
-        else the moment of arrival. Waits while those who read the stream are behind, up to
-        `timeout`. Gives how many were pushed.
+        else the moment of arrival. When this returns, the rows are on the disk of the stream's
+        site. Waits while those who read the stream are behind, up to `timeout`, and some seconds
+        for a site that is being started again; no row is there twice because of that. Gives how
+        many were pushed.
 
         >>> readings.push([{"room": "hall", "celsius": 21.5}])  # doctest: +SKIP
         """
@@ -106,18 +117,38 @@ class Stream(Relation):
                               remedy=remedy)  # fmt: skip
         deadline = time.monotonic() + seconds(timeout)
         for start in range(0, len(table), PUSH_ROWS):
-            piece = encoded(table.slice(start, PUSH_ROWS))
-            while not self._call("push", rows=piece):
-                if time.monotonic() > deadline:
-                    raise SiteError(f"{start} rows were pushed; there is no room for more yet",
-                                    place="push(timeout)")  # fmt: skip
+            self._pushes += 1
+            self._push(encoded(table.slice(start, PUSH_ROWS)), start, deadline)
         return len(table)
+
+    def _push(self, piece: str, before: int, deadline: float) -> None:
+        """Until it is there. A site that was killed may have it without having said so: it knows
+        by the number."""
+        patience = min(deadline, time.monotonic() + AWAY_S)
+        while True:
+            try:
+                if self._call("push", rows=piece, writer=self._writer, number=self._pushes):
+                    return
+                if time.monotonic() > deadline:
+                    raise SourceError(f"{before} rows were pushed; there is no room for more yet",
+                                      place="push(timeout)")  # fmt: skip
+            except SiteError:
+                if time.monotonic() > patience or not self._comes_back():
+                    raise
+                time.sleep(AGAIN_S)
+
+    def _comes_back(self) -> bool:
+        """The system goes on and has this stream: its site is being started, or given it again."""
+        try:
+            return self._client.find(self.name).kind == self.kind
+        except AnabranchError:
+            return False
 
     def end(self) -> None:
         """No rows will follow: queries over it come to their end."""
         self._call("end")
 
-    def _call(self, action: str, **body: str) -> Any:
+    def _call(self, action: str, **body: str | int) -> Any:
         try:
             return self._client.site(self.site).call(action, 30.0, stream=self.name, **body)
         except SiteError:

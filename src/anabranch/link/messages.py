@@ -446,12 +446,15 @@ class Schema(Message):
 
 @dataclass(frozen=True, slots=True)
 class Push(Message):
-    """Rows as `site.sources.open_stream` encodes them."""
+    """Rows as `site.sources.open_stream` encodes them. A `writer` that had no answer sends the
+    same `number` again: its rows are there once."""
 
     action: ClassVar[str] = "push"
     answer: ClassVar[Any] = bool
     stream: str
     rows: str
+    writer: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

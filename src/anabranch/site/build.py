@@ -29,6 +29,7 @@ from anabranch.link.codec import PACKED, Unpack, unpacker
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import EVENT_TIME, POSITION, ArrowBatches, wire_schema
+from anabranch.log.stream_log import remove_log
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.operators import Aggregate, Call, Column, Join, Union
 from anabranch.plan.places import Looked, Place
@@ -108,7 +109,7 @@ class Builder:
         if definition.stage:
             return self._staged(definition, definition.stage, outlet, resume=resume)
         if definition.source is None:
-            return OpenStream(definition, outlet, self._heartbeat_s)
+            return self._open(definition, outlet, resume=resume)
         return self._ingest(definition, definition.source, outlet, resume=resume)
 
     def check_source(self, definition: StreamDef | TableDef) -> Looked:
@@ -178,6 +179,14 @@ class Builder:
             else None
         )
         return Ingest(stream, outlet, make, self._heartbeat_s, journal, pace, shedder)
+
+    def _open(self, stream: StreamDef, outlet: LiveOutlet, *, resume: bool) -> OpenStream:
+        if self._state is None:
+            return OpenStream(stream, outlet, self._heartbeat_s)
+        name = quote(stream.name, safe="")
+        if not resume:
+            remove_log(self._state, name)
+        return OpenStream(stream, outlet, self._heartbeat_s, self._state, name)
 
     def _staged(
         self, stream: StreamDef, stage: Stage, outlet: LiveOutlet, *, resume: bool

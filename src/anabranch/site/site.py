@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.disk.real import RealFolder
-from anabranch.errors import SiteError
+from anabranch.errors import SiteError, SourceError
 from anabranch.link.gate import LOCAL, Credentials, Gate, Handler
 from anabranch.link.messages import (
     Analyse,
@@ -228,16 +228,20 @@ class Site:
 
     async def _push(self, asked: Push) -> bool:
         stream = self._open_stream(asked.stream)
-        return await self._runtime.blocking(stream.push, decoded(asked.rows))
+        rows = decoded(asked.rows)
+        return await self._runtime.blocking(stream.push, rows, asked.writer, asked.number)
 
     async def _end(self, asked: End) -> None:
-        self._open_stream(asked.stream).end()
+        await self._runtime.blocking(self._open_stream(asked.stream).end)
 
     def _open_stream(self, name: str) -> OpenStream:
         found = self.service.deployment.sources.get(name)
+        if found is None:
+            raise SiteError(f"site {self.name} has no stream {name} to push into")
         if not isinstance(found, OpenStream):
-            raise SiteError(
-                f"site {self.name} has no stream {name} to push into",
-                remedy="Only a stream without a source takes rows from programs.",
+            raise SourceError(
+                f"{name} takes no rows from programs",
+                place=self.name,
+                remedy="Push into a stream without FROM.",
             )
         return found

@@ -23,7 +23,7 @@ from anabranch.link.messages import (
 )
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.tasks import TaskSpec
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import FOREVER, RestartPoint
 
 
 class Restoration:
@@ -110,7 +110,7 @@ class Restoration:
         for site in self._lost:
             outputs = {task.output: self._points[task.name].output for task in self._at(site)
                        if task.output}  # fmt: skip
-            sources = {one.name: needed.get(one.name, 0) for one in self._sources
+            sources = {one.name: needed.get(one.name, FOREVER) for one in self._sources
                        if one.site == site and one.name not in outputs}  # fmt: skip
             await self._sites.call(site, Place(outputs, sources))
 

@@ -1,53 +1,82 @@
-"""A stream without a wrapper: a pocket or a program fills it."""
+"""A stream without a source of its own: a pocket or a program fills it."""
 
 from __future__ import annotations
 
 import base64
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import AnabranchError, SourceError
+from anabranch.disk.folder import Folder
+from anabranch.errors import AnabranchError, CannotResume, SourceError, StorageError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import BORN, EVENT_TIME, record_batches
+from anabranch.log.entry import Entry
+from anabranch.log.stream_log import StreamLog
 from anabranch.plan.catalog import StreamDef
 from anabranch.site.sources.beats import beats
+from anabranch.site.sources.pushed import Pushed, times_of
 from anabranch.site.tasks.measures import Rate
-from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
+from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import FOREVER
 
 PIECE_ROWS = 65_536
 ROOM_S = 5.0
 """How long a push waits for consumers that are behind."""
+PROMISE_US = 1_000_000
+"""A promise about the clock is kept for so long ahead, so that it is written once a second."""
 
 
 class OpenStream:
-    """States: `open` → `ended`. Once a pocket gives its output here, programs may not.
+    """States: `open` → `ended`, or `failed`. Once a pocket gives its output here, programs may not.
+
+    What is pushed is in the log before anybody hears of it, the program included. After a restart
+    the log is given again from where the readers need it, and pushes wait for that.
 
     The first push decides whether event times are the program's, all of them, or those of arrival;
     the latter let the clock move the watermark while nothing is pushed.
     """
 
-    def __init__(self, stream: StreamDef, outlet: LiveOutlet, heartbeat_s: float) -> None:
+    def __init__(
+        self,
+        stream: StreamDef,
+        outlet: LiveOutlet,
+        heartbeat_s: float,
+        folder: Folder | None = None,
+        name: str = "",
+        *,
+        power: bool = False,
+    ) -> None:
+        """Without a `folder` what is pushed is in memory only. With `power` it is to outlive a
+        power cut, too."""
         self.stream = stream
         self.outlet = outlet
         self.pocket: str | None = None
         self.error: AnabranchError | None = None
-        self._timed: bool | None = None
-        self._newest = START_WATERMARK
-        self._late = 0
+        self._pushed = Pushed(stream.lateness_us)
+        self._promised = 0
+        self._problem = ""
+        self._ended = False
+        self._log = StreamLog(folder, name, self._learn, self._notes) if folder else None
+        self._power = power
+        self._missing = False
+        """Readers still need what only the log has."""
         self._rate = Rate()
         self._counted = 0
         self._heartbeat_s = heartbeat_s
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._beating = False
+        self._replay: threading.Thread | None = None
 
     @property
     def state(self) -> str:
+        if self.error:
+            return "failed"
         return "ended" if self.outlet.ended else "open"
 
     @property
@@ -55,39 +84,158 @@ class OpenStream:
         """Whether anyone may wait for its end: a program says so by ending it."""
         return self.outlet.ended
 
+    def _learn(self, entry: Entry) -> None:
+        self._pushed = self._pushed.learned(entry.notes)
+        self._ended = entry.watermark == END_WATERMARK
+
+    def _notes(self) -> Mapping[str, Any]:
+        return self._pushed.notes()
+
+    # -- after a restart -------------------------------------------------------------------------
+
     def resume(self, position: int) -> None:
-        if position == FOREVER:  # nobody needs what was pushed
-            position = 0
+        log = self._log
+        if log is None or self.pocket:
+            position = 0 if position == FOREVER else position  # nobody needs what was pushed
+        else:
+            position = log.last if position == FOREVER else position
+            if not log.begin <= position <= log.last:
+                raise CannotResume(
+                    f"stream {self.stream.name} is to go on after position {position}, but what"
+                    f" was pushed is kept from {log.begin + 1} to {log.last}",
+                    place=log.place,
+                    remedy="Restore that file, or drop the stream and its readers and create them"
+                    " again.",
+                )
+            self._missing = position < log.last
         self.outlet.start_at(position)
         self._counted = position
+        if not self._missing:
+            self._go_on()
 
     def start(self) -> None:
-        """It has begun when it was made."""
+        """Idempotent. Gives what readers still need from the log; a stream that is new has begun
+        when it was made."""
+        if self._missing and self._replay is None:
+            self._replay = threading.Thread(
+                target=self._give_again, name=f"log-{self.stream.name}", daemon=True
+            )
+            self._replay.start()
+
+    def _give_again(self) -> None:
+        assert self._log
+        try:
+            for entry in self._log.read(self.outlet.last):
+                if not self.outlet.wait_for_room(self._stopped):
+                    return
+                self.outlet.append(self._rows_after(entry, self.outlet.last), self.outlet.watermark)
+        except AnabranchError as error:
+            error.message = f"stream {self.stream.name}: {error.message}"
+            self.error = error
+            return
+        self._missing = False
+        self._go_on()
+
+    def _rows_after(self, entry: Entry, position: int) -> list[pa.RecordBatch]:
+        if not entry.rows:
+            return []
+        rows = pa.ipc.read_record_batch(pa.py_buffer(entry.body), self.outlet.schema)
+        return [rows.slice(position + 1 - entry.first)]
+
+    def _go_on(self) -> None:
+        """Everything is given again. What was promised holds."""
+        if self._ended:
+            self.outlet.end()
+            return
+        if self._pushed.timed is not None:
+            self.outlet.append([], self._pushed.watermark)
+            self._follow_clock()
 
     def close(self) -> None:
         self._stopped.set()
+        if self._replay:
+            self._replay.join(timeout=10)
+        with self._lock:
+            if self._log:
+                self._log.close()
+
+    # -- pushes ----------------------------------------------------------------------------------
 
     def schema(self) -> pa.Schema:
         """Of what is pushed; `_ts` may be left out."""
         kept = [field for field in self.outlet.schema if field.name != BORN]
         return pa.schema(kept)
 
-    def push(self, table: pa.Table) -> bool:
-        """Append rows of `schema()`, all or none: False if there is no room for them yet."""
-        self._check(table)
-        if not self.outlet.wait_for_room(self._stopped, ROOM_S):
+    def push(self, table: pa.Table, writer: str = "", number: int = 0) -> bool:
+        """Append rows of `schema()`, all or none: False if there is no room for them yet. A push
+        that its `writer` repeats, because it had no answer, is there once."""
+        self._refuse_beside_pocket()
+        timed = self._times_given(table)
+        if self._missing or not self.outlet.wait_for_room(self._stopped, ROOM_S):
             return False
         with self._lock:
-            if self.outlet.ended:
-                raise SourceError(f"stream {self.stream.name} has ended")
-            timely, watermark = self._judged(table, time.time_ns() // 1000)
-            self.outlet.append(record_batches(timely, PIECE_ROWS), watermark)
+            if self._stopped.is_set():
+                return False
+            self._refuse_after_end()
+            if not self._pushed.has(writer, number):
+                self._append(table, timed, writer, number)
+        self._follow_clock()
         return True
+
+    def _append(self, table: pa.Table, timed: bool, writer: str, number: int) -> None:
+        """Keep first, give then. If it cannot be kept, nothing has changed."""
+        before = self._pushed if self._pushed.timed is not None else _decided(self._pushed, timed)
+        if before.timed != timed:
+            raise SourceError(
+                f"stream {self.stream.name}: rows with {EVENT_TIME} and without are mixed",
+                remedy="Give it in all rows or in none.",
+            )
+        timely, after = self._judged(table, before, time.time_ns() // 1000)
+        after = after.written(writer, number)
+        batches = list(record_batches(timely, PIECE_ROWS))
+        if self._log:
+            self._keep(self._log, timely, after, after.news(writer, number))
+        self._pushed = after
+        self.outlet.append(batches, after.watermark)
+        if self._log:
+            self._log.release(self.outlet.released)
+
+    def _keep(
+        self, log: StreamLog, rows: pa.Table, state: Pushed, notes: Mapping[str, Any]
+    ) -> None:
+        if log.last != self.outlet.last:  # a pocket filled the stream for a while
+            log.begin_after(self.outlet.last)
+        batch = rows.combine_chunks().to_batches()
+        body = batch[0].serialize().to_pybytes() if batch else b""
+        log.append(Entry(self.outlet.last + 1, len(rows), state.watermark, body, notes))
+        if self._power:
+            log.sync()
+
+    def _judged(self, table: pa.Table, state: Pushed, now_us: int) -> tuple[pa.Table, Pushed]:
+        """The rows that are not late, with their times, and where the stream stands after them."""
+        born = pa.array(np.full(len(table), now_us), pa.int64())
+        if not state.timed:
+            after = state.arrival(now_us)
+            times = pa.array(np.full(len(table), after.newest), pa.int64())
+            return pa.table([*table.columns, times, born], schema=self.outlet.schema), after
+        late, after = state.judge(times_of(table))
+        timely = pa.table([*table.columns, born], schema=self.outlet.schema)
+        return timely.filter(pa.array(~late)), after
 
     def end(self) -> None:
         """No tuple will follow."""
         self._refuse_beside_pocket()
         with self._lock:
+            if self._missing:
+                raise SourceError(
+                    f"stream {self.stream.name} is being given again from its log",
+                    remedy="Try again in a moment.",
+                )
+            if self._log and not self.outlet.ended:
+                notes = self._pushed.news("", 0)
+                self._log.append(Entry(self.outlet.last + 1, 0, END_WATERMARK, notes=notes))
+                if self._power:
+                    self._log.sync()
             self.outlet.end()
 
     def _refuse_beside_pocket(self) -> None:
@@ -97,42 +245,26 @@ class OpenStream:
                 remedy="Push into a stream of your own.",
             )
 
-    def _check(self, table: pa.Table) -> None:
-        self._refuse_beside_pocket()
+    def _refuse_after_end(self) -> None:
+        if self.error:
+            raise self.error
+        if self.outlet.ended:
+            raise SourceError(f"stream {self.stream.name} has ended")
+
+    def _times_given(self, table: pa.Table) -> bool:
+        """Whether the rows have event times. Raises SourceError if they are none of this stream."""
         timed = EVENT_TIME in table.schema.names
         expected = self.schema() if timed else self.schema().remove(len(self.schema()) - 1)
         if table.schema != expected:
             raise SourceError(
                 f"stream {self.stream.name} takes {_shown(expected)}, not {_shown(table.schema)}"
             )
-        with self._lock:
-            if self._timed is None:
-                self._timed = timed
-                self._follow_clock()
-            if self._timed != timed:
-                raise SourceError(
-                    f"stream {self.stream.name}: rows with {EVENT_TIME} and without are mixed",
-                    remedy="Give it in all rows or in none.",
-                )
+        return timed
 
-    def _judged(self, table: pa.Table, now_us: int) -> tuple[pa.Table, int]:
-        """The rows that are not late, with their times, and the watermark behind them."""
-        born = pa.array(np.full(len(table), now_us), pa.int64())
-        if not self._timed:
-            self._newest = max(now_us, self._newest)  # a clock that is set back makes none late
-            times = pa.array(np.full(len(table), self._newest), pa.int64())
-            return pa.table([*table.columns, times, born], schema=self.outlet.schema), self._newest
-        lateness, times = self.stream.lateness_us, table.column(EVENT_TIME).to_numpy()
-        newest = np.maximum.accumulate(np.concatenate(([self._newest], times)))
-        late = times < np.maximum(newest[:-1], START_WATERMARK + lateness) - lateness
-        self._newest = int(newest[-1])
-        self._late += int(late.sum())
-        timely = pa.table([*table.columns, born], schema=self.outlet.schema)
-        watermark = max(self._newest, START_WATERMARK + lateness) - lateness
-        return timely.filter(pa.array(~late)), min(watermark, END_WATERMARK - 1)
+    # -- the clock -------------------------------------------------------------------------------
 
     def _follow_clock(self) -> None:
-        if not (self._timed or self._beating):
+        if not (self._pushed.timed or self._beating):
             self._beating = True
             beats.every(self._heartbeat_s, self._beat)
 
@@ -142,12 +274,30 @@ class OpenStream:
             return False
         if self._lock.acquire(blocking=False):  # else something is coming
             try:
-                if not (self.pocket or self.outlet.ended):
-                    self._newest = max(self._newest, time.time_ns() // 1000)
-                    self.outlet.append([], self._newest)
+                if not (self.pocket or self.outlet.ended or self._stopped.is_set()):
+                    self._promise(self._pushed.arrival(time.time_ns() // 1000))
+                    self._problem = ""
+            except StorageError as error:  # nothing was promised; the next beat tries again
+                self._problem = error.line()
             finally:
                 self._lock.release()
         return True
+
+    def _promise(self, state: Pushed) -> None:
+        """No later tuple has an event time below it, also if we die now: so it is kept first."""
+        if self._log and state.newest > self._promised:
+            ahead = state.arrival(state.newest + PROMISE_US)
+            notes = ahead.news("", 0)
+            if self._log.last != self.outlet.last:
+                self._log.begin_after(self.outlet.last)
+            self._log.append(Entry(self.outlet.last + 1, 0, ahead.watermark, notes=notes))
+            if self._power:
+                self._log.sync()
+            self._promised = ahead.newest
+        self._pushed = state
+        self.outlet.append([], state.watermark)
+
+    # -- reports ---------------------------------------------------------------------------------
 
     def _count(self) -> float:
         """Tuples a second, whoever gives them: reports are asked for every second or so, by one
@@ -164,12 +314,17 @@ class OpenStream:
             "site": self.stream.site,
             "state": self.state,
             "finite": self.finite,
-            "error": None,
+            "error": self.error.to_dict() if self.error else None,
             "rows": self.outlet.last,
-            "late": self._late,
+            "problem": self._problem,
+            "late": self._pushed.late,
             "skipped": 0,
             "rate": self._count(),
         }
+
+
+def _decided(state: Pushed, timed: bool) -> Pushed:
+    return state.learned({"timed": timed})
 
 
 def encoded(table: pa.Table) -> str:

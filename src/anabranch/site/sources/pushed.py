@@ -1,0 +1,82 @@
+"""What decides about rows that programs push, and what of it must outlive the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.link.wire import EVENT_TIME
+from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
+
+WRITERS = 1_000
+"""So many programs are remembered: those that pushed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """Where a stream stands after what was pushed."""
+
+    lateness_us: int
+    timed: bool | None = None
+    """Whether event times are the programs' own; decided by the first push."""
+    newest: int = START_WATERMARK
+    """The greatest event time. No time of arrival lies below it, whatever the clock says."""
+    late: int = 0
+    writers: tuple[tuple[str, int], ...] = ()
+    """Program → the number of its last push, the one that pushed last at the end."""
+
+    @property
+    def watermark(self) -> int:
+        if not self.timed:
+            return self.newest
+        earliest = START_WATERMARK + self.lateness_us
+        return min(max(self.newest, earliest) - self.lateness_us, END_WATERMARK - 1)
+
+    def arrival(self, now_us: int) -> Pushed:
+        """The clock has come so far."""
+        return replace(self, newest=max(self.newest, now_us))
+
+    def judge(self, times: np.ndarray) -> tuple[np.ndarray, Pushed]:
+        """Which rows with these event times are late: those below what the rows before them allow.
+        And where the stream stands after them."""
+        newest = np.maximum.accumulate(np.concatenate(([self.newest], times)))
+        allowed = np.maximum(newest[:-1], START_WATERMARK + self.lateness_us) - self.lateness_us
+        late: np.ndarray = times < allowed
+        return late, replace(self, newest=int(newest[-1]), late=self.late + int(late.sum()))
+
+    def has(self, writer: str, number: int) -> bool:
+        """This push is here already: its answer was lost."""
+        return bool(writer) and dict(self.writers).get(writer, -1) >= number
+
+    def written(self, writer: str, number: int) -> Pushed:
+        if not writer:
+            return self
+        others = tuple(one for one in self.writers if one[0] != writer)[-WRITERS + 1 :]
+        return replace(self, writers=(*others, (writer, number)))
+
+    def notes(self) -> dict[str, Any]:
+        """All of it, as JSON."""
+        return {"timed": self.timed, "newest": self.newest, "late": self.late,
+                "writers": [list(one) for one in self.writers]}  # fmt: skip
+
+    def news(self, writer: str, number: int) -> dict[str, Any]:
+        """What one push changes."""
+        last = [[writer, number]] if writer else []
+        return {"timed": self.timed, "newest": self.newest, "late": self.late, "writers": last}
+
+    def learned(self, notes: Mapping[str, Any]) -> Pushed:
+        """After an entry with these notes."""
+        same = ("timed", "newest", "late")
+        found = replace(self, **{key: notes[key] for key in same if key in notes})
+        for writer, number in notes.get("writers", ()):
+            found = found.written(writer, number)
+        return found
+
+
+def times_of(table: pa.Table) -> np.ndarray:
+    times: np.ndarray = table.column(EVENT_TIME).to_numpy()
+    return times
