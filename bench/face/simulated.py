@@ -51,7 +51,7 @@ class SimulatedCoordinator:
         statements = parse(script)
         return [Answer("line", text=f"simulated: {type(one).__name__}") for one in statements]
 
-    def explain(self, script: Script, base: str) -> Answer:
+    def explain(self, script: Script, base: str, *, asks_sites: bool = True) -> Answer:
         return self.execute(script, base)[0]
 
     def move(self, query: str, site: str) -> str:

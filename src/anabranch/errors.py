@@ -17,6 +17,7 @@ AnabranchError
 │   └── Fenced         another incarnation of its query writes there
 ├── TaskError          a query failed while running
 ├── AdmissionError     a query asks for what cannot be promised
+├── TooMany            somebody asks for more at once than a limit allows
 └── ProtocolError      a peer or we broke the link protocol
     ├── StaleEpoch     the peer belongs to an earlier epoch and must stop
     └── Gap            tuples between two batches are missing
@@ -148,6 +149,10 @@ class AdmissionError(AnabranchError):
     pass
 
 
+class TooMany(AnabranchError):
+    passes = True
+
+
 class ProtocolError(AnabranchError):
     pass
 
@@ -169,7 +174,7 @@ _KINDS: dict[str, type[AnabranchError]] = {
     for kind in (
         AnabranchError, ConfigError, SetupError, PlacementError, SiteError, Refused, StorageError,
         SourceError, SourceAway, CannotResume, SinkError, SinkAway, SinkBehind, Fenced, TaskError,
-        AdmissionError, ProtocolError, StaleEpoch, Superseded, Gap,
+        AdmissionError, TooMany, ProtocolError, StaleEpoch, Superseded, Gap,
     )
 }  # fmt: skip
 

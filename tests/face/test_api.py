@@ -55,7 +55,7 @@ def client(face: Face) -> TestClient:
     ],
 )
 def test_one_query_is_explained(client: TestClient, text: str) -> None:
-    answer = client.post("/api/explain", json={"text": text}, headers=READER)
+    answer = client.post("/api/explain", json={"text": text}, headers=OPERATOR)
     assert answer.status_code == 200, answer.text
     assert "room1" in answer.json()["text"]
 

@@ -38,13 +38,22 @@ class Reader:
     let go of instead: reading on raises.
     """
 
-    def __init__(self, client: Client, stream: str, site: str, consumer: str, spare: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        stream: str,
+        site: str,
+        consumer: str,
+        spare: bool,
+        spare_bytes: int = SPARE_BYTES,
+    ) -> None:
         self.schema: pa.Schema | None = None
         self._client = client
         self._stream = stream
         self._site = site
         self._consumer = consumer
         self._spare = spare
+        self._limit = spare_bytes if spare else AHEAD_BYTES
         self._position: int | None = None
         self._acked_at = 0.0
         self._unacked = False
@@ -186,9 +195,8 @@ class Reader:
             positions if name == POSITION else batch.data.column(name) for name in self.schema.names
         ]
         data = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        limit = SPARE_BYTES if self._spare else AHEAD_BYTES
         with self._changed:
-            while self._bytes() > limit and not self._stopped.is_set():
+            while self._bytes() > self._limit and not self._stopped.is_set():
                 if self._spare:
                     raise Gap(self._stream)
                 self._heard = time.monotonic()

@@ -1,8 +1,8 @@
 """Who may do what: every request carries the system's token, but those for its health.
 
 A program sends `Authorization: Bearer …`. A person opens the address that `up` prints, whose query
-part holds the token: it becomes a cookie for this browser, and the address loses it. Who sends the
-reader's token may look at the API, and change nothing.
+part holds the token: it becomes a cookie for this browser, and the address loses it. What the
+reader's token opens stands in `rights`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from anabranch.face.limits import MOST_BODY
+from anabranch.face.rights import reader_may
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/health", "/ready"})
-_LOOKS = frozenset({"GET", "HEAD"})
-_CHANGES_NOTHING = frozenset({"/api/explain"})
+READS = "anabranch.reads"
+"""In the scope of a request: it came with the reader's token."""
 COOKIE = "anabranch_token"
 
 
@@ -41,7 +44,9 @@ class TokenAccess:
             await self._app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
-        if self._proved(connection):
+        if scope["type"] == "http" and (refused := _unbounded(connection)):
+            await refused(scope, receive, send)
+        elif self._proved(connection):
             if scope["type"] == "http" and "token" in connection.query_params:
                 await self._welcome(connection)(scope, receive, send)
             else:
@@ -50,7 +55,9 @@ class TokenAccess:
             await receive()
             await send({"type": "websocket.close", "code": 4401})
         elif self._reads(connection):
-            answer = self._app if _only_looks(scope) else _not_for_readers()
+            may = reader_may(scope["method"], scope["path"])
+            answer = self._app if may else _not_for_readers()
+            scope[READS] = True
             await answer(scope, receive, send)
         else:
             await _refusal()(scope, receive, send)
@@ -81,10 +88,16 @@ def _bearer(connection: HTTPConnection) -> str:
     return connection.headers.get("authorization", "").removeprefix("Bearer ")
 
 
-def _only_looks(scope: Scope) -> bool:
-    """The API alone: the pages have buttons."""
-    path = scope["path"]
-    return path.startswith("/api/") and (scope["method"] in _LOOKS or path in _CHANGES_NOTHING)
+def _unbounded(connection: HTTPConnection) -> Response | None:
+    """Why a body is not even read: it is too long, or does not say how long it is. The server sees
+    to it that none is longer than it says."""
+    if "transfer-encoding" in connection.headers:
+        return JSONResponse({"error": "how long the body is must be said first"}, status_code=411)
+    length = connection.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > MOST_BODY:
+        error = f"a body has at most {MOST_BODY:,} bytes"
+        return JSONResponse({"error": error}, status_code=413)
+    return None
 
 
 def _not_for_readers() -> Response:

@@ -12,7 +12,8 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Str
 from pydantic import BaseModel, Field
 
 from anabranch import __version__
-from anabranch.errors import AnabranchError, ConfigError, ScriptError, SiteError
+from anabranch.errors import AnabranchError, ConfigError, ScriptError, SiteError, TooMany
+from anabranch.face.access import READS
 from anabranch.face.delta import delta
 from anabranch.face.metrics import system_exposition
 from anabranch.face.model import QueryView, Snapshot
@@ -80,6 +81,7 @@ async def _problem(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, AnabranchError)
     code = 400 if isinstance(error, ScriptError | ConfigError) else 409
     code = 503 if isinstance(error, SiteError) else code
+    code = 429 if isinstance(error, TooMany) else code
     return JSONResponse(error.to_dict(), status_code=code)
 
 
@@ -88,6 +90,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     401: {"description": "Wrong or missing token."},
     403: {"description": "A reader's token."},
     409: {"model": Problem, "description": "The system is in no state to do that now."},
+    429: {"model": Problem, "description": "There are as many of these at once as there may be."},
     503: {"model": Problem, "description": "A site that is needed does not answer."},
 }
 
@@ -178,15 +181,20 @@ def _events(system: System) -> APIRouter:
 
     @router.get("/events", response_class=StreamingResponse)
     async def events(
+        request: Request,
         after: Annotated[int, Query(ge=0, description="Events with larger numbers.")] = 0,
         count: Annotated[int | None, Query(ge=1, description="End after so many moments.")] = None,
     ) -> StreamingResponse:
         """Server-sent events: `event` for what happened, `system` for the first picture, and
         `delta` for what of it has changed since."""
-        return StreamingResponse(_moments(system, after, count), media_type=STREAM_TYPE)
+        moments = _moments(system, _client(request), after, count)
+        first = await anext(moments)
+        assert first == ""
+        return StreamingResponse(moments, media_type=STREAM_TYPE)
 
     @router.get("/tail/{name}", response_class=StreamingResponse)
     async def tail(
+        request: Request,
         name: Annotated[str, NAME],
         where: Annotated[
             str | None, Query(max_length=200, description="Only rows that contain this text.")
@@ -195,7 +203,7 @@ def _events(system: System) -> APIRouter:
         timeout_s: Annotated[float, Query(gt=0, le=3600)] = 60.0,
     ) -> StreamingResponse:
         """The stream's tuples from now on, one `row` event each."""
-        rows = _tail(system, name, where, limit, timeout_s)
+        rows = _tail(system, _client(request), name, where, limit, timeout_s)
         first = await anext(rows)
         assert first == ""
         return StreamingResponse(rows, media_type=STREAM_TYPE)
@@ -212,9 +220,11 @@ def _changing(system: System) -> APIRouter:
         return [AnswerBody(**one.to_dict()) for one in system.execute(body.text)]
 
     @router.post("/explain")
-    def explain(body: Statements) -> AnswerBody:
-        """How one SELECT or CREATE QUERY would run, or a named query does. Changes nothing."""
-        return AnswerBody(**system.explain(body.text).to_dict())
+    def explain(request: Request, body: Statements) -> AnswerBody:
+        """How one SELECT or CREATE QUERY would run, or a named query does. Changes nothing. For a
+        reader's token: how a named query runs, by what is known of it."""
+        asks_sites = READS not in request.scope
+        return AnswerBody(**system.explain(body.text, asks_sites=asks_sites).to_dict())
 
     @router.post("/queries/{name}/move")
     def move(name: Annotated[str, NAME], body: MoveTo) -> dict[str, str]:
@@ -240,21 +250,30 @@ def _changing(system: System) -> APIRouter:
     return router
 
 
-async def _moments(system: System, after: int, count: int | None) -> AsyncIterator[str]:
-    async with system.watch.subscribe() as queue:
-        for event in system.watch.events:
-            if event.number > after:
-                yield _event_text(event)
-        shown = system.watch.now.model_dump(mode="json")
-        yield _sse("system", shown)
-        while count is None or count > 0:
-            moment = await queue.get()
-            for event in moment.events:
-                yield _event_text(event)
-            new = moment.snapshot.model_dump(mode="json")
-            yield _sse("delta", delta(shown, new))
-            shown = new
-            count = None if count is None else count - 1
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def _moments(
+    system: System, client: str, after: int, count: int | None
+) -> AsyncIterator[str]:
+    """First an empty text, once there is a seat."""
+    with system.followers.taken(client):
+        async with system.watch.subscribe() as queue:
+            yield ""
+            for event in system.watch.events:
+                if event.number > after:
+                    yield _event_text(event)
+            shown = system.watch.now.model_dump(mode="json")
+            yield _sse("system", shown)
+            while count is None or count > 0:
+                moment = await queue.get()
+                for event in moment.events:
+                    yield _event_text(event)
+                new = moment.snapshot.model_dump(mode="json")
+                yield _sse("delta", delta(shown, new))
+                shown = new
+                count = None if count is None else count - 1
 
 
 def _event_text(event: Event) -> str:
@@ -262,16 +281,16 @@ def _event_text(event: Event) -> str:
 
 
 async def _tail(
-    system: System, name: str, where: str | None, limit: int, timeout_s: float
+    system: System, client: str, name: str, where: str | None, limit: int, timeout_s: float
 ) -> AsyncIterator[str]:
     """First an empty text, once the stream is known: an unknown one is an error of the request."""
-    opened = system.tail(name)
-    reader = await asyncio.to_thread(opened.__enter__)
+    opened = system.tail(name, client)
+    reader = await system.in_tail(opened.__enter__)
     try:
         yield ""
         end = asyncio.get_running_loop().time() + timeout_s
         while limit > 0 and (left := end - asyncio.get_running_loop().time()) > 0:
-            rows = await asyncio.to_thread(system.rows_of, reader, limit, min(left, 1.0))
+            rows = await system.in_tail(system.rows_of, reader, limit, min(left, 1.0))
             if rows is None:
                 break
             for row in rows[:limit]:
@@ -282,7 +301,7 @@ async def _tail(
             if not rows:
                 yield ": nothing yet\n\n"
     finally:
-        await asyncio.to_thread(opened.__exit__, None, None, None)
+        await system.in_tail(opened.__exit__, None, None, None)
 
 
 def _sse(kind: str, data: Any) -> str:

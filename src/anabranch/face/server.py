@@ -12,6 +12,7 @@ import uvicorn
 from anabranch.config.address import HostPort
 from anabranch.errors import SetupError
 from anabranch.face.access import TokenAccess
+from anabranch.face.limits import MOST_REQUESTS
 from anabranch.face.pages import add_pages
 from anabranch.face.routes import make_app
 from anabranch.face.system import System
@@ -43,6 +44,7 @@ class FaceServer:
             ssl_certfile=credentials.tls_cert if tls else None,
             ssl_keyfile=credentials.tls_key if tls else None,
             timeout_graceful_shutdown=1,
+            limit_concurrency=MOST_REQUESTS,
             ws="websockets-sansio",
         )
         logging.getLogger("nicegui").setLevel(logging.ERROR)  # a viewer who leaves is no news

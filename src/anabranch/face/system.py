@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from anabranch.api.client import Client
 from anabranch.api.reader import Reader
@@ -18,12 +20,22 @@ from anabranch.coordinator.placement.replan import Replan
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.face.events import Difference
+from anabranch.face.limits import (
+    MOST_EVENTS,
+    MOST_EVENTS_EACH,
+    MOST_TAILS,
+    MOST_TAILS_EACH,
+    TAIL_BYTES,
+    Seats,
+)
 from anabranch.face.report import report_html
 from anabranch.face.stories import stories
 from anabranch.face.watch import Watch
 from anabranch.language.source import Script
 
 _SHORT = 200
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class System:
@@ -34,6 +46,9 @@ class System:
         self._base = str(base)
         self._client = Client(coordinator.address, coordinator.credentials)
         self.watch = Watch(lambda: coordinator.status(ask=False))
+        self.followers = Seats("requests that follow events", MOST_EVENTS, MOST_EVENTS_EACH)
+        self._tails = Seats("tails", MOST_TAILS, MOST_TAILS_EACH)
+        self._tail_threads = ThreadPoolExecutor(MOST_TAILS, "tail")
         self.statements: deque[str] = deque(maxlen=50)
         """What was executed here, the newest first."""
 
@@ -42,6 +57,7 @@ class System:
 
     def close(self) -> None:
         self.watch.close()
+        self._tail_threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
     def execute(self, text: str) -> list[Answer]:
@@ -84,12 +100,14 @@ class System:
         (answer,) = self.coordinator.execute(script, self._base)
         return answer
 
-    def explain(self, text: str) -> Answer:
-        """Of one query, as it is or as it would be. Nothing changes, whatever the text says."""
-        return self.coordinator.explain(Script(text, "sql"), self._base)
+    def explain(self, text: str, *, asks_sites: bool = True) -> Answer:
+        """Of one query, as it is or as it would be. Nothing changes, whatever the text says. If no
+        site may be asked, only what is there is explained, by what its sites have reported."""
+        return self.coordinator.explain(Script(text, "sql"), self._base, asks_sites=asks_sites)
 
     def explain_query(self, name: str) -> Answer:
-        return self.explain(f"EXPLAIN {_quoted(name)};")
+        """How it runs. No site is asked."""
+        return self.explain(f"EXPLAIN {_quoted(name)};", asks_sites=False)
 
     def site_report(self, name: str) -> dict[str, Any]:
         """What a site's last heartbeat brought."""
@@ -109,16 +127,28 @@ class System:
         return report_html(list(self.watch.history), stories(self.watch.events), plans)
 
     @contextmanager
-    def tail(self, stream: str) -> Iterator[Reader]:
-        """Follow a stream from now on. What is not taken in time is not waited for."""
+    def tail(self, stream: str, client: str) -> Iterator[Reader]:
+        """Follow a stream from now on. What is not taken in time is not waited for. Raises TooMany
+        if there are enough tails, all in all or of this client."""
+        with self._tails.taken(client):
+            yield from self._tail(stream)
+
+    def _tail(self, stream: str) -> Iterator[Reader]:
         found = self._client.find(stream)
         if found.kind == "table":
             raise ConfigError(f"{stream} is a table", remedy="Tail a query that reads it.")
-        reader = Reader(self._client, found.name, found.site, reader_name(), True)
+        reader = Reader(
+            self._client, found.name, found.site, reader_name(), True, spare_bytes=TAIL_BYTES
+        )
         try:
             yield reader
         finally:
             reader.close()
+
+    async def in_tail(self, do: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Call what blocks for a tail in a thread of the tails: they hold up nobody else."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._tail_threads, lambda: do(*given, **named))
 
     def rows_of(self, reader: Reader, most: int, timeout_s: float) -> list[dict[str, Any]] | None:
         """The next tuples, at most `most`; none after the timeout; None at the end."""

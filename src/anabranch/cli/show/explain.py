@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anabranch.cli.queries.run import Run, cluster_for, read_script
 from anabranch.cli.show.tables import err, out, working
-from anabranch.coordinator.scripts.plans import explained
+from anabranch.coordinator.scripts.plans import asked, explained
 from anabranch.errors import ConfigError
 from anabranch.plan.catalog import (
     AggregateDef,
@@ -38,7 +38,7 @@ def explain_script(path: Path, name: str | None, svg: Path | None, cluster: Path
         notes = run.coordinator.placement_notes(known)
         queries = choose(known, name, str(path))
         sites = run.coordinator.sites
-        plans = [explained(sites, tasks_of(query, lookup)) for query in queries]
+        plans = [explained(asked(sites), tasks_of(query, lookup)) for query in queries]
     for index, query in enumerate(queries):
         title = f"query {query.name}"
         text = "\n\n".join(filter(None, [explain(query, lookup, notes), plans[index]]))

@@ -236,9 +236,11 @@ class Coordinator:
                 _note_changes(changes)
                 return changes.answers
 
-    def explain(self, script: Script, base: str) -> Answer:
-        """How the one query of `script` runs or would run. Nothing changes, whatever it says."""
-        return self._checking(script, base, self._catalog.definitions()).explain()
+    def explain(self, script: Script, base: str, *, asks_sites: bool = True) -> Answer:
+        """How the one query of `script` runs or would run. Nothing changes, whatever it says; and
+        unless `asks_sites`, nothing happens at a site."""
+        checking = self._checking(script, base, self._catalog.definitions())
+        return checking.explain(asks_sites=asks_sites)
 
     def plan(self, script: Script, base: str) -> list[AnyDef]:
         """What there would be after `script`, without changing anything."""

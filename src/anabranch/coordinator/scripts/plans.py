@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.coordinator.control.sites import Sites
@@ -10,15 +10,17 @@ from anabranch.coordinator.deploy.deploy import PREPARE_S
 from anabranch.errors import AnabranchError
 from anabranch.plan.tasks import TaskSpec
 
+PlansOf = Callable[[TaskSpec], list[dict[str, Any]]]
 
-def explained(sites: Sites, tasks: Sequence[TaskSpec]) -> str:
+
+def explained(plans_of: PlansOf, tasks: Sequence[TaskSpec]) -> str:
     """A line: whose plans are kept, and what is a Spark job per instance, and why. Empty if Spark
-    has nothing to evaluate, or nobody can be asked."""
+    has nothing to evaluate, or nobody knows."""
     kept: list[str] = []
     jobs: list[str] = []
     for task in tasks:
         if task.operators:
-            plans = _asked(sites, task)
+            plans = plans_of(task)
             reasons = [one["why"] for one in plans if one["plan"] == "job"]
             if reasons:
                 jobs.append(f"{task.name or '(query)'} ({reasons[0]})")
@@ -29,14 +31,33 @@ def explained(sites: Sites, tasks: Sequence[TaskSpec]) -> str:
     return f"Spark: {'; '.join(said)}." if said else ""
 
 
-def _asked(sites: Sites, task: TaskSpec) -> list[dict[str, Any]]:
-    if task.site not in sites.alive():
+def asked(sites: Sites) -> PlansOf:
+    """By having the site of a task make its plans."""
+
+    def plans_of(task: TaskSpec) -> list[dict[str, Any]]:
+        if task.site not in sites.alive():
+            return []
+        try:
+            peer = sites.peer(task.site)
+            found: list[dict[str, Any]] = peer.call(
+                "plans", timeout_s=PREPARE_S, task=task.model_dump()
+            )
+            return found
+        except AnabranchError:
+            return []
+
+    return plans_of
+
+
+def reported(sites: Sites) -> PlansOf:
+    """By what the site of a task told with its last heartbeat: nothing is asked or made."""
+
+    def plans_of(task: TaskSpec) -> list[dict[str, Any]]:
+        record = sites.record(task.site)
+        for one in (record.report or {}).get("tasks", ()) if record else ():
+            if one["name"] == task.name:
+                plans: list[dict[str, Any]] = one["plans"]
+                return plans
         return []
-    try:
-        peer = sites.peer(task.site)
-        found: list[dict[str, Any]] = peer.call(
-            "plans", timeout_s=PREPARE_S, task=task.model_dump()
-        )
-        return found
-    except AnabranchError:
-        return []
+
+    return plans_of

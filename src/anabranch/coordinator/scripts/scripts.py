@@ -17,6 +17,7 @@ from anabranch.coordinator.deploy.deploy import tasks
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.protection.checks import unprotected_sink
 from anabranch.coordinator.scripts.changes import Changes
+from anabranch.coordinator.scripts.plans import asked, reported
 from anabranch.coordinator.scripts.plans import explained as plans_explained
 from anabranch.coordinator.scripts.pockets import changes_for
 from anabranch.coordinator.scripts.references import Outside
@@ -124,13 +125,20 @@ class ScriptCheck:
         for statement in statements:
             self._changes.answers.append(self._check(statement))
 
-    def explain(self) -> Answer:
-        """How the one query of the script runs or would run, whether it says EXPLAIN or not."""
+    def explain(self, *, asks_sites: bool = True) -> Answer:
+        """How the one query of the script runs or would run, whether it says EXPLAIN or not. If no
+        site may be asked, it is one that is there."""
         match statements := parse(self._script):
-            case [Explain() as asked]:
-                return self._explain(asked.target)
-            case [CreateQuery() as query]:
-                return self._explain(query)
+            case [Explain(target=Name() as target)]:
+                return self._explain(target, asks_sites=asks_sites)
+            case [Explain(target=CreateQuery() as query)] | [CreateQuery() as query]:
+                if asks_sites:
+                    return self._explain(query)
+                raise self._script.error(
+                    query.span,
+                    "what is not there yet is not explained to a reader",
+                    "Write EXPLAIN and the name of a query; or send the system's own token.",
+                )
         wrong = statements[1 if len(statements) > 1 else 0].span if statements else Span(0, 0)
         message = f"one query is explained at a time, these are {len(statements)} statements"
         if len(statements) == 1:
@@ -373,7 +381,7 @@ class ScriptCheck:
             return Answer("table", columns=columns, rows=tuple(self._site_rows()))
         return show(what, self._known.values())
 
-    def _explain(self, target: CreateQuery | Name) -> Answer:
+    def _explain(self, target: CreateQuery | Name, *, asks_sites: bool = True) -> Answer:
         results: list[StreamDef] = []
         if isinstance(target, CreateQuery) and target.approximate:
             return Answer("text", self._approximates.explain(self._bind_approximate(target)))
@@ -395,7 +403,8 @@ class ScriptCheck:
         notes = self._placing.notes(self._known | made | {found.name: found})
         text = explain(found, lambda name: made.get(name) or self._relation(name), notes)
         specs = tasks_of(found, lambda name: made.get(name) or self._relation(name))
-        if plans := plans_explained(self._sites, specs):
+        plans_of = asked(self._sites) if asks_sites else reported(self._sites)
+        if plans := plans_explained(plans_of, specs):
             text += f"\n\n{plans}"
         if found.standby and isinstance(target, Name) and found not in self._changes.add:
             text += f"\n\n{self._now(found)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from nicegui import background_tasks, ui
@@ -34,16 +33,16 @@ def add_tail(system: System, name: str) -> None:
             table.update()
 
     async def follow() -> None:
-        opened = system.tail(name)
-        reader = await asyncio.to_thread(opened.__enter__)
+        opened = system.tail(name, client.ip or "")
+        reader = await system.in_tail(opened.__enter__)
         try:
             while switch.value and client.has_socket_connection:
-                rows = await asyncio.to_thread(system.rows_of, reader, _ROWS, _LOOK_S)
+                rows = await system.in_tail(system.rows_of, reader, _ROWS, _LOOK_S)
                 if rows is None:
                     break
                 show(rows)
         finally:
-            await asyncio.to_thread(opened.__exit__, None, None, None)
+            await system.in_tail(opened.__exit__, None, None, None)
 
     async def safely() -> None:
         try:
