@@ -72,7 +72,7 @@ def trap() -> Iterator[tuple[int, list[Any]]]:
         yield listener.getsockname()[1], callers
 
 
-NOTICED = {"open", "socket.connect", "ctypes.dlopen", "subprocess.Popen", "os.mkdir", "os.remove"}
+NOTICED = {"open", "socket.connect", "ctypes.dlopen", "subprocess.Popen", "os.mkdir"}
 
 
 class Effects:
@@ -85,17 +85,10 @@ class Effects:
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, given: tuple[Any, ...]) -> None:
-        if not self.watching or "/state/" in str(given[0]):  # the site keeps its points as ever
+        if not self.watching or event not in NOTICED:
             return
-        if event in (
-            "socket.connect",
-            "ctypes.dlopen",
-            "subprocess.Popen",
-            "os.mkdir",
-            "os.remove",
-        ):
-            self.seen.append(f"{event} {given[:2]}")
-        elif isinstance(given[1], str) and set(given[1]) & set("wax+"):
+        reads = event == "open" and not set(str(given[1])) & set("wax+")
+        if not reads and "/state/" not in str(given[0]):  # where the site keeps its points as ever
             self.seen.append(f"{event} {given[:2]}")
 
     @contextmanager

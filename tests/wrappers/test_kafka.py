@@ -341,7 +341,7 @@ def test_mistakes(kafka, make):
     assert time.monotonic() - began < 8
     topic = kafka.topic()
     assert message(lambda: make(topic, sart="latest")) == (
-        "kafka() has no option 'sart', nor has librdkafka. Did you mean 'start'?"
+        "kafka() has no option 'sart', and may not set librdkafka's. Did you mean 'start'?"
     )
     assert message(lambda: make(topic, **{"isolation.level": "read_uncommitted"})) == (
         "kafka() sets isolation.level itself. Leave it out."

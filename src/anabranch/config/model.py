@@ -105,6 +105,10 @@ class Security(Frozen):
     tls_ca: str | None = None
     plaintext: bool = False
     """Leaving this machine without TLS has been chosen knowingly."""
+    client_files: str | None = None
+    """The folder whose files, certificates and keys, options of connectors may name."""
+    environment_passwords: bool = False
+    """PGPASSWORD and ~/.pgpass of sites may be sent to any server that a statement names."""
 
     @property
     def tls(self) -> bool:
@@ -112,7 +116,8 @@ class Security(Frozen):
 
     def below(self, folder: PurePath) -> Security:
         """The same, with relative paths starting from `folder`."""
-        paths = self.model_dump(exclude={"plaintext"}, exclude_none=True)
+        said = {"plaintext", "environment_passwords"}
+        paths = self.model_dump(exclude=said, exclude_none=True)
         return self.model_copy(update={key: str(folder / path) for key, path in paths.items()})
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.connectors.operator import let_use
 from anabranch.disk.real import RealFolder
 from anabranch.errors import SiteError, SourceError
 from anabranch.link.gate import LOCAL, Credentials, Gate, Handler
@@ -70,6 +71,7 @@ class Site:
         state: Path | None = None,
     ) -> None:
         """With a `state` folder the site can be killed and started again where it was."""
+        let_use(cluster.security)
         self.name = name
         self._config = cluster.sites.get(name) or SiteConfig(name=name)
         self._spark = spark

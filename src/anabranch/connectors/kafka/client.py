@@ -1,6 +1,7 @@
 """What the kafka source and the kafka sink have in common: options, settings, and finding a topic.
 
-Everything that is not an option of ours goes to librdkafka, which knows its settings by name.
+What is not an option of ours goes to librdkafka, which knows its settings by name; if a statement
+may choose it (`allowed`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from anabranch.connectors.kafka.allowed import check
 from anabranch.connectors.options import TEXT, Option, unknown
 from anabranch.errors import AnabranchError, ConfigError
 
@@ -34,8 +36,11 @@ _CONNECT = re.compile(r"^(?:\S+/\S+: )?(?:.*failed: )?(.*?)(?: \([^()]*\))*$")
 """In `127.0.0.1:1/bootstrap: Connect to … failed: Connection refused (after 0ms …)`, the reason."""
 
 
-def client_settings(servers: str, passed: Mapping[str, Any]) -> dict[str, Any]:
-    """librdkafka's settings. ConfigError for those that are not the user's to choose."""
+def client_settings(
+    servers: str, passed: Mapping[str, Any], known: Iterable[str] = ()
+) -> dict[str, Any]:
+    """librdkafka's settings. ConfigError for those that are not the user's to choose. `known`: the
+    options of ours, one of which may have been meant."""
     for name in passed:
         if name in _OURS:
             instead = _OURS[name]
@@ -43,6 +48,7 @@ def client_settings(servers: str, passed: Mapping[str, Any]) -> dict[str, Any]:
                 f"kafka() sets {name} itself",
                 remedy=f"Use the option {instead!r}." if instead else "Leave it out.",
             )
+    check(passed, known)
     words = {name: str(v).lower() if isinstance(v, bool) else v for name, v in passed.items()}
     # Its log goes to stderr, past everything; errors reach us anyway.
     return {"bootstrap.servers": servers, "log_level": 0} | words

@@ -61,7 +61,7 @@ class KafkaSink:
         self._key = _column(chosen["key"], context)
         self._encode = json_objects if chosen["format"] == "json" else csv_rows
         self._query, self._run, self._resume = context.query, context.run, context.resume
-        client = client_settings(chosen["servers"], passed)
+        client = client_settings(chosen["servers"], passed, [one.name for one in self.options])
         identity = {"transactional.id": f"anabranch-{context.query}-{chosen['topic']}"}
         self._settings = _DEFAULTS | identity | client
         names = [option.name for option in self.options]

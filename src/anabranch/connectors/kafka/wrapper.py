@@ -53,7 +53,7 @@ class KafkaWrapper:
         self._stopped = context.stopped
         self._decoder, self._quiet_decoder = _decoders(context, chosen)
         group = {"group.id": f"anabranch-{context.stream}"}  # never joined, but required
-        settings = client_settings(chosen["servers"], passed)
+        settings = client_settings(chosen["servers"], passed, [one.name for one in self.options])
         self._settings = kafka_reading.LIMITS | group | settings | kafka_reading.SETTINGS
         self._topic = Topic(chosen["servers"], chosen["topic"], self._settings, SourceError)
         self._topic.partitions(known=[option.name for option in self.options])

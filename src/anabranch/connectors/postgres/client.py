@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from anabranch.connectors.operator import check_file, environment_passwords
 from anabranch.connectors.options import TEXT, Option
 from anabranch.errors import ConfigError
 
@@ -25,10 +27,17 @@ before it is promoted."""
 _NOT_YET = ("starting up", "shutting down", "recovery", "too many", "connection slots", "not yet")
 
 
+_NOBODYS = {"password": "", "passfile": "/dev/null/none"}
+"""Instead of PGPASSWORD and ~/.pgpass, which libpq would send to any host that it is told."""
+_OF_THE_MACHINE = ("passfile", "service")
+_FILES = ("sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir")
+
+
 class Database:
     """Where to connect. `place` names it in messages."""
 
-    def __init__(self, url: str, owner: str) -> None:
+    def __init__(self, url: str, owner: str, *, trusted: bool = False) -> None:
+        """`trusted`: the operator says where, so libpq may look for the password."""
         try:
             found = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
@@ -37,7 +46,11 @@ class Database:
                 f"{owner}() has a url that is none: {_first_line(error).split(':')[0]}",
                 remedy="Give one such as 'postgresql://user:password@host:5432/database'.",
             ) from None
-        self._url = url
+        self._url = url if trusted or environment_passwords() else _closed(found, owner)
+        if not trusted:
+            for option in found.keys() & set(_FILES):
+                if found[option] != "system":
+                    check_file(owner, f"{option} of the url", str(found[option]))
         self._timeout = int(found.get("connect_timeout") or CONNECT_S)
         host = str(found.get("host") or found.get("hostaddr") or "localhost")
         name = found.get("dbname") or found.get("user") or ""
@@ -54,6 +67,18 @@ class Database:
         if not connection.autocommit:
             connection.commit()
         return connection
+
+
+def _closed(found: Mapping[str, Any], owner: str) -> str:
+    """Where to connect, with the password that stands there and no other."""
+    for option in _OF_THE_MACHINE:
+        if option in found:
+            raise ConfigError(
+                f"{owner}() has {option} in its url, which is a file of the site's machine",
+                remedy="Write CREATE SECRET and password = secret('…'); or have the operator set"
+                " environment_passwords = true in [security].",
+            )
+    return make_conninfo(**{**_NOBODYS, **found})
 
 
 def is_passing(error: psycopg.Error) -> bool:

@@ -76,7 +76,7 @@ class PostgresStore:
     _NAME = "anabranch_model"
 
     def __init__(self, url: str) -> None:
-        self._database = Database(url, "models")
+        self._database = Database(url, "models", trusted=True)
 
     def save(self, query: str, row: Row) -> int:
         found = self._run(_INSERT, (query, *row, query))

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from anabranch.config.cluster import Cluster
+from anabranch.connectors.operator import let_use
 from anabranch.coordinator.approximate.learning import Learning, by_spark
 from anabranch.coordinator.approximate.models import Models
 from anabranch.coordinator.approximate.results import ApproximateResults
@@ -82,6 +83,7 @@ class Coordinator:
         say: Say = lambda line: None,
     ) -> None:
         """`say` hears of sites that go and come, and of what was taken over, a line each."""
+        let_use(cluster.security)
         self.cluster = cluster
         self.credentials = credentials
         self._state = state
