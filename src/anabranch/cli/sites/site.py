@@ -15,6 +15,7 @@ from anabranch.config.address import HostPort, read_address
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.model import SiteSettings
 from anabranch.coordinator.control.launch import report_interval_s
+from anabranch.disk.own import own_folder
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials, check_address
 from anabranch.link.peer import Peer
@@ -74,6 +75,8 @@ def run_site(
     coordinator = Peer("the coordinator", str(where), credentials)
     cluster = join(name, coordinator, changes)
     config = cluster.sites[name]
+    for place in ("listen", "address"):
+        _check_guarded(getattr(config, place), credentials, cluster, f"--{place}")
     check_address(str(config.listen))  # before Spark, which takes its time
     spark = spark or SiteSpark(name, config, _scratch(state, tied=parent is not None))
     spark.name = name
@@ -93,12 +96,35 @@ def run_site(
         spark.close()
 
 
+def _check_guarded(
+    address: HostPort | None, credentials: Credentials, cluster: Cluster, place: str
+) -> None:
+    """What `up` asks of its addresses: raises ConfigError for one that other machines can reach
+    without a token, or without TLS unless the cluster does without knowingly."""
+    if address is None or address.loopback:
+        return
+    if not credentials.token:
+        raise ConfigError(
+            f"{address} can be reached from other machines, but there is no token",
+            place=place,
+            remedy="Give it with --token-file or $ANABRANCH_TOKEN.",
+        )
+    tls = credentials.tls_cert and credentials.tls_key
+    if not (tls or cluster.security.plaintext):
+        raise ConfigError(
+            f"{address} can be reached from other machines, but there is no TLS",
+            place=place,
+            remedy="Give --tls-cert and --tls-key, or set plaintext = true in [security] of the"
+            " coordinator's cluster.toml if the network is trusted.",
+        )
+
+
 def _scratch(state: Path | None, *, tied: bool) -> Path:
     """Where Spark may write. One that is killed cannot clean up: of a tied site, whoever removes
     its state does, of another the next one of its name."""
     if state is None:
         return scratch_folder()
-    state.mkdir(parents=True, exist_ok=True)
+    own_folder(state)
     if tied:
         return Path(tempfile.mkdtemp(prefix="spark-", dir=state))
     note, scratch = state / "scratch", scratch_folder()
@@ -118,7 +144,9 @@ def _wait(parent: int | None) -> None:
 def credentials_from(
     token_file: Path | None, tls_cert: str | None, tls_key: str | None, tls_ca: str | None
 ) -> Credentials:
-    from anabranch.coordinator.control.state import read_token
+    from anabranch.coordinator.control.state import exposed, read_token
 
+    if warning := exposed(token_file) if token_file and token_file.exists() else "":
+        err.print(warning, markup=False)
     token = read_token(token_file) if token_file else os.environ.get("ANABRANCH_TOKEN", "")
     return Credentials(token, tls_cert, tls_key, tls_ca)

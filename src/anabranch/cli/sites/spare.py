@@ -10,6 +10,7 @@ from typing import Any
 
 from anabranch.cli.sites.site import SiteSpark, run_site
 from anabranch.config.model import SiteSettings
+from anabranch.disk.own import own_folder
 from anabranch.link.gate import Credentials
 from anabranch.scratch import scratch_folder
 from anabranch.spark.session import warm_workers
@@ -32,7 +33,7 @@ def run_spare(token: str) -> None:
 def _become(order: dict[str, Any], token: str, spark: SiteSpark) -> None:
     _write_to(Path(order.pop("log")))
     state, coordinator, name = (order.pop(key) for key in ("state", "coordinator", "site"))
-    Path(state).mkdir(parents=True, exist_ok=True)
+    own_folder(Path(state))
     run_site(name, coordinator, Credentials(token, **order), state=Path(state), spark=spark)
 
 

@@ -21,7 +21,13 @@ from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.config.rules import unguarded
 from anabranch.coordinator.control.coordinator import Coordinator
 from anabranch.coordinator.control.launch import RunningCluster, report_interval_s
-from anabranch.coordinator.control.state import credentials_for, find_coordinator, write_endpoint
+from anabranch.coordinator.control.state import (
+    credentials_for,
+    exposed,
+    find_coordinator,
+    write_endpoint,
+)
+from anabranch.disk.own import own_folder
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.runtime.log import log_no_more, log_to
 
@@ -59,6 +65,8 @@ def up(
     fresh = _make_folder(state)
     try:
         credentials = credentials_for(cluster, state)
+        if warning := exposed(cluster.security.token_file):
+            err.print(escape(warning))
         coordinator = Coordinator(state, cluster, credentials, tell)
     except AnabranchError:
         if fresh:
@@ -132,9 +140,9 @@ def _make_folder(state: Path) -> bool:
     """Whether it was not there before."""
     fresh = not state.exists()
     try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own_folder(state)
     except OSError as error:
-        reason = "this is a file" if state.is_file() else error.strerror or str(error)
+        reason = error.strerror or str(error)
         remedy = "Choose another folder with --state."
         raise ConfigError(reason, place=str(state), remedy=remedy) from None
     return fresh

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from anabranch.config.address import read_address
 from anabranch.config.cluster import Cluster
+from anabranch.disk.own import readable_by_all
 from anabranch.errors import ConfigError, SetupError, SiteError
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer
@@ -29,6 +30,16 @@ def read_token(path: Path) -> str:
         remedy = "Write a long random text into it, the same on every site."
         raise ConfigError("the token file is empty", place=str(path), remedy=remedy)
     return token
+
+
+def exposed(token_file: str | Path | None) -> str:
+    """A warning if others can read the cluster's token where it lies; else nothing."""
+    if token_file is None or not readable_by_all(Path(token_file)):
+        return ""
+    return (
+        f"warning: every user of this machine can read {token_file}, and who has the token can run"
+        f" code at every site. Write: chmod 600 {token_file}"
+    )
 
 
 def credentials_for(cluster: Cluster, state: Path) -> Credentials:
