@@ -194,6 +194,19 @@ SECURITY = [
         "but there is no TLS. Set tls_cert and tls_key in [security], "
         "or plaintext = true if the network is trusted.",
     ),
+    (
+        '[site.a]\nmaster = "spark://h:7077"\nconf = { "spark.authenticate" = true }',
+        "site.a.master: with master spark://h:7077 the ports of Spark can be reached from other "
+        'machines, but they are open to all. Set "spark.network.crypto.enabled" = true in conf, '
+        "or plaintext = true in [security] if the network is trusted.",
+    ),
+    (
+        '[site.a]\nmaster = "yarn"\nconf = { "spark.authenticate" = true, '
+        '"spark.ssl.rpc.enabled" = true, "spark.ui.enabled" = true }',
+        "site.a.conf: with master yarn Spark's pages can be reached from other machines, and ask "
+        'nobody for a token. Leave "spark.ui.enabled" out, or set "spark.acls.enable" = true and '
+        "a filter that knows users.",
+    ),
 ]
 
 TOGETHER = [

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 
+import psutil
 import pyarrow.flight as flight
 import pytest
+from pyspark.sql import SparkSession
 
 from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster
@@ -18,6 +23,7 @@ from anabranch.face.routes import make_app
 from anabranch.face.server import FaceServer
 from anabranch.link.gate import Credentials, Gate
 from anabranch.link.messages import Ping
+from anabranch.spark.jvm import jvm
 from bench.face.viewer import simulated
 
 
@@ -91,3 +97,27 @@ def test_beyond_this_machine_a_token_and_tls_are_asked_for() -> None:
     trusted = known.model_copy(update={"plaintext": True})
     assert list(unguarded(everywhere, trusted, "--http")) == []
     assert list(unguarded(HostPort("127.0.0.1", 8600), security, "--http")) == []
+
+
+def test_the_ports_of_spark_ask_who_it_is(spark: SparkSession) -> None:
+    """Both of them, the driver's and the block manager's, are on loopback and take no message from
+    who does not know the secret of this Spark: none of it is deserialised."""
+    listening = [one.laddr for one in psutil.Process(jvm.pid).net_connections("tcp")
+                 if one.status == psutil.CONN_LISTEN]  # fmt: skip
+    assert {address.ip for address in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+    answers = [answer for address in listening if (answer := rpc("127.0.0.1", address.port))]
+    assert len(answers) >= 2
+    for answer in answers:
+        assert b"SaslMessage" in answer, answer
+
+
+def rpc(host: str, port: int) -> bytes:
+    """What a port of Spark says to a stranger's message; nothing if it is none of Spark's."""
+    body = b"\xac\xed\x00\x05"  # how a serialised Java object begins
+    message = struct.pack("!bqi", 3, 1, len(body)) + body
+    with socket.create_connection((host, port), timeout=5) as connection:
+        connection.settimeout(2)
+        connection.sendall(struct.pack("!q", len(message) + 8) + message)
+        with suppress(TimeoutError):
+            return connection.recv(65536)
+    return b""

@@ -6,7 +6,7 @@ are tried in order: a later one may take for granted what an earlier one asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from anabranch.config.address import HostPort
 from anabranch.config.model import Cluster, LinkConfig, Security, SiteConfig, check_site_name
@@ -121,6 +121,47 @@ def unguarded(address: HostPort, security: Security, place: str) -> Iterator[Con
         )
 
 
+def spark_is_guarded(cluster: Cluster) -> Iterator[ConfigError]:
+    """Executors that are elsewhere reach ports of the site's Spark, and so does anybody there: who
+    may run what he likes, unless Spark asks who it is and encrypts what they say."""
+    for site in cluster.sites.values():
+        if site.master.startswith("local") or cluster.security.plaintext:
+            continue
+        if missing := [key for key, any_of in _GUARDS.items() if not _one_set(site.conf, any_of)]:
+            settings = " and ".join(f'"{key}" = true' for key in missing)
+            yield ConfigError(
+                f"with master {site.master} the ports of Spark can be reached from other machines,"
+                " but they are open to all",
+                place=f"site.{site.name}.master",
+                remedy=f"Set {settings} in conf, or plaintext = true in [security] if the network"
+                " is trusted.",
+            )
+
+
+_GUARDS = {
+    "spark.authenticate": ("spark.authenticate",),
+    "spark.network.crypto.enabled": ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled"),
+}
+
+
+def _one_set(conf: Mapping[str, str], keys: Iterable[str]) -> bool:
+    return any(conf.get(key, "").lower() == "true" for key in keys)
+
+
+def spark_shows_itself_here(cluster: Cluster) -> Iterator[ConfigError]:
+    """Spark's own pages ask nobody who he is."""
+    for site in cluster.sites.values():
+        here = site.master.startswith("local") or site.conf.get("spark.acls.enable") == "true"
+        if _one_set(site.conf, ["spark.ui.enabled"]) and not (here or cluster.security.plaintext):
+            yield ConfigError(
+                f"with master {site.master} Spark's pages can be reached from other machines,"
+                " and ask nobody for a token",
+                place=f"site.{site.name}.conf",
+                remedy='Leave "spark.ui.enabled" out, or set "spark.acls.enable" = true and'
+                " a filter that knows users.",
+            )
+
+
 def _addresses(cluster: Cluster) -> Iterator[tuple[str, HostPort]]:
     yield "cluster.listen", cluster.listen
     for site in cluster.sites.values():
@@ -187,6 +228,8 @@ RULES: tuple[Rule, ...] = (
     addresses_do_not_clash,
     tls_is_complete,
     outside_is_guarded,
+    spark_is_guarded,
+    spark_shows_itself_here,
     one_spark_in_a_process,
     links_join_sites,
     links_are_given_once,

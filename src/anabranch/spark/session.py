@@ -51,6 +51,7 @@ _SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
+    "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.driver.memory": "512m",
@@ -75,6 +76,8 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
         # Python workers need our packages; the first python3 on the PATH may lack them.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Other users of this machine reach these ports, too. The secret is a random one of Spark's.
+        settings |= {"spark.authenticate": "true"}
     builder = SparkSession.builder.master(master).appName(f"anabranch {name}")
     for key, value in _merged(settings, conf).items():
         builder = builder.config(key, value)
