@@ -152,6 +152,8 @@ class Heard:
     def failed(self, task: Task) -> None:
         self.failures.append(task)
 
+    def giving(self, task: Task, pieces: Sequence[Any], produced: Produced) -> None: ...
+
     def ended_early(self, task: Task) -> None:
         self.early.append(task)
 

@@ -11,11 +11,12 @@ import pytest
 from anabranch.disk.folder import Folder
 from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume, SourceError, StorageError
+from anabranch.link.wire import record_batches
 from anabranch.plan.catalog import StreamDef
 from anabranch.plan.spec import Column
-from anabranch.site.sources.open_stream import OpenStream
+from anabranch.site.sources.open_stream import Given, OpenStream
 from anabranch.stream.batch import END_WATERMARK
-from anabranch.stream.restart import FOREVER
+from anabranch.stream.restart import FOREVER, RestartPoint
 from tests.disk.failing_folder import Failed, FailingFolder
 from tests.link.support import an_outlet, eventually, follow
 
@@ -185,3 +186,60 @@ def test_what_cannot_be_kept_is_not_given(tmp_path: Path, monkeypatch: pytest.Mo
     assert stream.outlet.last == 2
     stream.close()
     assert again(RealFolder(tmp_path), 0).outlet.last == 2
+
+
+@pytest.mark.parametrize("torn", [0, 5])
+def test_what_a_pocket_gave_is_given_again_and_not_made_again(tmp_path: Path, torn: int) -> None:
+    """It gives something else whenever it is asked. Killed between any two steps, it goes on after
+    what is kept, and a reader gets the same rows whether or not it had them before."""
+    made = iter(range(1_000_000))
+
+    def give(stream: OpenStream, upto: int) -> None:
+        table = pa.table([[next(made)] * 2, [upto] * 2, [upto] * 2], schema=stream.outlet.schema)
+        pieces = list(record_batches(table, 10))
+        stream.keep_given(pieces, upto, Given(7, (upto,)))
+        stream.outlet.append(pieces, upto)
+
+    for step in range(20):
+        place = tmp_path / str(step)
+        stream = a_stream(FailingFolder(RealFolder(place), step, torn))
+        stream.outlet.attach("reader", after=0)
+        whole = False
+        try:
+            for upto in (10, 20, 30):
+                give(stream, upto)
+            whole = True
+        except Failed:
+            pass
+        seen = given(stream, 0, stream.outlet.last)
+        stream.outlet.close()
+        stream = a_stream(RealFolder(place))
+        stream.pocket = "P"
+        stream.outlet.start_at(0)
+        stream.outlet.attach("reader", after=0)
+        point = stream.go_on_after(RestartPoint((3,), 0, incarnation=1), 7)
+        assert point.output == stream.outlet.last >= len(seen)
+        assert point.incarnation == 1
+        assert point.inputs == ((10 * point.output // 2,) if point.output else (3,))
+        for upto in range(10 * point.output // 2 + 10, 40, 10):
+            give(stream, upto)
+        found = given(stream, 0, 6)
+        assert found[: len(seen)] == seen
+        assert [time for _, _, time in found] == [10, 10, 20, 20, 30, 30]
+        stream.close()
+        stream.outlet.close()
+        if whole:
+            return
+    pytest.fail("it never came to its end")
+
+
+def test_programs_may_push_again_after_a_pocket_that_was_not_kept(tmp_path: Path) -> None:
+    stream = a_stream(RealFolder(tmp_path))
+    stream.push(rows(1))
+    stream.pocket = "P"
+    table = pa.table([[2], [2], [2]], schema=stream.outlet.schema)
+    stream.outlet.append(record_batches(table, 10), 2)
+    stream.pocket = None
+    stream.push(rows(3))
+    stream.close()
+    assert again(RealFolder(tmp_path), 2).outlet.last == 3

@@ -19,6 +19,11 @@ class Program(Spec):
     selectivity: float = 1.0
 
     @property
+    def asks_the_world(self) -> bool:
+        """Given the same again, it might give something else."""
+        return self.stateless and not self.deterministic
+
+    @property
     def remembers(self) -> bool:
         """What it gives may depend on all tuples before."""
         return not (self.deterministic or self.stateless)

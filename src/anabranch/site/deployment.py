@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -20,10 +21,12 @@ from anabranch.runtime.base import Bell, Mutex, Runtime
 from anabranch.runtime.log import note
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
-from anabranch.site.sources.open_stream import OpenStream
+from anabranch.site.sources.open_stream import Given, OpenStream
 from anabranch.site.sources.source import Source
+from anabranch.site.tasks.body import Produced
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Owner, Task
+from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import FOREVER, RestartPoint, gather
 
 S = TypeVar("S")
@@ -85,6 +88,8 @@ class Deployment:
         self._links = links
         self._executor = executor
         self._pockets: dict[str, Runs] = {}
+        self._resumed: set[str] = set()
+        """Tasks that ran before this process did."""
         self._points = points
         self._readers = readers
         self._changing = Mutex(runtime)
@@ -140,7 +145,9 @@ class Deployment:
                 self.sources[name] = source
                 self.outlets[name] = source.outlet
             self.born |= {one.name: one.born for one in asked.sources}
-            await self._drop_tasks([task.spec.name for task in tasks], tell=False)
+            names = {task.spec.name for task in tasks}
+            await self._drop_tasks(names, tell=False)
+            self._resumed = self._resumed | names if asked.resume else self._resumed - names
             for task in tasks:
                 self.install(task)
 
@@ -171,12 +178,30 @@ class Deployment:
                 task = self.tasks.get(name)
                 if task is None:
                     raise SiteError(f"{name} was dropped before it began")
-                await task.start(begin.point, begin.epoch)
+                await task.start(await self._beginning(task, begin.point), begin.epoch)
                 if task.state == "failed":  # its state is gone; the others go on
                     continue
                 _note("started", task)
                 self._links.follow_inputs(task)
             await self._links.keep_points([self.tasks[name] for name in asked.tasks])
+
+    async def _beginning(self, task: Task, point: RestartPoint) -> RestartPoint:
+        """Of a pocket: after what its stream has of it, which no other run of it would give."""
+        stream = self.sources.get(task.spec.output or "")
+        if not (task.spec.pocket and isinstance(stream, OpenStream)):
+            return point
+        if task.spec.name not in self._resumed:
+            return replace(point, output=stream.outlet.last)
+        if not task.spec.pocket.asks_the_world:
+            return point
+        return await self._runtime.blocking(stream.go_on_after, point, task.spec.born)
+
+    def giving(self, task: Task, pieces: Sequence[Any], produced: Produced) -> None:
+        """Nobody could give again what a pocket makes of more than its input."""
+        stream = self.sources.get(task.spec.output or "")
+        if task.spec.pocket and task.spec.pocket.asks_the_world and isinstance(stream, OpenStream):
+            inputs = (FOREVER,) if produced.watermark == END_WATERMARK else produced.needless
+            stream.keep_given(pieces, produced.watermark, Given(task.spec.born, inputs))
 
     async def hurry(self, asked: Urgencies) -> None:
         """Sub-deadlines of tasks that run already have changed."""

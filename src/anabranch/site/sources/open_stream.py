@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,26 @@ from anabranch.site.sources.beats import beats
 from anabranch.site.sources.pushed import Pushed, times_of
 from anabranch.site.tasks.measures import Rate
 from anabranch.stream.batch import END_WATERMARK
-from anabranch.stream.restart import FOREVER
+from anabranch.stream.restart import FOREVER, RestartPoint
 
 PIECE_ROWS = 65_536
 ROOM_S = 5.0
 """How long a push waits for consumers that are behind."""
 PROMISE_US = 1_000_000
 """A promise about the clock is kept for so long ahead, so that it is written once a second."""
+
+
+GIVEN = "given"
+"""A note of what a pocket gave: which creation of it, and how far its inputs had been taken."""
+AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """After which inputs a pocket goes on, and the number of its creation."""
+
+    born: int
+    inputs: tuple[int, ...]
 
 
 class OpenStream:
@@ -159,6 +173,43 @@ class OpenStream:
             if self._log:
                 self._log.close()
 
+    # -- a pocket's rows -------------------------------------------------------------------------
+
+    def keep_given(self, pieces: Sequence[pa.RecordBatch], watermark: int, point: Given) -> None:
+        """Keep what a pocket is about to give here, and where its input goes on after that. Waits
+        for a disk that is full. In the pocket's thread, before anybody hears of it."""
+        while self._log and not self._stopped.is_set():
+            try:
+                with self._lock:
+                    self._keep_pieces(self._log, pieces, watermark, point)
+            except StorageError as error:
+                self._problem = error.line()
+                self._stopped.wait(AGAIN_S)
+            else:
+                self._problem = ""
+                return
+
+    def _keep_pieces(
+        self, log: StreamLog, pieces: Sequence[pa.RecordBatch], watermark: int, point: Given
+    ) -> None:
+        if log.last != self.outlet.last:
+            log.begin_after(self.outlet.last)
+        rows = pa.Table.from_batches(pieces, self.outlet.schema)
+        self._write(log, rows, watermark, {GIVEN: [point.born, *point.inputs]})
+
+    def go_on_after(self, point: RestartPoint, born: int) -> RestartPoint:
+        """After a restart, where the pocket that fills this stream goes on: after what is kept of
+        what it gave since `point`, which is given again here."""
+        log = self._log
+        if log is None or log.last <= point.output:
+            return point
+        inputs = point.inputs
+        for entry in log.read(point.output):
+            creation, *positions = entry.notes.get(GIVEN, [None])
+            inputs = tuple(positions) if creation == born else inputs
+            self.outlet.append(self._rows_after(entry, self.outlet.last), self.outlet.watermark)
+        return replace(point, inputs=inputs, output=self.outlet.last)
+
     # -- pushes ----------------------------------------------------------------------------------
 
     def schema(self) -> pa.Schema:
@@ -197,17 +248,21 @@ class OpenStream:
             self._keep(self._log, timely, after, after.news(writer, number))
         self._pushed = after
         self.outlet.append(batches, after.watermark)
-        if self._log:
-            self._log.release(self.outlet.released)
 
     def _keep(
         self, log: StreamLog, rows: pa.Table, state: Pushed, notes: Mapping[str, Any]
     ) -> None:
         if log.last != self.outlet.last:  # a pocket filled the stream for a while
             log.begin_after(self.outlet.last)
+        self._write(log, rows, state.watermark, notes)
+
+    def _write(
+        self, log: StreamLog, rows: pa.Table, watermark: int, notes: Mapping[str, Any]
+    ) -> None:
         batch = rows.combine_chunks().to_batches()
         body = batch[0].serialize().to_pybytes() if batch else b""
-        log.append(Entry(self.outlet.last + 1, len(rows), state.watermark, body, notes))
+        log.append(Entry(self.outlet.last + 1, len(rows), watermark, body, notes))
+        log.release(self.outlet.released)
         if self._power:
             log.sync()
 

@@ -52,6 +52,10 @@ class Owner(Protocol):
 
     def failed(self, task: Task) -> None: ...
 
+    def giving(self, task: Task, pieces: Sequence[Any], produced: Produced) -> None:
+        """It is about to give these. In the thread of the instance, which may wait: what must be
+        kept before anybody hears of it is kept here."""
+
     def ended_early(self, task: Task) -> None:
         """Before its inputs have; what it made of them is safe."""
 
@@ -376,6 +380,7 @@ class Task:
         pieces: Sequence[Any] = ()
         if self.outlet and not isinstance(produced, AnabranchError):
             pieces = produced.pieces(WIRE_ROWS)
+            self._owner.giving(self, pieces, produced)
         with self._runtime:
             try:
                 if isinstance(produced, AnabranchError):
