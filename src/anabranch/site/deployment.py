@@ -165,7 +165,7 @@ class Deployment:
         for stream, position in asked.outputs.items():
             self._links.outlet(stream).start_at(position)
         for name, position in asked.sources.items():
-            self.sources[name].resume(position)
+            self._source(name).resume(position)
         for stream, position in (asked.outputs | asked.sources).items():
             outlet = self._links.outlet(stream)
             self._readers.await_back(
@@ -211,7 +211,7 @@ class Deployment:
 
     async def start_sources(self, asked: StartSources) -> None:
         for name in asked.sources:
-            self.sources[name].start()
+            self._source(name).start()
             note("source started", f"stream {name} is read", query=name)
 
     async def restart_points(self) -> dict[str, RestartPoint]:
@@ -223,6 +223,12 @@ class Deployment:
         )
         read = [outlet.readers() for outlet in self.outlets.values()]
         return gather([self._points.all(), *read])
+
+    def _source(self, name: str) -> Source:
+        source = self.sources.get(name)
+        if source is None:
+            raise SiteError(f"stream {name} was dropped before it began")
+        return source
 
     # -- running ---------------------------------------------------------------------------------
 

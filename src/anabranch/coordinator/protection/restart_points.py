@@ -59,8 +59,10 @@ class RestartPoints:
         }
 
     def told_by(self, task: TaskSpec, index: int, points: KnownPoints) -> Needs:
-        """What a reader would tell the producer of one of its inputs, to attach it there."""
-        point, assignment = points.get(task.name), self._assignments.get(task.name)
+        """What a reader would tell the producer of one of its inputs, to attach it there: where it
+        once began, if it died before it could say more."""
+        point = points.get(task.name) or self._assignments.first(task.name)
+        assignment = self._assignments.get(task.name)
         after = point.inputs[index] if point else 0
         return Needs(after, point, assignment.epoch if assignment else 0)
 

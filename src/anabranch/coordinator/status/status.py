@@ -88,13 +88,7 @@ def _site(sites: Sites, name: str) -> Status:
         report: Status = sites.peer(name).call("status", timeout_s=3.0)
     except SiteError as error:
         return _silent(sites, name, "unreachable", error.line())
-    return _up(report)
-
-
-def _up(report: Status) -> Status:
-    """It answers, but perhaps its Spark does not."""
-    problem = report.get("problem", "")
-    return report | (UP if not problem else {"state": "stuck", "problem": problem})
+    return report | UP
 
 
 def _heard(sites: Sites, name: str, alive: Collection[str]) -> Status:
@@ -105,7 +99,7 @@ def _heard(sites: Sites, name: str, alive: Collection[str]) -> Status:
     record = sites.record(name)
     if name not in alive or record is None or not record.report:
         return _silent(sites, name, "unreachable", "no heartbeat")
-    return _up(record.report)
+    return record.report | UP
 
 
 def with_obstacles(

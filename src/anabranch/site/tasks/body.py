@@ -91,9 +91,6 @@ class Interruptible(Protocol):
     def interrupt(self) -> None:
         """From another thread: the step that runs is to end soon, by an error."""
 
-    def abandon(self) -> None:
-        """From another thread, without waiting for anything: it has not, so it is to end now."""
-
 
 @runtime_checkable
 class Remembering(Protocol):
@@ -171,9 +168,6 @@ class SelectionBody:
 
     def interrupt(self) -> None:
         self._expressions.interrupt()
-
-    def abandon(self) -> None:
-        self._expressions.abandon()
 
     def close(self) -> None:
         self._expressions.close()
