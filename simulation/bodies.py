@@ -22,8 +22,11 @@ from anabranch.runtime.base import Spawned
 from anabranch.site.tasks import body
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Owner, Task
+from anabranch.standby.patience import Patience
+from anabranch.stream.restart import RestartPoint
 from anabranch.stream.watermark import START_WATERMARK
 from simulation.clock import Process, Violation
+from simulation.ledger import Life
 from simulation.operators import Operator, Produced, Taken
 from simulation.plan import SourceSpec
 from simulation.rows import Row, RowPayloads, Rows
@@ -41,12 +44,20 @@ class Written:
     writer: object = None
 
 
+Sinks = dict[tuple[str, str], Written]
+"""By sink task and run: what one creation of a query writes is no other's."""
+
+
 @dataclass
 class Disk:
-    """What a killed process leaves behind."""
+    """What a killed process leaves behind. `shared` are the sinks that any site can write."""
 
+    shared: Mapping[str, Sinks]
     points: PointsFile = field(default_factory=lambda: PointsFile(None))
-    sinks: dict[str, Written] = field(default_factory=dict)
+    sinks: Sinks = field(default_factory=dict)
+
+    def sink(self, task: str, run: str) -> Written:
+        return self.shared.get(task, self.sinks).setdefault((task, run), Written())
 
 
 @dataclass(frozen=True)
@@ -57,8 +68,8 @@ class Made:
     watermark: int
     needless: tuple[int, ...]
     instant: int
-    more: bool = False
     restartable: bool = True
+    more: bool = False
 
     @property
     def rows(self) -> int:
@@ -148,7 +159,8 @@ def _numbered(taken: body.Taken) -> Taken:
     return Taken(rows, taken.last, taken.watermark)
 
 
-Check = Callable[[str, int, tuple[Row, ...]], None]
+Check = Callable[[str, Life | None, int, tuple[Row, ...]], None]
+Begins = Callable[[TaskSpec, RestartPoint], Life | None]
 
 
 class CheckedOutlet(LiveOutlet[Rows]):
@@ -156,6 +168,7 @@ class CheckedOutlet(LiveOutlet[Rows]):
 
     def __init__(self, check: Check, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.life: Life | None = None
         self._check = check
 
     def append(self, batches: Any, watermark: int) -> int:
@@ -163,7 +176,9 @@ class CheckedOutlet(LiveOutlet[Rows]):
         parts = list(batches)
         last = super().append(parts, watermark)
         if parts:
-            self._check(self.stream, first, tuple(row for one in parts for row in one.rows))
+            self._check(
+                self.stream, self.life, first, tuple(row for one in parts for row in one.rows)
+            )
         return last
 
 
@@ -209,6 +224,18 @@ class Source:
 class SimTask(Task):
     """Nothing that a simulation does may make a task fail, but for a sink that another writes."""
 
+    def __init__(self, begins: Begins, *args: Any) -> None:
+        super().__init__(*args)
+        self._begins = begins
+
+    async def start(
+        self, point: RestartPoint, epoch: int = 0, patience: Patience | None = None
+    ) -> None:
+        life = self._begins(self.spec, point)
+        if isinstance(self.outlet, CheckedOutlet):
+            self.outlet.life = life
+        await super().start(point, epoch, patience)
+
     def report(self) -> dict[str, Any]:
         """What the coordinator looks at."""
         return {
@@ -232,7 +259,8 @@ class SimTask(Task):
 
 
 class SimBuilder:
-    """Of one process. `operators` makes what a task does."""
+    """Of one process. `operators` makes what a creation of a query does; `begins` hears of each
+    task that begins."""
 
     def __init__(
         self,
@@ -241,9 +269,11 @@ class SimBuilder:
         sources: Mapping[str, SourceSpec],
         operators: Callable[[str], Operator],
         check: Check,
+        begins: Begins,
         queue_bytes: int,
         heartbeat_s: float,
     ) -> None:
+        self._begins = begins
         self._process = process
         self._disk = disk
         self._sources = sources
@@ -269,12 +299,12 @@ class SimBuilder:
         self, spec: TaskSpec, outlets: Mapping[str, Any], owner: Owner, *, resume: bool
     ) -> Task:
         if spec.output is None:
-            operator: Operator = SinkOperator(self._disk.sinks.setdefault(spec.name, Written()))
+            operator: Operator = SinkOperator(self._disk.sink(spec.name, spec.run))
             outlet = None
         else:
-            operator, outlet = self._operators(spec.name), self._outlet(spec.output)
-        runs = OperatorBody(operator)
-        return SimTask(self._process, owner, spec, runs, self.inlets(spec), outlet, NoJobs())
+            operator, outlet = self._operators(spec.base), self._outlet(spec.output)
+        runs, inlets = OperatorBody(operator), self.inlets(spec)
+        return SimTask(self._begins, self._process, owner, spec, runs, inlets, outlet, NoJobs())
 
     def inlets(self, spec: TaskSpec) -> list[LiveInlet[Rows]]:
         return [LiveInlet(one.stream, limit=self._queue_bytes, budget=self._budget)

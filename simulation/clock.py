@@ -56,6 +56,8 @@ class Process(Runtime):
         self._ahead = ahead
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What would have happened to it while it was paused."""
+        self._steps_left = 0
+        self._end: Callable[[], None] | None = None
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> Spawned[T]:
         begun = super().spawn(coroutine, name)
@@ -105,6 +107,18 @@ class Process(Runtime):
             self.deferred.append((do, args))
         elif self.alive:
             do(*args)
+            if self._end:
+                self._count(self._end)
+
+    def end_after(self, steps: int, end: Callable[[], None]) -> None:
+        """Call `end` when it has taken so many more steps."""
+        self._steps_left, self._end = steps, end
+
+    def _count(self, end: Callable[[], None]) -> None:
+        self._steps_left -= 1
+        if self._steps_left <= 0:
+            self._end = None
+            end()
 
     def go_on(self) -> None:
         """As if nothing had happened."""

@@ -15,13 +15,14 @@ from anabranch.errors import AnabranchError
 from anabranch.link.gate import Credentials
 from anabranch.link.messages import Heartbeat
 from anabranch.link.peer import Peers
-from anabranch.plan.catalog import QueryDef
+from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.protection import Standby
 from simulation.clock import Process
 from simulation.faults import COORDINATOR
 from simulation.network import Host, SimNetwork
 
 if TYPE_CHECKING:
+    from simulation.user import Attempt
     from simulation.world import World
 
 
@@ -44,7 +45,8 @@ class SimCoordinator:
         self.replacement = Replacement(
             self.process, self.control, self.placing, plan.replan_ms / 1000, self._say
         )
-        self.process.spawn(self._settle() if world.deployed else self._deploy(), "begin")
+        if world.catalog.definitions():
+            self.process.spawn(self._settle(), "settle")
 
     def host(self) -> Host:
         return Host(self.process, {Heartbeat: lambda asked: self.control.heard(asked.report)})
@@ -58,20 +60,16 @@ class SimCoordinator:
             self.placing.look(self.process.now())
             self.replacement.look()
 
-    async def _deploy(self) -> None:
-        """As a user would, who tries again."""
-        while len(self._sites.alive()) < len(self._world.plan.sites):
-            await self.process.sleep(self._heartbeat_s)
-        wanted = self._world.plan.definitions()
-        while not self._world.deployed:
+    def apply(self, add: Sequence[AnyDef], drop: Sequence[str], attempt: Attempt) -> None:
+        """As a user's statement."""
+        self.process.spawn(self._apply(add, drop, attempt), "apply")
+
+    async def _apply(self, add: Sequence[AnyDef], drop: Sequence[str], attempt: Attempt) -> None:
+        try:
             known = self._world.catalog.definitions()
-            add = [one for name, one in wanted.items() if name not in known]
-            try:
-                if await self.control.apply(add, (), known, {}):
-                    self._world.was_deployed()
-            except AnabranchError as error:
-                self._world.log(COORDINATOR, f"cannot deploy: {error}")
-                await self.process.sleep(5 * self._heartbeat_s)
+            attempt.outcome = await self.control.apply(add, drop, known, {}) or "it has changed"
+        except AnabranchError as error:
+            attempt.outcome = error.line()
 
     async def _settle(self) -> None:
         """After a restart: once the sites have been heard of."""

@@ -46,7 +46,17 @@ class Vanish:
     lasts: int
 
 
-Edge = Deaf | Flap | Vanish
+@dataclass(frozen=True, slots=True)
+class CrashAtStep:
+    """The coordinator's process dies when it has taken so many more steps: between any two awaits
+    of whatever it is doing."""
+
+    at: int
+    steps: int
+    lasts: int
+
+
+Edge = Deaf | Flap | Vanish | CrashAtStep
 
 
 def draw(rng: Random, plan: Plan) -> tuple[Edge | Fault, ...]:
@@ -59,6 +69,17 @@ def draw(rng: Random, plan: Plan) -> tuple[Edge | Fault, ...]:
         found.append(_one(rng, plan, at))
         at += rng.choice((0, rng.randint(0, 300), rng.randint(0, 1500)))
     return tuple(found)
+
+
+def draw_crashes(rng: Random, plan: Plan) -> tuple[Edge, ...]:
+    """Of the coordinator, while something is deployed or not; none in many runs."""
+    if rng.random() >= SHARE:
+        return ()
+    count, last = rng.choice((1, 1, 2, 4)), plan.stream_ms
+    return tuple(
+        CrashAtStep(rng.randint(0, last), int(2 ** rng.uniform(0, 11)), rng.randint(20, 1500))
+        for _ in range(count)
+    )
 
 
 def _one(rng: Random, plan: Plan, at: int) -> Edge | Fault:

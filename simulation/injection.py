@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from simulation.edges import Deaf, Edge, Flap, Vanish
+from simulation.edges import CrashAtStep, Deaf, Edge, Flap, Vanish
 from simulation.faults import (
     COORDINATOR,
     Change,
@@ -43,6 +44,9 @@ class Injection:
                 self._world.pause(fault.site, fault.lasts)
             case Vanish():
                 self._world.vanish(fault.site, fault.lasts)
+            case CrashAtStep():
+                crash = partial(self._world.crash, COORDINATOR, fault.lasts)
+                self._world.coordinator.process.end_after(fault.steps, crash)
             case Cut() | Deaf() | Flap() | Part() | Change():
                 self._to_network(fault)
             case Move() | MoveAll() | Unprotected():

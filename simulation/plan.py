@@ -8,7 +8,7 @@ from random import Random
 
 from anabranch.config.cluster import Cluster
 from anabranch.config.model import Placement
-from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
+from anabranch.plan.catalog import QueryDef, StreamDef
 from anabranch.plan.graph import Node, Port
 from anabranch.plan.protection import UNLIMITED, Standby
 from anabranch.plan.spec import Call, Column
@@ -90,14 +90,12 @@ class Plan:
         """Sites without which the plan cannot go on: they must come back."""
         return {one.site for one in self.sources} | {one.site for one in self.sinks if one.site}
 
-    def definitions(self) -> dict[str, AnyDef]:
-        """As a coordinator's catalog has them."""
-        streams = [StreamDef(name=one.name, columns=COLUMNS, site=one.site, source=Call(name="sim"))
-                   for one in self.sources]  # fmt: skip
-        known: dict[str, AnyDef] = {one.name: one for one in streams}
-        return known | {task.name: self._query(task) for task in self.tasks}
+    def streams(self) -> list[StreamDef]:
+        return [StreamDef(name=one.name, columns=COLUMNS, site=one.site, source=Call(name="sim"))
+                for one in self.sources]  # fmt: skip
 
-    def _query(self, task: TaskPlan) -> QueryDef:
+    def query(self, task: TaskPlan, creation: str) -> QueryDef:
+        """`creation` is what sites know of the text: `base` carries it there."""
         site = self.placed[task.name]
         ports = tuple(Port(stream=one, alias=f"i{n}") for n, one in enumerate(task.inputs))
         node = Node(name=task.name, site=site, inputs=ports, operators=(), columns=COLUMNS)
@@ -112,6 +110,8 @@ class Plan:
             sink_site=sink.site if sink else None,
             standby=None if task.name in self.unprotected else Standby(batch=task.batch),
             where=Where() if self.replan_ms else None,
+            run=creation,
+            base=creation,
         )
 
     @property
@@ -193,7 +193,7 @@ def _tasks(rng: Random, sources: list[str], stream_ms: int) -> list[TaskPlan]:
     unread = [name for name in sources if not any(name in task.inputs for task in tasks)]
     if unread:
         both = (unread[0], next(task.name for task in reversed(tasks) if task.name != "t8"))
-        tasks.append(TaskPlan("t9", both, _kind(rng, 2), rng.choice(BATCHES)))
+        tasks.append(TaskPlan("t9", both, draw_kind(rng, 2), rng.choice(BATCHES)))
     return tasks
 
 
@@ -213,7 +213,7 @@ def _row(rng: Random, inputs: tuple[str, ...], names: Sequence[str]) -> list[Tas
     """Each reads the one before. Nearly all tuples come through: windows of windows have few."""
     found = []
     for name in names:
-        kind = Select(rng.choice((3, 7))) if rng.random() < 0.7 else _kind(rng, 1)
+        kind = Select(rng.choice((3, 7))) if rng.random() < 0.7 else draw_kind(rng, 1)
         found.append(TaskPlan(name, inputs, kind, rng.choice(BATCHES)))
         inputs = (name,)
     return found
@@ -222,7 +222,7 @@ def _row(rng: Random, inputs: tuple[str, ...], names: Sequence[str]) -> list[Tas
 def _diamond(rng: Random) -> list[TaskPlan]:
     """One stream on two ways that meet again, and perhaps a row behind them."""
     ways = [_row(rng, ("t1",), [name])[0] for name in ("t2", "t3")]
-    meet = TaskPlan("t4", ("t2", "t3"), _kind(rng, 2), rng.choice(BATCHES))
+    meet = TaskPlan("t4", ("t2", "t3"), draw_kind(rng, 2), rng.choice(BATCHES))
     behind = _row(rng, ("t4",), ["t5"]) if rng.random() < 0.4 else []
     return [*_row(rng, ("s1",), ["t1"]), *ways, meet, *behind]
 
@@ -236,13 +236,13 @@ def _tree(rng: Random, sources: list[str]) -> list[TaskPlan]:
         inputs = tuple(loose[:2]) if joins else (rng.choice(loose),)
         if not joins and rng.random() < 0.1 and inputs[0] in sources:
             inputs *= 2  # a self-join
-        kind = _kind(rng, len(inputs))
+        kind = draw_kind(rng, len(inputs))
         tasks.append(TaskPlan(name, inputs, kind, rng.choice(BATCHES)))
         loose = [one for one in loose if one not in inputs] + [name]
     return tasks
 
 
-def _kind(rng: Random, inputs: int) -> Kind:
+def draw_kind(rng: Random, inputs: int) -> Kind:
     if inputs == 2:
         return Join((rng.choice((20, 60, 150)), rng.choice((20, 60, 150))), rng.choice((2, 3)))
     slide = rng.choice((1, 2, 5))

@@ -19,7 +19,8 @@ def reference(plan: Plan) -> dict[str, Stream]:
     return known
 
 
-def meaning(kind: Kind, inputs: Sequence[Stream]) -> Stream:
+def meaning(kind: Kind, inputs: Sequence[Stream], after: int = 0) -> Stream:
+    """Of inputs that begin where a query does: the first of them behind position `after`."""
     match kind:
         case Select():
             return [row for row in inputs[0] if row[1] % kind.drop]
@@ -28,7 +29,7 @@ def meaning(kind: Kind, inputs: Sequence[Stream]) -> Stream:
         case CountTime():
             return _count_time(kind, inputs[0])
         case CountRows():
-            return _count_rows(kind, inputs[0])
+            return _count_rows(kind, inputs[0], after)
         case Join():
             return _join(kind, inputs[0], inputs[1])
 
@@ -46,12 +47,12 @@ def _count_time(kind: CountTime, rows: Stream) -> Stream:
     return found
 
 
-def _count_rows(kind: CountRows, rows: Stream) -> Stream:
+def _count_rows(kind: CountRows, rows: Stream, after: int) -> Stream:
     found = []
-    for begin in range(0, len(rows) - kind.width + 1, kind.slide):
+    for begin in range(-after % kind.slide, len(rows) - kind.width + 1, kind.slide):
         window = rows[begin : begin + kind.width]
         total = sum(value for _, value in window)
-        found.append((window[-1][0], ((begin + 1) * 13 + total) % MODULUS))
+        found.append((window[-1][0], ((after + begin + 1) * 13 + total) % MODULUS))
     return found
 
 

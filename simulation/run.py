@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from anabranch.errors import AnabranchError
-from simulation import edges, faults, plan
+from simulation import edges, faults, plan, statements
 from simulation.clock import Violation
-from simulation.reference import first_difference
+from simulation.truths import past
 from simulation.world import World
 
 DRAIN = 150_000
@@ -44,9 +43,11 @@ def simulate(
     changes: int = 0,
     replan_ms: int = 2000,
     standbys: int = 0,
+    early: bool = False,
 ) -> Outcome:
     """With `moves`, so many of these and no faults; with `changes`, so many of the network, in
-    which everything is placed anew every `replan_ms`; with `standbys`, so many around these."""
+    which everything is placed anew every `replan_ms`; with `standbys`, so many around these.
+    `early`: users drop and create queries, and things go wrong from the first moment on."""
     rng = Random(seed)
     drawn = plan.draw(rng)
     suffered: tuple[faults.Fault | edges.Edge, ...]
@@ -63,9 +64,14 @@ def simulate(
         suffered = (*faults.draw(rng, drawn), *at_edges)
     lines: list[str] = []
     if trace:
-        lines += _described(drawn, suffered)
+        lines += _described(drawn)
     world = World(drawn, rng, lines if trace else None)
-    world.suffer(suffered)
+    asked = statements.draw(Random(f"statements {seed}"), drawn) if early else ()
+    if early:
+        suffered = (*suffered, *edges.draw_crashes(Random(f"crashes {seed}"), drawn))
+    if trace:
+        lines += map(str, (*suffered, *asked))
+    world.suffer(suffered, asked, at_once=early)
     problem = _run(world, max(one.at for one in suffered) + DRAIN)
     world.close()
     tuples = sum(len(world.written(sink)) for sink in drawn.sinks)
@@ -76,18 +82,16 @@ def simulate(
 def _run(world: World, until: int) -> str:
     try:
         world.clock.run(until, lambda: world.done)
+        world.user.check()
     except (Violation, AnabranchError, ValueError, AssertionError) as error:
         return f"at {world.clock.now}: {type(error).__name__}: {error}"
-    for sink in world.plan.sinks:
-        wanted = world.wanted[sink.query]
-        if difference := first_difference(world.written(sink), wanted):
-            return f"at {world.clock.now}: sink {sink.name}: {difference}"
-    return ""
+    wrong = world.wrong or next(past(world), "")
+    return f"at {world.clock.now}: {wrong}" if wrong else ""
 
 
-def _described(drawn: plan.Plan, suffered: Sequence[object]) -> list[str]:
+def _described(drawn: plan.Plan) -> list[str]:
     sources = [f"source {s.name} at {s.site}: {len(s.rows)} tuples" for s in drawn.sources]
     tasks = [f"task {t.name} at {drawn.placed[t.name]} reads {', '.join(t.inputs)}: {t.kind},"
              f" batches of {t.batch}" for t in drawn.tasks]  # fmt: skip
     tasks += [f"sink {one.name} at {one.site or 'the site of its query'}" for one in drawn.sinks]
-    return [*sources, *tasks, str(drawn.pace), *map(str, suffered)]
+    return [*sources, *tasks, str(drawn.pace)]

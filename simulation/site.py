@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.link.messages import Heartbeat as HeartbeatMessage
 from anabranch.link.messages import News, Peers, Ping, Status
+from anabranch.plan.tasks import TaskSpec
 from anabranch.site.heartbeat import BEAT_S, Heartbeat
 from anabranch.site.links.readers import ReadersFile
 from anabranch.site.round_trips import RoundTrips
 from anabranch.site.service import SiteService
 from anabranch.site.tasks.task import Task
+from anabranch.stream.restart import RestartPoint
 from simulation.bodies import Disk, SimBuilder, SimExecutor
 from simulation.clock import Process
 from simulation.faults import COORDINATOR
+from simulation.ledger import Life
 from simulation.network import Host, SimNetwork
 from simulation.operators import MODULUS, Select
 
@@ -28,15 +31,16 @@ PASS = Select(MODULUS)
 class SimSite:
     def __init__(self, world: World, name: str, pid: int, disk: Disk) -> None:
         plan = world.plan
+        self._world = world
         self.name = name
         self.pid = pid
         self.process = Process(name, world.clock, world.rng, world.skew(name))
         self.network = SimNetwork(world.wires, self.process, plan.sites)
-        kinds = {task.name: task.kind for task in plan.tasks}
+        ledger = world.ledger
         builder = SimBuilder(
             self.process, disk, {one.name: one for one in plan.sources},
-            lambda task: kinds.get(task, PASS).make(), world.check, plan.pace.queue_bytes,
-            plan.pace.heartbeat / 1000,
+            lambda creation: (ledger.kind(creation) or PASS).make(), ledger.check, self._begins,
+            plan.pace.queue_bytes, plan.pace.heartbeat / 1000,
         )  # fmt: skip
         executor = SimExecutor(
             self.process, world.rng, plan.pace.work, plan.pace.patience, world.progress
@@ -69,6 +73,12 @@ class SimSite:
     def report(self) -> dict[str, Any]:
         trips = {"round_trips": self.trips.report()} if self.trips else {}
         return self.service.report() | {"address": f"{self.name}:1", "pid": self.pid} | trips
+
+    def _begins(self, spec: TaskSpec, point: RestartPoint) -> Life | None:
+        behind = ", ".join(map(str, point.inputs))
+        given = f", {point.output} given" if point.output else ""
+        self._world.log(self.name, f"begins {spec.name} of {spec.born} behind {behind}{given}")
+        return self._world.ledger.begins(spec, point)
 
     async def _beat(self) -> None:
         news: News = await self.network.call(COORDINATOR, HeartbeatMessage(self.report()), BEAT_S)

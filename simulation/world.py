@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from anabranch.coordinator.control.catalog import Catalog
-from simulation.bodies import Disk, Written
-from simulation.clock import Clock, Process, Violation
+from anabranch.coordinator.protection.assignments import Assignments
+from anabranch.plan.catalog import QueryDef
+from simulation.bodies import Disk, Sinks
+from simulation.clock import Clock, Process
 from simulation.coordinator import SimCoordinator
 from simulation.edges import Edge
 from simulation.faults import COORDINATOR, Fault
 from simulation.injection import Injection
+from simulation.kept_catalog import KeptCatalog
+from simulation.ledger import Ledger
 from simulation.network import Wires
 from simulation.plan import Plan, SinkPlan
-from simulation.reference import Stream, first_difference, reference
 from simulation.rows import Row
 from simulation.site import SimSite
+from simulation.statements import Script, first_script
+from simulation.truths import truths
+from simulation.user import User
 
 if TYPE_CHECKING:
     from anabranch.site.tasks.task import Task
+
+LOOK_MS = 50
 
 
 class World:
@@ -34,36 +41,41 @@ class World:
         self._processes: list[Process] = []
         """All there ever were: what died stays as it is."""
         self.wires = Wires(self.clock, rng, plan.pace.delay)
-        self.wanted: dict[str, Stream] = reference(plan)
-        self._shared: dict[str, Written] = {}
-        self.disks = {name: Disk() for name in plan.sites}
-        for sink in plan.sinks:
-            if sink.site is None:  # one place that all sites write to
-                shared = self._shared[sink.name] = Written()
-                for disk in self.disks.values():
-                    disk.sinks[sink.name] = shared
-        self.catalog = Catalog(":memory:")
+        self._shared: dict[str, Sinks] = {one.name: {} for one in plan.sinks if one.site is None}
+        self.disks = {name: Disk(self._shared) for name in plan.sites}
+        self.catalog = KeptCatalog()
+        rows = {one.name: one.rows for one in plan.sources}
+        self.ledger = Ledger(rows, lambda task: Assignments(self.catalog).incarnation(task))
         self.deployed = False
+        self.done = False
+        """Everything is as it should be."""
+        self.wrong = ""
+        """What is not, as far as somebody looked."""
         self.moved = 0
         self._skew = {name: rng.choice((0, 0, 300, 7_000)) for name in (*plan.sites, COORDINATOR)}
         self.sites: dict[str, SimSite] = {}
         self.coordinator = self._new_coordinator()
         self._pids = 0
         self._faults: tuple[Fault | Edge, ...] = ()
+        self._scripts: tuple[Script, ...] = ()
         self.injection = Injection(self)
-        self._undone = {sink.name: sink for sink in plan.sinks if self.wanted[sink.query]}
         for name in plan.sites:
             self._boot(name)
-
-    @property
-    def done(self) -> bool:
-        """Every sink has as many tuples as it should."""
-        return not self._undone
+        self.user = User(self, [first_script(plan)])
+        self.clock.after(LOOK_MS, self._look)
 
     def written(self, sink: SinkPlan) -> dict[int, Row]:
-        if sink.site is None:
-            return self._shared[sink.name].rows
-        return self.disks[sink.site].sinks.get(sink.name, Written()).rows
+        """What the creation of its query that is in the catalog has written there."""
+        query = self.catalog.definitions().get(sink.query)
+        where = sink.site or self.plan.sites[0]
+        if not isinstance(query, QueryDef):
+            return {}
+        return self.disks[where].sink(sink.name, query.run).rows
+
+    def all_sinks(self) -> Iterator[tuple[tuple[str, str], dict[int, Row]]]:
+        """Sink task and run → what is there."""
+        kinds = [*self._shared.values(), *(disk.sinks for disk in self.disks.values())]
+        return ((key, place.rows) for one in kinds for key, place in one.items())
 
     def log(self, site: str, text: str) -> None:
         if self.lines is not None:
@@ -91,17 +103,29 @@ class World:
         """How far its clock is ahead."""
         return self._skew[process]
 
-    def was_deployed(self) -> None:
-        """From now on things go wrong."""
-        self.deployed = True
-        self.log(COORDINATOR, "has deployed everything")
-        self.injection.schedule(self._faults)
+    def script_over(self) -> None:
+        """After the first script, things begin to go wrong."""
+        if not self.deployed:
+            self.deployed = True
+            self.log(COORDINATOR, "has deployed everything")
+            self.injection.schedule(self._faults)
+            self.user.also(self._scripts)
 
     # -- faults ----------------------------------------------------------------------------------
 
-    def suffer(self, faults: Sequence[Fault | Edge]) -> None:
-        """Once everything is deployed."""
-        self._faults = tuple(faults)
+    def suffer(
+        self,
+        faults: Sequence[Fault | Edge],
+        scripts: Sequence[Script] = (),
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """Once everything is deployed, or `at_once`, while it is."""
+        if at_once:
+            self.injection.schedule(faults)
+            self.user.also(scripts)
+        else:
+            self._faults, self._scripts = tuple(faults), tuple(scripts)
 
     def _process(self, name: str) -> Process:
         return self.coordinator.process if name == COORDINATOR else self.sites[name].process
@@ -135,6 +159,7 @@ class World:
     def _come_back(self, name: str) -> None:
         self.log(name, "is back")
         if name == COORDINATOR:
+            self.catalog = KeptCatalog(self.catalog)
             self.coordinator = self._new_coordinator()
         else:
             self._boot(name)
@@ -153,17 +178,11 @@ class World:
 
     # -- what must hold --------------------------------------------------------------------------
 
-    def check(self, stream: str, first: int, rows: tuple[Row, ...]) -> None:
-        """Whoever puts out a stream, in whichever role and epoch, gives a position the same
-        tuple."""
-        if stream not in self.wanted:
-            return
-        wanted = self.wanted[stream][first - 1 : first - 1 + len(rows)]
-        if wanted != list(rows):
-            got = dict(enumerate(rows, 1))
-            raise Violation(f"stream {stream} from {first} on: {first_difference(got, wanted)}")
+    def _look(self) -> None:
+        self.clock.after(LOOK_MS, self._look)
+        if self.user.content:
+            self.wrong = next(truths(self), "")
+            self.done = not self.wrong
 
     def progress(self, task: Task) -> None:
-        sink = self._undone.get(task.spec.name)
-        if sink and len(self.written(sink)) >= len(self.wanted[sink.query]):
-            del self._undone[sink.name]
+        """A task has taken a step."""

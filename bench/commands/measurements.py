@@ -219,6 +219,9 @@ def experiment_simulate(
             help="So many changes of the network, which queries follow; no faults.", min=0
         ),
     ] = 0,
+    early: Annotated[
+        bool, typer.Option(help="Faults from the first moment on, and queries that come and go.")
+    ] = False,
     json: JsonFile = None,
 ) -> None:
     """Failover in virtual time: crashes, pauses and cuts at random; nothing lost or repeated."""
@@ -226,7 +229,7 @@ def experiment_simulate(
     from bench.commands.simulate import show_trace
     from simulation.run import simulate as run_one
 
-    run = partial(run_one, moves=moves, changes=changes)
+    run = partial(run_one, moves=moves, changes=changes, early=early)
     if trace is None:
         simulate(seeds, first, jobs, json, run)
     elif not show_trace(trace, run):
