@@ -80,12 +80,12 @@ def test_a_mutex_lets_one_in_at_a_time_and_is_free_after_an_error_and_a_cancel(
     runtime, drive = driven
     mutex, inside, most = Mutex(runtime), [0], [0]
 
-    async def enter(fails: bool = False) -> None:
+    async def enter(fails: bool = False, seconds: float = 0.005) -> None:
         async with mutex:
             inside[0] += 1
             most[0] = max(most[0], inside[0])
             try:
-                await runtime.sleep(0.005)
+                await runtime.sleep(seconds)
                 if fails:
                     raise SiteError("gone")
             finally:
@@ -94,7 +94,7 @@ def test_a_mutex_lets_one_in_at_a_time_and_is_free_after_an_error_and_a_cancel(
     async def whole() -> None:
         for one in [runtime.spawn(enter(fails)) for fails in (False, True, False)]:
             await one.outcome()
-        held = runtime.spawn(enter())
+        held = runtime.spawn(enter(seconds=100))
         await runtime.sleep(0.001)
         assert mutex.held
         held.cancel()
