@@ -86,3 +86,12 @@ def test_many_threads_may_use_it(path: Path) -> None:
         thread.join()
     assert len(catalog.definitions()) == 20
     catalog.close()
+
+
+def test_moments_rise_though_the_clock_is_set_back(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog.db")
+    moments = [catalog.next_moment(now) for now in (100, 100, 50)]
+    catalog.close()
+    again = Catalog(tmp_path / "catalog.db")
+    assert [*moments, again.next_moment(10), again.next_moment(1000)] == [100, 101, 102, 103, 1000]
+    again.close()

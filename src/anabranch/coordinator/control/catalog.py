@@ -170,6 +170,15 @@ class Catalog:
             self._db.execute("REPLACE INTO setting VALUES ('epoch', ?)", (str(number),))
             return number
 
+    def next_moment(self, now_us: int) -> int:
+        """What the clock says, or more: greater than all that were given before it, also if the
+        clock was set back."""
+        with self._writing():
+            row = self._db.execute("SELECT value FROM setting WHERE name = 'moment'").fetchone()
+            moment = max(now_us, int(row[0] if row else 0) + 1)
+            self._db.execute("REPLACE INTO setting VALUES ('moment', ?)", (str(moment),))
+            return moment
+
     def samples(self) -> list[str]:
         """What was measured of the system, the oldest first."""
         with self._reading():

@@ -285,7 +285,7 @@ class Coordinator:
     ) -> bool:
         """False if what it was checked against has changed meanwhile."""
         left = {name: one for name, one in known.items() if name not in changes.drop}
-        marked = [with_database(_marked(one), self._state / "stages") for one in changes.add]
+        marked = [self._created(one) for one in changes.add]
         add, decision = self._placing.deadlines.admit(left, marked)
 
         shared = [ApproximateResults(one) for one in add if isinstance(one, ApproximateDef)]
@@ -360,18 +360,20 @@ class Coordinator:
         """Deploy the catalog from the beginning. Each query becomes a creation of its own, so that
         what an earlier one wrote never counts as its."""
 
-        def renewed(one: AnyDef) -> AnyDef:
-            return with_database(_marked(one), self._state / "stages")
-
         def clear(known: Mapping[str, AnyDef]) -> None:
             for one in known.values():
                 forget_database(one, self._state / "stages")
                 if isinstance(one, ApproximateDef):
                     ApproximateResults(one).clear()
 
-        self._runtime.run(self._control.deploy_anew(renewed, clear))
+        self._runtime.run(self._control.deploy_anew(self._created, clear))
         for name in self._catalog.definitions():
             note("created", f"{name} deployed anew, from the beginning", query=name)
+
+    def _created(self, one: AnyDef) -> AnyDef:
+        """A creation of its own, later than all before it."""
+        moment = self._catalog.next_moment(time.time_ns() // 1000)
+        return with_database(_marked(one, moment), self._state / "stages")
 
     def status(self, *, ask: bool = True) -> dict[str, Any]:
         """Every site with a fresh report, or why there is none; without `ask`, with what its last
@@ -424,18 +426,14 @@ def _note_changes(changes: Changes) -> None:
         note("created", f"{one.name} created", query=one.name, site=getattr(one, "site", ""))
 
 
-def _run() -> str:
-    return run_name(time.time_ns() // 1000, uuid4().hex)
-
-
-def _marked(definition: AnyDef) -> AnyDef:
+def _marked(definition: AnyDef, begun_us: int) -> AnyDef:
     """Each creation of a query bears a mark of its own. What a protected one writes stays where it
     is written, though the query may move."""
     if isinstance(definition, ApproximateDef):
-        template = definition.template.model_copy(update={"run": _run()})
+        template = definition.template.model_copy(update={"run": run_name(begun_us, uuid4().hex)})
         return definition.model_copy(update={"template": template})
     if isinstance(definition, QueryDef):
-        update: dict[str, Any] = {"run": _run()}
+        update: dict[str, Any] = {"run": run_name(begun_us, uuid4().hex)}
         if definition.standby:
             update["sink_site"] = settled_sink(definition)
         return definition.model_copy(update=update)
