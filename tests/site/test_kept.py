@@ -87,7 +87,7 @@ def test_arrow_memory_is_given_back_after_results_and_after_errors(
 def test_it_leaves_no_thread_in_the_jvm(spark: SparkSession) -> None:
     def threads() -> int:
         names = spark._jvm.java.lang.Thread.getAllStackTraces().keySet()  # type: ignore[union-attr]
-        return sum("anabranch-kept-plan" in str(one) for one in names)
+        return sum(str(one).startswith("Thread[kept-") for one in names)
 
     before = threads()
     plan = KeptPlan(spark, NUMBERS, selection)

@@ -140,6 +140,8 @@ class Cluster(Frozen):
     """A site is gone after so many heartbeats in a row have not come."""
     listen: Address = ANY_FREE_PORT
     """Where the coordinator binds."""
+    instance_limit_us: int = 30_000_000
+    """A task instance that runs longer is stopped, and its query fails."""
     queue_bytes: int = 40_000_000
     """Most that a queue of one stream holds."""
     spares: int = 0

@@ -56,6 +56,7 @@ class ClusterTable(Table):
     ack_interval: Microseconds = Field(default=_DEFAULT.ack_interval_us, gt=0)
     heartbeat_interval: Microseconds = Field(default=_DEFAULT.heartbeat_interval_us, gt=0)
     missed_heartbeats: int = Field(default=_DEFAULT.missed_heartbeats, ge=1)
+    instance_limit: Microseconds = Field(default=_DEFAULT.instance_limit_us, gt=0)
     listen: Address = _DEFAULT.listen
     spares: int = Field(default=_DEFAULT.spares, ge=0)
     models: str = _DEFAULT.models
@@ -108,6 +109,7 @@ class ClusterFile(Table):
             ack_interval_us=self.cluster.ack_interval,
             heartbeat_interval_us=self.cluster.heartbeat_interval,
             missed_heartbeats=self.cluster.missed_heartbeats,
+            instance_limit_us=self.cluster.instance_limit,
             listen=self.cluster.listen,
             queue_bytes=self.cluster.queue.max_bytes,
             spares=self.cluster.spares,

@@ -36,6 +36,7 @@ from anabranch.site.deployment import Builds, Deployment, Runs
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
 from anabranch.site.standby.protection import Protection
+from anabranch.site.tasks.limits import Limits
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Task
 from anabranch.stream.restart import RestartPoint
@@ -74,10 +75,14 @@ class SiteService:
             runtime, tasks, self.outlets, builder, self.links, executor, points, readers,
             forget=lambda task: self.protection.forget(task),
         )  # fmt: skip
+        self._limits = Limits(
+            runtime, name, lambda: self.deployment.tasks.values(), cluster.instance_limit_us / 1e6
+        )
         self.protection = Protection(name, cluster, runtime, network, self.deployment, self.links)
 
     async def close(self) -> None:
         self.protection.close()
+        self._limits.close()
         await self.deployment.close()
         self.links.close()
 

@@ -52,6 +52,7 @@ from anabranch.site.stage.results import StageResults
 from anabranch.site.stage.run import size_of
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.spark.alive import Alive, pings
 from anabranch.spark.analyse import analyse, check_types
 from anabranch.spark.jvm import jvm
 
@@ -97,6 +98,7 @@ class Site:
         )
         network = FlightNetwork(self._runtime, name, self.peers)
         self._trips = RoundTrips(name, self._runtime, network, self.service.links.emulated)
+        self._jvm = Alive(self._runtime, pings(spark), cluster.instance_limit_us / 1e6)
         self._beats: Heartbeat | None = None
         self._closed = threading.Event()
         self._gate = Gate(
@@ -150,6 +152,7 @@ class Site:
             return
         self._closed.set()
         self._trips.close()
+        self._jvm.close()
         if self._beats:
             self._beats.close()
         self._runtime.run(self.service.close())
@@ -182,7 +185,8 @@ class Site:
             report = self.service.report()
         trips = self._trips.report()
         where = {"address": self.address, "http": self._http.url if self._http else None}
-        return report | where | {"pid": os.getpid(), "round_trips": trips}
+        problem = {"problem": self._jvm.problem(), "abandoned": self._jvm.abandoned}
+        return report | where | problem | {"pid": os.getpid(), "round_trips": trips}
 
     async def _describe_pocket(self, asked: DescribePocket) -> Any:
         return await self._runtime.blocking(lambda: described(asked.name, asked.class_, asked.base))

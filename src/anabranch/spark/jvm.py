@@ -39,6 +39,11 @@ class Jvm:
         return process.pid if process else None
 
     @property
+    def ends_process(self) -> bool:
+        """This process ends with it, and is a site's alone."""
+        return self._watched and not self._closing.is_set()
+
+    @property
     def ended(self) -> bool:
         """Ours, and gone."""
         process = self._process()

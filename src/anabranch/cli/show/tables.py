@@ -168,7 +168,9 @@ def _trouble_lines(status: dict[str, Any]) -> list[str]:
                 line = f"{where}: {one['name']} failed {times} in {one['since_s']:.0f} s:"
                 found.setdefault((one["name"], one["error"]),
                                  f"{line} {one['error']}; trying again")  # fmt: skip
-    return list(found.values())[:MOST_TROUBLES]
+    left = [f"site {site['site']}: {site['abandoned']} threads of its JVM go on with instances that"
+            " were stopped" for site in status["sites"] if site.get("abandoned")]  # fmt: skip
+    return [*left, *found.values()][:MOST_TROUBLES]
 
 
 def _placement_lines(status: dict[str, Any]) -> list[str]:

@@ -88,7 +88,13 @@ def _site(sites: Sites, name: str) -> Status:
         report: Status = sites.peer(name).call("status", timeout_s=3.0)
     except SiteError as error:
         return _silent(sites, name, "unreachable", error.line())
-    return report | UP
+    return _up(report)
+
+
+def _up(report: Status) -> Status:
+    """It answers, but perhaps its Spark does not."""
+    problem = report.get("problem", "")
+    return report | (UP if not problem else {"state": "stuck", "problem": problem})
 
 
 def _heard(sites: Sites, name: str, alive: Collection[str]) -> Status:
@@ -99,7 +105,7 @@ def _heard(sites: Sites, name: str, alive: Collection[str]) -> Status:
     record = sites.record(name)
     if name not in alive or record is None or not record.report:
         return _silent(sites, name, "unreachable", "no heartbeat")
-    return record.report | UP
+    return _up(record.report)
 
 
 def with_obstacles(

@@ -16,6 +16,11 @@ from anabranch.plan.spec import Spec
 from anabranch.site.stage.service import Counts
 from anabranch.state.offsets import Range
 
+CALL_S = 30.0
+"""Longest wait for an answer. A server that stands still is one that is gone."""
+MOVE_S = 120.0
+"""The same for what carries many rows."""
+
 
 class Address(Spec):
     """Where a state server is, and what it must be told to listen."""
@@ -34,7 +39,8 @@ class StateClient:
 
     def call(self, what: str, **body: Any) -> Any:
         with _errors():
-            (answer,) = self._client.do_action(flight.Action(what, self._body(body)))
+            asked = flight.Action(what, self._body(body))
+            (answer,) = self._client.do_action(asked, _within(CALL_S))
         return json.loads(answer.body.to_pybytes())
 
     def gaps(self, ends: dict[str, int]) -> list[Range]:
@@ -52,7 +58,7 @@ class StateClient:
         with _errors():
             command = self._body({"range": _listed(range)})
             descriptor = flight.FlightDescriptor.for_command(command)
-            writer, reader = self._client.do_put(descriptor, partials.schema)
+            writer, reader = self._client.do_put(descriptor, partials.schema, _within(MOVE_S))
             with writer:
                 writer.write_table(partials)
                 writer.done_writing()
@@ -68,10 +74,15 @@ class StateClient:
 
     def _get(self, **body: Any) -> pa.Table:
         with _errors():
-            return self._client.do_get(flight.Ticket(self._body(body))).read_all()
+            ticket = flight.Ticket(self._body(body))
+            return self._client.do_get(ticket, _within(MOVE_S)).read_all()
 
     def _body(self, body: dict[str, Any]) -> bytes:
         return json.dumps(body | {"token": self._token}).encode()
+
+
+def _within(seconds: float) -> flight.FlightCallOptions:
+    return flight.FlightCallOptions(timeout=seconds)
 
 
 def _listed(range: Range) -> list[Any]:

@@ -7,6 +7,7 @@ import json
 import secrets
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import pyarrow as pa
 from anabranch.errors import SiteError
 from anabranch.plan.stage import Stage
 from anabranch.site.stage.client import Address, StateClient
+
+START_S = 60.0
 
 
 class ServerProcess:
@@ -39,7 +42,11 @@ class ServerProcess:
         with suppress(BrokenPipeError):  # it has ended: then it says nothing
             self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
+        late = threading.Timer(START_S, self._process.kill)
+        late.daemon = True
+        late.start()
         port = self._process.stdout.readline().strip()
+        late.cancel()
         if not port:
             self._end()
             raise SiteError("the state server did not start", remedy="See the site's log.")

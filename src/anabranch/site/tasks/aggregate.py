@@ -161,6 +161,9 @@ class AggregateBody:
     def interrupt(self) -> None:
         self._expressions.interrupt()
 
+    def abandon(self) -> None:
+        self._expressions.abandon()
+
     def close(self) -> None:
         self._expressions.close()
 

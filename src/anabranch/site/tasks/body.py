@@ -91,6 +91,9 @@ class Interruptible(Protocol):
     def interrupt(self) -> None:
         """From another thread: the step that runs is to end soon, by an error."""
 
+    def abandon(self) -> None:
+        """From another thread, without waiting for anything: it has not, so it is to end now."""
+
 
 @runtime_checkable
 class Remembering(Protocol):
@@ -168,6 +171,9 @@ class SelectionBody:
 
     def interrupt(self) -> None:
         self._expressions.interrupt()
+
+    def abandon(self) -> None:
+        self._expressions.abandon()
 
     def close(self) -> None:
         self._expressions.close()

@@ -112,6 +112,9 @@ class JoinBody:
         self._interrupted.set()
         self._expressions.interrupt()
 
+    def abandon(self) -> None:
+        self._expressions.abandon()
+
     def _check(self) -> None:
         if self._interrupted.is_set():
             raise TaskError("stopped")

@@ -33,6 +33,10 @@ from anabranch.standby.patience import Patience
 from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import FOREVER, RestartLog, RestartPoint, beyond
 
+GRACE_S = 2.0
+"""How long an instance that was asked to end may take for it."""
+LONG = 0.25
+"""An instance that takes this part of its limit is followed by smaller ones."""
 WIRE_ROWS = 65_536
 """Tuples of one batch on a link at most."""
 
@@ -96,6 +100,17 @@ class Task:
         self._runtime = runtime
         self.busy = False
         """An instance runs."""
+        self._instance = 0
+        """Its number."""
+        self._ending = 0
+        """The one that has been asked to end."""
+        self._ran_s = 0.0
+        """How long it has run so far."""
+        self._on: list[tuple[str, int, int]] = []
+        """What it has taken: stream, first and last position."""
+        self._long_us: int | None = None
+        """How long instances are to take at most, once one has come near its limit."""
+        self._overran: TaskError | None = None
         self._rested = runtime.signal()
         self._taken_from = inlets
         self._log = RestartLog(RestartPoint(tuple(0 for _ in inlets), 0))
@@ -216,8 +231,47 @@ class Task:
         with self._runtime:
             if self.state in ("waiting", "running"):
                 self.state = "stopped"
-            if self.state == "stopped" and self.busy:
-                self._runtime.spawn(self._runtime.blocking(self._interrupt))
+            if self.state == "stopped" and self.busy and self._ending != self._instance:
+                self._runtime.spawn(self._end_instance(), f"stopping {self.spec.name}")
+
+    def ran(self, seconds: float, limit_s: float) -> None:
+        """So much time has passed; an instance that has run longer than it may is ended, and the
+        query fails. What writes to the world, and a user's own program, have limits of theirs."""
+        if not self.busy or self._overran or self.spec.sink or self.spec.pocket:
+            return
+        self._ran_s += seconds
+        if self._ran_s > limit_s * LONG:
+            self._long_us = int(limit_s * LONG * 1e6)
+        if self._ran_s > limit_s and self.state == "running":
+            self._overran = self._too_long(limit_s)
+            self._runtime.spawn(self._end_instance(), f"stopping {self.spec.name}")
+
+    def _too_long(self, limit_s: float) -> TaskError:
+        on = [f"tuples {first} to {last} of {stream}" for stream, first, last in self._on]
+        return TaskError(
+            f"query {self.spec.query} failed: an instance ran for more than {limit_s:g} s"
+            f" on {' and '.join(on) or 'what it had taken before'}, and was stopped",
+            place=self.spec.site,
+            remedy="Look there for what its expressions never finish, such as a pattern of nested"
+            " repetitions. If it only needs longer, raise instance_limit under [cluster].",
+        )  # fmt: skip
+
+    async def _end_instance(self) -> None:
+        """Ask it to end; if it does not, leave it alone with what it does."""
+        self._runtime.spawn(self._runtime.blocking(self._interrupt), f"interrupt {self.spec.name}")
+        self._ending = instance = self._instance
+        end = self._runtime.now() + GRACE_S
+        while self.busy and self._instance == instance:
+            if self._runtime.now() >= end:
+                if isinstance(self._body, Interruptible):
+                    self._body.abandon()
+                break
+            await self._rested.wait(end - self._runtime.now())
+        end += GRACE_S
+        while self.busy and self._instance == instance and self._runtime.now() < end:
+            await self._rested.wait(end - self._runtime.now())
+        if self._overran and self._instance == instance:  # its thread may hang for good
+            self.fail(self._overran)
 
     def _interrupt(self) -> None:
         if isinstance(self._body, Interruptible):
@@ -286,9 +340,17 @@ class Task:
             if not self.ready():
                 return None
             self.busy = True
+            self._instance += 1
+            self._ran_s = 0.0
             self._taken_from = self.inlets
+            if self._long_us is not None:
+                allowed_us = min(self._long_us, allowed_us or self._long_us)
             most = self.timeliness.most_rows(self._batch, allowed_us)
-            return [self._take(inlet, most) for inlet in self.inlets]
+            taken = [self._take(inlet, most) for inlet in self.inlets]
+            pairs = zip(self.inlets, taken, strict=True)
+            self._on = [(inlet.stream, one.batches[0].first, one.last)
+                        for inlet, one in pairs if one.batches]  # fmt: skip
+            return taken
 
     def _take(self, inlet: LiveInlet, most: int) -> Taken:
         if not self._patience:  # who waits before each instance takes all that has come
@@ -311,7 +373,7 @@ class Task:
                     self.timeliness.judge(produced.born(), time.time_ns() // 1000)
             return produced
         except Exception as error:
-            return explain(error, self.spec)
+            return self._overran or explain(error, self.spec)
 
     def give(self, taken: Sequence[Taken], produced: Produced | AnabranchError) -> None:
         """The end of an instance."""

@@ -59,10 +59,15 @@ class Channel:
             got += more
         return buffer
 
-    def close(self) -> None:
-        """Whoever sends or waits for an answer is woken."""
+    def shut(self) -> None:
+        """From another thread than the one that reads: whoever sends or waits for an answer is
+        woken, and closes it."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Whoever sends or waits for an answer is woken."""
+        self.shut()
         with suppress(OSError):
             self._received.close()
             self._socket.close()

@@ -82,6 +82,11 @@ class Expressions:
         for one in self._evaluations:
             one.interrupt()
 
+    def abandon(self) -> None:
+        """From any thread, and at once: it fails now."""
+        for one in self._evaluations:
+            one.abandon()
+
     def close(self) -> None:
         """What is kept in the JVM goes. Idempotent."""
         for one in self._evaluations:
@@ -168,6 +173,10 @@ class Evaluation:
         if self._kept:
             with suppress(Py4JError, OSError):
                 self._kept.interrupt()
+
+    def abandon(self) -> None:
+        if self._kept:
+            self._kept.abandon()
 
     def close(self) -> None:
         if self._kept:

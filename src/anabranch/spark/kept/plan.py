@@ -104,6 +104,14 @@ class KeptPlan:
         if connected := self._connected:
             connected[1].interrupt()
 
+    def abandon(self) -> None:
+        """From any thread, without asking the JVM: what is being evaluated fails now, whatever the
+        JVM goes on to do."""
+        if connected := self._connected:
+            channel, service = connected
+            service.abandon()
+            channel.shut()
+
     def close(self) -> None:
         if self._connected:
             channel, service = self._connected

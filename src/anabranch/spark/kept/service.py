@@ -13,6 +13,8 @@ import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
+from anabranch.spark.jvm import jvm as jvm_process
+from anabranch.spark.kept.abandoned import abandoned, thread_name
 from anabranch.spark.kept.handles import Handles, handles_of, named
 
 DONE, FAILED = -11, -12
@@ -58,9 +60,11 @@ class Service:
         # What ends it is kept and not printed; and the session's settings are handed down to it.
         task = named(jvm, "java.util.concurrent.FutureTask")(handles.runnable(loop), None)
         named(jvm, "SparkSession").setActiveSession(spark._jsparkSession)
-        thread = named(jvm, "java.lang.Thread")(task, "anabranch-kept-plan")
-        thread.setDaemon(True)
-        thread.start()
+        self._name = thread_name()
+        self._thread = named(jvm, "java.lang.Thread")(task, self._name)
+        self._thread.setDaemon(True)
+        self._thread.start()
+        self._left = False
 
     def failure(self) -> JavaObject | None:
         """What a `FAILED` answer is about."""
@@ -71,8 +75,15 @@ class Service:
         if running := self._running.get():
             running.markInterrupted("stopped")
 
+    def abandon(self) -> None:
+        """Its connection is closed and it need not notice: let it end when it is through. Nothing
+        is asked of the JVM here, which may not answer."""
+        self._left = True
+        abandoned.add(self._thread, self._name, jvm_process.pid)
+
     def close(self) -> None:
-        self._channel.close()
+        if not self._left:
+            self._channel.close()
 
 
 def _rows(handles: Handles, channel: JavaObject, schema: JavaObject) -> JavaObject:
