@@ -97,11 +97,13 @@ class Cluster:
         at: str | None = None,
         source: Source | None = None,
         timestamp: str | None = None,
+        unit: str | None = None,
         lateness: Duration | None = None,
         shed: str | None = None,
     ) -> Stream:
         """CREATE STREAM. `columns` are names and Spark SQL types. Without `source` it is one to
-        push into, or for a pocket. `shed` is a limit and what is kept: "1000/s KEEP BY speed".
+        push into, or for a pocket. `unit` is that of event times which are whole numbers: "s",
+        "ms", "us" or "ns". `shed` is a limit and what is kept: "1000/s KEEP BY speed".
 
         >>> cluster.stream("s", {"Temp": "DOUBLE"}, at="room1", timestamp="ts", lateness="500ms",
         ...                source=source("file", path="a.csv"))  # doctest: +SKIP
@@ -110,6 +112,8 @@ class Cluster:
         if timestamp is not None:
             place = "stream(timestamp)"
             text.add(" TIMESTAMP ").add(written(timestamp, place), place)
+            if unit is not None:
+                text.add(" UNIT ").add(unit, "stream(unit)")
         if lateness is not None:
             text.add(" LATENESS ").add(duration(lateness), "stream(lateness)")
         if shed is not None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from anabranch.connectors.epoch import is_event_time, micros_of
 from anabranch.connectors.from_text import from_text
 from anabranch.connectors.instants import instants
 
@@ -13,7 +14,7 @@ _MICROS = pa.timestamp("us", "UTC")
 
 
 def from_arrow(values: pa.Array, type: pa.DataType | None) -> pa.Array:
-    """`values` as `type`, or as µs since the epoch if that is None.
+    """`values` as `type`, or as µs since the epoch if that is an event time's.
 
     Raises ValueError or one of its kin where a value would change; only digits below the µs may
     get lost. Text is parsed as in a CSV file, except that an empty STRING stays one.
@@ -22,8 +23,8 @@ def from_arrow(values: pa.Array, type: pa.DataType | None) -> pa.Array:
         values = values.combine_chunks()
     if pt.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if type is None:
-        return _instants(values)
+    if is_event_time(type):
+        return _instants(values, type)
     if values.type == type:
         return values
     if _is_text(values.type) and not (pt.is_string(type) or pt.is_binary(type)):
@@ -33,14 +34,14 @@ def from_arrow(values: pa.Array, type: pa.DataType | None) -> pa.Array:
     return values.cast(type)
 
 
-def _instants(values: pa.Array) -> pa.Array:
+def _instants(values: pa.Array, type: pa.DataType | None) -> pa.Array:
     if _is_text(values.type):
-        return instants(pc.utf8_trim_whitespace(values.cast(pa.string())))
+        return instants(pc.utf8_trim_whitespace(values.cast(pa.string())), type)
     if pt.is_timestamp(values.type) or pt.is_date(values.type):
         return _cast_time(values, _MICROS).cast(pa.int64())
     if not pt.is_integer(values.type):
         raise TypeError(f"{values.type} is no time")
-    return values.cast(pa.int64())
+    return micros_of(values, type)
 
 
 def _cast_time(values: pa.Array, type: pa.DataType) -> pa.Array:

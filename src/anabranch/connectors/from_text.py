@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from anabranch.connectors.epoch import is_event_time
 from anabranch.connectors.from_values import from_values
 from anabranch.connectors.instants import instants
 
 
 def from_text(values: Sequence[str], type: pa.DataType | None) -> pa.Array:
-    """`values` as `type`, or as µs since the epoch if that is None; an empty text is NULL.
+    """`values` as `type`, or as µs since the epoch if that is an event time's; an empty text is
+    NULL.
 
     Raises ValueError or one of its kin if any value does not parse. Blanks around a value count
     for STRING and BINARY only. A nested type is read as JSON.
@@ -23,8 +25,8 @@ def from_text(values: Sequence[str], type: pa.DataType | None) -> pa.Array:
     if type is not None and (pt.is_string(type) or pt.is_binary(type)):
         return _empty_as_null(text).cast(type)
     text = _empty_as_null(pc.utf8_trim_whitespace(text))
-    if type is None:
-        return instants(text)
+    if is_event_time(type):
+        return instants(text, type)
     if pt.is_timestamp(type):
         return instants(text).cast(pa.timestamp("us", "UTC")).cast(type)
     if pt.is_nested(type):

@@ -9,6 +9,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from anabranch.connectors.epoch import is_event_time, micros
 from anabranch.connectors.instants import instants
 
 _NO_TIME = time(0)
@@ -27,15 +29,15 @@ _NOT_FINITE = {"NaN", "Infinity", "-Infinity"}
 def from_values(
     values: Sequence[Any], type: pa.DataType | None, *, base64_text: bool = False
 ) -> pa.Array:
-    """`values` as `type`, or as µs since the epoch if that is None.
+    """`values` as `type`, or as µs since the epoch if that is an event time's.
 
     Raises ValueError, TypeError or one of their kin if any value does not fit. A text given for
     BINARY is base64 if `base64_text`, else taken as UTF-8.
     """
-    if type is None:
-        return _instants(values)
+    if is_event_time(type):
+        return _instants(values, type)
     if pt.is_timestamp(type):
-        return _instants(values).cast(pa.timestamp("us", "UTC")).cast(type)
+        return _instants(values, None).cast(pa.timestamp("us", "UTC")).cast(type)
     if pt.is_nested(type):
         return _nested(values, type, base64_text)
     if pt.is_binary(type) and base64_text:
@@ -46,10 +48,10 @@ def from_values(
     return pa.array(values, type)
 
 
-def _instants(values: Sequence[Any]) -> pa.Array:
+def _instants(values: Sequence[Any], type: pa.DataType | None) -> pa.Array:
     if {*map(_type, values)} <= {str, _type(None)}:
-        return instants(pc.utf8_trim_whitespace(pa.array(values, pa.string())))
-    return pa.array(_each(_micros, values), pa.int64())
+        return instants(pc.utf8_trim_whitespace(pa.array(values, pa.string())), type)
+    return pa.array(_each(partial(_micros, type=type), values), pa.int64())
 
 
 def _type(value: Any) -> Any:
@@ -126,12 +128,13 @@ def _date(value: Any) -> date:
     return value if isinstance(value, date) else _refuse(value)
 
 
-def _micros(value: Any) -> int:
+def _micros(value: Any, type: pa.DataType | None) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
+        return micros(value, type)
     if isinstance(value, str):
         text = value.strip()
-        return int(text) if text.lstrip("+-").isdigit() else _micros(datetime.fromisoformat(text))
+        whole = text.lstrip("+-").isdigit()
+        return _micros(int(text) if whole else datetime.fromisoformat(text), type)
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, _NO_TIME)
     if not isinstance(value, datetime):

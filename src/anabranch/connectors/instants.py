@@ -5,21 +5,23 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.connectors.epoch import micros_of
+
 _WHOLE = r"^[+-]?\d+$"
 _ZONED = r"[T ]\d\d:?\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 
 
-def instants(text: pa.Array) -> pa.Array:
-    """µs since the epoch of whole numbers (taken as such) and ISO 8601 times; without a zone they
-    are UTC, digits below the µs are cut off."""
+def instants(text: pa.Array, type: pa.DataType | None = None) -> pa.Array:
+    """µs since the epoch of whole numbers, in the unit of the event time `type`, and ISO 8601
+    times; without a zone they are UTC, digits below the µs are cut off."""
     whole = pc.match_substring_regex(text, _WHOLE)
     if pc.all(whole).as_py() is not False:
-        return pc.replace_substring_regex(text, r"^\+", "").cast(pa.int64())
+        return micros_of(pc.replace_substring_regex(text, r"^\+", ""), type)
     times = pc.replace_substring_regex(pc.utf8_upper(text), r"(\.\d{6})\d+", r"\1")
     zoned = pc.match_substring_regex(times, _ZONED)
     unzoned = pc.invert(pc.or_(whole, zoned))
     return pc.coalesce(
-        _only(text, whole).cast(pa.int64()),
+        micros_of(_only(text, whole), type),
         _only(times, zoned).cast(pa.timestamp("us", "UTC")).cast(pa.int64()),
         _only(times, unzoned).cast(pa.timestamp("us")).cast(pa.int64()),
     )

@@ -212,6 +212,10 @@ class RateWrapper:
         if self._event_time == "ts":
             return functions.expr("ts").alias(EVENT_TIME)
         field = self._context.schema.field(self._event_time)
+        if not pt.is_timestamp(field.type) and (unit := self._context.unit):
+            factor = {"s": "* 1000000", "ms": "* 1000", "us": "", "ns": "div 1000"}[unit]
+            text = f"cast(({self._expressions[field.name]}) AS bigint) {factor}"
+            return functions.expr(text).cast("bigint").alias(EVENT_TIME)
         column = self._column(field)
         micros = functions.unix_micros(column) if pt.is_timestamp(field.type) else column
         return micros.cast("bigint").alias(EVENT_TIME)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 from pyspark.sql.pandas.types import from_arrow_type
 
+from anabranch.connectors.epoch import (
+    UNITS,
+    event_type,
+    is_event_time,
+    micros,
+    mistaken,
+    shown,
+    unit_of,
+)
 from anabranch.connectors.options import TEXT, Option
 from anabranch.connectors.wrapper import EVENT_TIME, SourceContext
 from anabranch.errors import SourceError
@@ -69,7 +80,9 @@ class TableBuilder:
         self._names = source_names(context)
         self._types: list[pa.DataType | None] = [*context.schema.types]
         if context.timestamp:
-            self._types.append(None)
+            self._types.append(event_type(context.unit))
+        self._converts = [self._conversion(field) for field in context.schema]
+        self._checks_unit = bool(context.begins and context.timestamp and not context.unit)
 
     def build(self, block: Block, place: Callable[[int], str]) -> pa.Table:
         """The rows of `block` that are well formed. Where rows are to fail, SourceError names the
@@ -82,39 +95,66 @@ class TableBuilder:
             rest = [row for row in range(len(block.numbers)) if row not in unfit]
             columns = [_rows(values, rest) for values in block.columns]
             return self.build(Block(columns, [block.numbers[row] for row in rest]), place)
+        if self._checks_unit and block.numbers:
+            self._checks_unit = False
+            self._check_unit(block.columns[-1][0], place(block.numbers[0]))
         return pa.Table.from_arrays(arrays, schema=self._schema)
+
+    def _conversion(self, field: pa.Field) -> Convert:
+        """A column of time that is the event time too is in its unit."""
+        if field.name != self._context.timestamp or not pt.is_timestamp(field.type):
+            return self._convert
+        unit = event_type(self._context.unit)
+
+        def convert(values: Any, type: pa.DataType | None) -> pa.Array:
+            return self._convert(values, unit).cast(pa.timestamp("us", "UTC")).cast(type)
+
+        return self._convert if unit is None else convert
+
+    def _check_unit(self, value: Any, place: str) -> None:
+        found = mistaken(value, time.time_ns() // 1000)
+        if found is None:
+            return
+        number, when, unit = found
+        meant = shown(micros(number, event_type(unit)))
+        field = self._context.timestamp
+        raise SourceError(
+            f"the event time {field} is {number}, which is {when} in microseconds and {meant} in"
+            f" {UNITS[unit]}",
+            place=place,
+            remedy=f"Write TIMESTAMP {field} UNIT {unit}, or UNIT us if it is meant so.",
+        )
 
     def _convert_all(self, block: Block) -> tuple[list[pa.Array], dict[int, str]]:
         arrays: list[pa.Array] = []
         unfit: dict[int, str] = {}
-        for name, type, values in zip(self._names, self._types, block.columns, strict=True):
+        converts = [*self._converts, self._convert][: len(self._names)]
+        for name, type, convert, values in zip(
+            self._names, self._types, converts, block.columns, strict=True
+        ):
             try:
-                arrays.append(self._column(values, type))
+                arrays.append(_column(values, type, convert))
             except UNFIT:
-                for row in self._unfit_rows(values, type, 0):
+                for row in self._unfit_rows(values, type, convert, 0):
                     unfit.setdefault(row, _complaint(name, type, values[row]))
         return arrays, unfit
 
-    def _column(self, values: Any, type: pa.DataType | None) -> pa.Array:
-        array = self._convert(values, type)
-        if type is None and array.null_count:
-            raise ValueError("no event time")
-        return array
-
-    def _unfit_rows(self, values: Any, type: pa.DataType | None, offset: int) -> list[int]:
+    def _unfit_rows(
+        self, values: Any, type: pa.DataType | None, convert: Convert, offset: int
+    ) -> list[int]:
         """Found by halving: few bad rows in a block cost few conversions. Where a row is to fail,
         the first is enough."""
         try:
-            self._column(values, type)
+            _column(values, type, convert)
             return []
         except UNFIT:
             if len(values) == 1:
                 return [offset]
         half = len(values) // 2
-        left = self._unfit_rows(values[:half], type, offset)
+        left = self._unfit_rows(values[:half], type, convert, offset)
         if left and not self._skip:
             return left
-        return left + self._unfit_rows(values[half:], type, offset + half)
+        return left + self._unfit_rows(values[half:], type, convert, offset + half)
 
     def _report(self, malformed: dict[int, str], place: Callable[[int], str]) -> None:
         if self._skip:
@@ -124,6 +164,13 @@ class TableBuilder:
         raise SourceError(malformed[first], place=place(first), remedy=self._remedy)
 
 
+def _column(values: Any, type: pa.DataType | None, convert: Convert) -> pa.Array:
+    array = convert(values, type)
+    if is_event_time(type) and array.null_count:
+        raise ValueError("no event time")
+    return array
+
+
 def sql_type(type: pa.DataType) -> str:
     """As declared in CREATE STREAM: `BIGINT`, `DECIMAL(10,2)`."""
     return str(from_arrow_type(type).simpleString().upper())
@@ -131,12 +178,15 @@ def sql_type(type: pa.DataType) -> str:
 
 def _complaint(name: str, type: pa.DataType | None, value: Any) -> str:
     value = value.as_py() if isinstance(value, pa.Scalar) else value
-    if type is None and (value is None or value == ""):
+    if is_event_time(type) and (value is None or value == ""):
         return f"the event time {name} is missing"
     if isinstance(value, str) and not value.isprintable() and _surrogates(value):
         return f"{name} is not valid UTF-8: {_short(value)}"
-    if type is None:
-        return f"the event time {name} is {_short(value)}, neither ISO 8601 nor µs since the epoch"
+    if type is None or pt.is_duration(type):
+        unit = {"us": "µs"}.get(unit_of(type), unit_of(type))
+        return (
+            f"the event time {name} is {_short(value)}, neither ISO 8601 nor {unit} since the epoch"
+        )
     return f"{name} is {_short(value)}, which is no {sql_type(type)}"
 
 

@@ -38,6 +38,10 @@ class SourceContext:
     stopped: threading.Event = field(default_factory=threading.Event)
     skipped: Callable[[int], None] = lambda rows: None
     """Called with the number of malformed rows left out (`on_error = 'skip'`)."""
+    unit: str = ""
+    """Of event times that are whole numbers, if the stream says it: s, ms, us or ns."""
+    begins: bool = False
+    """The first tuple that is read is the first of the stream."""
     plans: Mode = "auto"
     in_slot: InSlot = at_once
     """What a source has Spark compute runs in a slot of its site, between task instances."""

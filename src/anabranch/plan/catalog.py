@@ -33,6 +33,8 @@ class StreamDef(Spec):
     site: str
     source: Call | None = None
     timestamp: str | None = None
+    unit: str = ""
+    """Of event times that are whole numbers, if it is said: s, ms, us or ns. Else they are µs."""
     lateness_us: int = 0
     shed: Shed | None = None
     places: tuple[Place, ...] = ()

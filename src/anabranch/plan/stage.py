@@ -30,6 +30,7 @@ class StageInput(Spec):
     columns: tuple[Column, ...]
     source: Call
     timestamp: str | None = None
+    unit: str = ""
     lateness_us: int = 0
     base: str = ""
 

@@ -41,6 +41,7 @@ def _input(source: StreamDef) -> StageInput | None:
         columns=source.columns,
         source=source.source,
         timestamp=source.timestamp,
+        unit=source.unit,
         lateness_us=source.lateness_us,
         base=source.base,
     )

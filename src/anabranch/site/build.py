@@ -164,7 +164,7 @@ class Builder:
         self, stream: StreamDef, source: Call, outlet: LiveOutlet, *, resume: bool
     ) -> Ingest:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
-        make = partial(self._wrapper, stream, source)
+        make = partial(self._wrapper, stream, source, begins=not resume)
         journal = self._journal(stream.name, resume=resume)
         pace = Pace(outlet, self._budget, footprint.excess)
         shedder = (
@@ -206,11 +206,15 @@ class Builder:
         source: Call,
         stopped: threading.Event,
         skipped: Callable[[int], None],
+        *,
+        begins: bool = False,
     ) -> Wrapper:
         context = SourceContext(
             stream=stream.name,
             schema=arrow_schema(stream.columns),
             timestamp=stream.timestamp,
+            unit=stream.unit,
+            begins=begins,
             options=source.options,
             base=Path(stream.base or "."),
             spark=lambda: self._spark,

@@ -53,6 +53,7 @@ def bind_stream(
         site=_site(stmt, script, "stream", default_site),
         source=bind_call(stmt.source) if stmt.source else None,
         timestamp=stmt.timestamp.text if stmt.timestamp else None,
+        unit=stmt.unit or "",
         lateness_us=stmt.lateness.us if stmt.lateness else 0,
         text=stmt.text,
         base=base,

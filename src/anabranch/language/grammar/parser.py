@@ -13,6 +13,7 @@ from anabranch.language.grammar import translations
 from anabranch.language.grammar.calls import call
 from anabranch.language.grammar.clauses import Clauses, gather
 from anabranch.language.grammar.column_types import column_type
+from anabranch.language.grammar.event_time import timestamp
 from anabranch.language.grammar.lexer import Token
 from anabranch.language.grammar.queries import create_query, query
 from anabranch.language.grammar.statements import (
@@ -83,7 +84,7 @@ _OF_QUERIES = {
     for word in ("STANDBY", "DEADLINE", "COST")
 }
 _STREAM_CLAUSES: Clauses = {
-    "TIMESTAMP": lambda cursor: cursor.name("the name of a field"),
+    "TIMESTAMP": timestamp,
     "LATENESS": lambda cursor: cursor.duration(),
     "SHED": lambda cursor: shed(cursor, *_STREAM_CLAUSES),
     "FROM": lambda cursor: call(cursor, "the name of a wrapper"),
@@ -97,11 +98,13 @@ def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
     columns = _columns(cursor)
     found = gather(cursor, _STREAM_CLAUSES, _OF_QUERIES)
     site: Name | None = found.get("AT")
+    field, unit = found.get("TIMESTAMP", (None, None))
     span = cursor.since(start)
     return CreateStream(
         name=name.text,
         columns=columns,
-        timestamp=found.get("TIMESTAMP"),
+        timestamp=field,
+        unit=unit,
         lateness=found.get("LATENESS"),
         shed=found.get("SHED"),
         source=found.get("FROM"),

@@ -168,6 +168,8 @@ class CreateStream:
     name: str
     columns: tuple[ColumnDecl, ...]
     timestamp: Name | None
+    unit: str | None
+    """Of event times that are whole numbers."""
     lateness: Duration | None
     shed: ShedNode | None
     source: CallNode | None

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.types as pt
 
+from anabranch.connectors.epoch import event_type, is_event_time, micros_of
 from anabranch.connectors.fields import locate
 from anabranch.connectors.files.read_csv import Records
 from anabranch.connectors.files.wrapper import FileWrapper
@@ -119,7 +120,7 @@ def _plain_csv(
     wanted = locate(source_names(context), names, context.timestamp, str(file))
     types: list[pa.DataType | None] = [*context.schema.types]
     if context.timestamp:
-        types.append(None)
+        types.append(event_type(context.unit))
     for numbers in (True, False):
         try:
             arrays = _columns(block, len(names), wanted, types, numbers=numbers)
@@ -189,7 +190,7 @@ def _columns(
 
 def _number(type: pa.DataType | None) -> pa.DataType:
     """What a column is parsed as: numbers as what they are, event times as whole numbers."""
-    if type is None:
+    if is_event_time(type):
         return pa.int64()
     return type if pt.is_integer(type) or pt.is_floating(type) else pa.string()
 
@@ -197,6 +198,8 @@ def _number(type: pa.DataType | None) -> pa.DataType:
 def _converted(column: pa.Array, type: pa.DataType | None) -> pa.Array:
     if pt.is_string(column.type):
         return from_text(column, type)
-    if column.type != (type or pa.int64()):
+    if is_event_time(type) and pt.is_integer(column.type):
+        return micros_of(column, type)
+    if column.type != type:
         raise TypeError("a column is wanted as two types")
     return column

@@ -109,6 +109,7 @@ def input_of(
         stream=read.stream,
         schema=columns,
         timestamp=read.timestamp,
+        unit=read.unit,
         options=read.source.options,
         base=Path(read.base or "."),
         spark=_no_spark,

@@ -1,0 +1,77 @@
+"""Event times as whole numbers: seconds, milliseconds, microseconds or nanoseconds since 1970.
+
+An event time's type, where a column's is asked for, is None for microseconds, and an Arrow duration
+of its unit for others.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_PER_MICRO = 1_000
+"""Nanoseconds."""
+_YEAR_US = 365 * 86_400_000_000
+_NEAR_US = 10 * _YEAR_US
+"""So far from now, event times are usual."""
+_WHOLE = re.compile(r"[+-]?\d+")
+
+
+def event_type(unit: str) -> pa.DataType | None:
+    """`unit` is one of UNITS, or empty for microseconds."""
+    return None if unit in ("", "us") else pa.duration(unit)
+
+
+def is_event_time(type: pa.DataType | None) -> bool:
+    return type is None or pt.is_duration(type)
+
+
+def unit_of(type: pa.DataType | None) -> str:
+    return "us" if type is None else str(type.unit)
+
+
+def micros(value: int, type: pa.DataType | None) -> int:
+    """Digits below the µs are cut off, downwards."""
+    unit = unit_of(type)
+    return value // _PER_MICRO if unit == "ns" else value * _MICROS[unit]
+
+
+def micros_of(values: pa.Array, type: pa.DataType | None) -> pa.Array:
+    """As `micros`, of many. Raises ValueError where there are too many µs."""
+    values, unit = values.cast(pa.int64()), unit_of(type)
+    if unit != "ns":
+        return values if unit == "us" else pc.multiply_checked(values, _MICROS[unit])
+    cut = pc.divide(values, _PER_MICRO)  # towards zero
+    down = pc.less(values, pc.multiply(cut, _PER_MICRO))
+    return pc.subtract(cut, down.cast(pa.int64()))
+
+
+def mistaken(value: Any, now_us: int) -> tuple[int, str, str] | None:
+    """If a whole number was hardly meant as µs: the number, when that would be, and the unit in
+    which it lies within ten years of `now_us`, though as µs it does not."""
+    value = value.as_py() if isinstance(value, pa.Scalar) else value
+    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value - now_us) <= _NEAR_US:
+        return None
+    for unit in ("ms", "s", "ns"):
+        if abs(micros(value, event_type(unit)) - now_us) <= _NEAR_US:
+            return value, shown(value), unit
+    return None
+
+
+def shown(us: int) -> str:
+    """`2026-01-31T12:00:00Z`, as far as years go."""
+    try:
+        when = _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return f"{us:,} µs since 1970"
+    return when.isoformat(timespec="seconds").replace("+00:00", "Z")
