@@ -80,3 +80,54 @@ def test_what_is_wrong(checked: Callable[[str], Ended], text: str, line: str) ->
 def test_explain_needs_no_spark_either(checked: Callable[[str], Ended]) -> None:
     ended = checked("EXPLAIN SELECT n + 1 AS next FROM s;")
     assert ended.code == 0, ended.err
+
+
+POCKET = """
+from anabranch import Pocket
+
+class P(Pocket):
+    query = "SELECT n + 1 AS m, upper(room) AS r FROM s WHERE n > 2"
+    output = "CREATE STREAM alarm (message STRING)"
+
+    def row(self, row):
+        yield {"message": "x"}
+
+class Wrong(P):
+    query = "SELECT rom FROM s"
+"""
+
+
+def test_pockets_are_checked_with_what_they_read_and_fill(
+    checked: Callable[[str], Ended], tmp_path: Path
+) -> None:
+    (tmp_path / "p.py").write_text(POCKET)
+    right = (
+        "CREATE POCKET p FROM python(class = 'p:P') AT a; CREATE QUERY q AS SELECT {} FROM alarm"
+    )
+    ended = checked(right.format("message") + " AT a;")
+    assert ended.out.startswith("s.sql: 5 statements, nothing wrong found.\n"), ended.err
+    assert "unknown column 'n' of stream alarm" in checked(right.format("n")).err
+    ended = checked("CREATE POCKET p FROM python(class = 'p:Wrong') AT a;")
+    assert "unknown column 'rom' of stream s. Did you mean 'room'?" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("SELECT rom FROM s", "unknown column 'rom' of stream s. Did you mean 'room'?"),
+        ("SELECT n FROM s AT a; CREATE QUERY q AS SELECT n FROM s AT a", "q exists already"),
+        ("SELECT n FROM s INTO jsnol(path = 'x')", "there is no sink 'jsnol'"),
+        ("SELECT n FROM s INTO jsonl(pth = 'x')", "jsonl() has no option 'pth'"),
+        ("SELECT n FROM s", "table rooms: no such file"),
+    ],
+)
+def test_run_says_such_things_before_it_starts_a_spark(
+    checked: Callable[[str], Ended], anabranch: Run, tmp_path: Path, text: str, line: str
+) -> None:
+    if "no such file" not in line:
+        (tmp_path / "nowhere.csv").write_text("name,floor\n")
+    checked(f"CREATE QUERY q AS {text};")
+    before = SparkContext._active_spark_context
+    ended = anabranch("run", "s.sql", "--for", "1s")
+    assert (ended.code, SparkContext._active_spark_context) == (1, before)
+    assert line in ended.err

@@ -8,12 +8,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
+from anabranch.language.expressions.types import NO_FUNCTION
 from anabranch.language.grammar.translations import function_like
 from anabranch.plan.operators import Column
 from anabranch.spark.session import spark_schema
 
 Answer = dict[str, str | None]
-NO_FUNCTION = "there is no function"
 _UNLIKE_A_TUPLE = {
     "Generate": "makes several tuples of one, or none",
     "Expand": "makes several tuples of one, or none",

@@ -7,17 +7,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.cli.queries.run import cluster_for, read_script
+from anabranch.cli.queries.scripts import cluster_for, read_script
 from anabranch.cli.show.tables import out
+from anabranch.config.cluster import Cluster
 from anabranch.connectors import SINKS, TABLES, WRAPPERS, places
-from anabranch.connectors.files.paths import absolute
+from anabranch.connectors.files.paths import absolute, find_files
 from anabranch.connectors.options import split, take
 from anabranch.connectors.registry import Registry
 from anabranch.coordinator.control.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.control.sites import absence
 from anabranch.coordinator.placement.placing import Placing
+from anabranch.coordinator.scripts.changes import Changes
 from anabranch.coordinator.scripts.scripts import ScriptCheck
-from anabranch.language.expressions.sketch_types import SketchTypes
+from anabranch.coordinator.scripts.types import Types
+from anabranch.errors import AnabranchError
+from anabranch.language import Script, parse
+from anabranch.language.expressions.sketch_types import NoTypes, SketchTypes
+from anabranch.language.grammar.statements import CreatePocket
 from anabranch.plan.places import Place
 from anabranch.site.programs.submission import described
 
@@ -33,14 +39,29 @@ def check_script(path: Path, cluster_file: Path | None) -> None:
     script = read_script(path)
     cluster = cluster_for(script, cluster_file)
     base = str(path.resolve().parent)
-    sites: Any = PlannedSites(list(cluster.sites))
-    checked = ScriptCheck(
-        script, {}, sites, base, list, Placing(sites, Catalog(IN_MEMORY), cluster),
-        heartbeat_us=cluster.heartbeat_interval_us, types=SketchTypes(dir(functions)),
-    ).run()  # fmt: skip
+    checked = _checked(script, cluster, base, SketchTypes(dir(functions)), PlannedSites)
     many = len(checked.answers)
     out.print(f"{path}: {many} statement{'s' * (many != 1)}, nothing wrong found.", markup=False)
     out.print("Whether files and servers are there, and what only Spark knows, shows when it runs.")
+
+
+def check_early(script: Script, cluster: Cluster, base: str) -> None:
+    """Raise what Spark and a system's sites would say of names, options and files, before they are
+    started, which takes its time. Nothing is said of types. A script with pockets is not looked at:
+    their code would run once more."""
+    if not any(isinstance(one, CreatePocket) for one in parse(script)):
+        _checked(script, cluster, base, NoTypes(), LocalSites)
+
+
+def _checked(
+    script: Script, cluster: Cluster, base: str, types: Types, sites: type[PlannedSites]
+) -> Changes:
+    planned: Any = sites(list(cluster.sites))
+    placing = Placing(planned, Catalog(IN_MEMORY), cluster)
+    return ScriptCheck(
+        script, {}, planned, base, list, placing,
+        heartbeat_us=cluster.heartbeat_interval_us, types=types,
+    ).run()  # fmt: skip
 
 
 class PlannedSites:
@@ -67,13 +88,37 @@ class PlannedSites:
         return {}
 
     def peer(self, name: str) -> Any:
-        return SimpleNamespace(call=_answered)
+        return SimpleNamespace(call=self._answered)
 
     def any(self) -> Any:
         return self.peer("")
 
+    def _answered(self, action: str, timeout_s: float = 0.0, **body: Any) -> Any:
+        return _answered(action, **body)
 
-def _answered(action: str, timeout_s: float = 0.0, **body: Any) -> Any:
+
+class LocalSites(PlannedSites):
+    """Those that `run` starts: the files that they would read are on this machine."""
+
+    def _answered(self, action: str, timeout_s: float = 0.0, **body: Any) -> Any:
+        for one in body.get("sources", ()):
+            _look_for_files(one)
+        return _answered(action, **body)
+
+
+def _look_for_files(source: Mapping[str, Any]) -> None:
+    call = source["source"]
+    path = call["options"].get("path")
+    if call["name"] != "file" or not isinstance(path, str):
+        return
+    try:
+        find_files(path, Path(source["base"]))
+    except AnabranchError as error:
+        error.message = f"{source['kind']} {source['name']}: {error.message}"
+        raise
+
+
+def _answered(action: str, **body: Any) -> Any:
     answers: dict[str, Callable[..., Any]] = {
         "check": _options,
         "describe_pocket": _pocket,

@@ -12,6 +12,8 @@ from typing import Any
 from rich.live import Live
 from rich.markup import escape
 
+from anabranch.cli.queries.check import check_early
+from anabranch.cli.queries.scripts import cluster_for, read_script
 from anabranch.cli.show.losses import Losses
 from anabranch.cli.show.tables import (
     err,
@@ -21,44 +23,17 @@ from anabranch.cli.show.tables import (
     stdout_to_stderr,
     working,
 )
-from anabranch.config.cluster import Cluster, load_cluster
+from anabranch.config.cluster import Cluster
 from anabranch.coordinator.control.coordinator import Coordinator
 from anabranch.coordinator.control.idle import failures, idle
 from anabranch.coordinator.control.launch import RunningCluster
 from anabranch.coordinator.control.state import credentials_for
-from anabranch.coordinator.scripts.sites import check_site_names, sites_named
 from anabranch.errors import ConfigError
 from anabranch.language.grammar.parser import parse
 from anabranch.language.source import Script
 from anabranch.scratch import scratch_folder
 
 POLL_S = 0.1
-ONLY_SITE = "local"
-
-
-def read_script(path: Path) -> Script:
-    return Script(read_text(path, "script"), str(path))
-
-
-def read_text(path: Path, what: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"there is no such {what}", place=str(path)) from None
-    except UnicodeDecodeError as error:
-        why = f"byte {error.start + 1} is no UTF-8"
-        raise ConfigError(f"this is no text: {why}", place=str(path)) from None
-    except OSError as error:
-        why = "it is a folder" if path.is_dir() else error.strerror or str(error)
-        raise ConfigError(f"the {what} cannot be read: {why}", place=str(path)) from None
-
-
-def cluster_for(script: Script, path: Path | None) -> Cluster:
-    """The cluster of the file, or one of the sites that the script names, all in this process."""
-    if path:
-        return load_cluster(path)
-    check_site_names(script)
-    return Cluster.of_sites(sites_named(script) or [ONLY_SITE])
 
 
 class Run:
@@ -142,8 +117,10 @@ def _run(
 ) -> dict[str, Any]:
     if not parse(script):  # before Spark, which takes its time
         raise ConfigError("there is no statement in this script", place=str(path))
+    on = cluster_for(script, cluster)
+    check_early(script, on, str(path.resolve().parent))
     with working("Starting …") as say:
-        run = Run(cluster_for(script, cluster), say)
+        run = Run(on, say)
     with run:
         for answer in run.coordinator.execute(script, str(path.resolve().parent)):
             if not quiet:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.cli.queries.follow import follow, split
-from anabranch.cli.queries.run import read_script
+from anabranch.cli.queries.scripts import read_script
 from anabranch.cli.queries.statements import HELP, LEAVE, command_word, show_statements
 from anabranch.cli.show.tables import err, out, show_answer, show_error, working
 from anabranch.cli.sites.signals import Terminated

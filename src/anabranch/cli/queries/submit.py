@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.cli.queries.run import read_text
+from anabranch.cli.queries.scripts import read_text
 from anabranch.cli.show.tables import out
 from anabranch.coordinator.control.state import find_coordinator
 from anabranch.errors import ConfigError

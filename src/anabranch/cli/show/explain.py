@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.cli.queries.run import Run, cluster_for, read_script
+from anabranch.cli.queries.run import Run
+from anabranch.cli.queries.scripts import cluster_for, read_script
 from anabranch.cli.show.tables import err, out, working
 from anabranch.coordinator.scripts.plans import asked, explained
 from anabranch.errors import ConfigError

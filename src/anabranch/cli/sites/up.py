@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.live import Live
 from rich.markup import escape
 
-from anabranch.cli.queries.run import ONLY_SITE
+from anabranch.cli.queries.scripts import ONLY_SITE
 from anabranch.cli.show.tables import err, out, system_tables, working
 from anabranch.cli.sites.anew import confirm_anew
 from anabranch.config.address import HostPort

@@ -231,8 +231,9 @@ class ScriptCheck:
     def _inner(self, script: Script, known: Definitions) -> Changes:
         """The statements in a pocket's class, checked as if they stood here."""
         return ScriptCheck(
-            script, known, self._sites, self._base, self._site_rows, self._placing
-        ).run()
+            script, known, self._sites, self._base, self._site_rows, self._placing,
+            heartbeat_us=self._heartbeat_us, types=self._types,
+        ).run()  # fmt: skip
 
     def _create_query(self, statement: CreateQuery) -> Answer:
         self._check_new(statement.name, statement.name_span)

@@ -7,10 +7,9 @@ from typing import Protocol
 
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.deploy.deploy import PREPARE_S
-from anabranch.language.expressions.types import TypeAnswer, Typer
+from anabranch.language.expressions.types import NO_FUNCTION, TypeAnswer, Typer
 from anabranch.language.source import Script, Span
 from anabranch.plan.operators import Column
-from anabranch.spark.analyse import NO_FUNCTION
 
 
 class Types(Typer, Protocol):

@@ -10,6 +10,8 @@ from anabranch.language.source import Script, Span
 from anabranch.plan.expressions import Expr, Naming, quoted, shown
 from anabranch.plan.operators import Column
 
+NO_FUNCTION = "there is no function"
+"""How the error begins of an expression that calls what Spark does not know."""
 UNKNOWN = "unknown"
 """A type that nobody can tell yet; it fits everywhere."""
 
