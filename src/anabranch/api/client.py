@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
+from anabranch.api.gathered import Gathered
 from anabranch.api.text import Text
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError, ConfigError, ScriptError, SourceError, from_dict
@@ -41,6 +42,8 @@ class Client:
         self._coordinator = Peer("the coordinator", address, credentials)
         self._peers = Peers(credentials)
         self.readers: WeakSet[Closing] = WeakSet()
+        self.gathered: Gathered | None = None
+        """What is to be carried out together, while it is gathered."""
         self._known: dict[str, str] = {}
         self._assignments: dict[str, tuple[str, str | None]] = {}
 
@@ -63,9 +66,11 @@ class Client:
         base: str = "",
         unnamed: str = "",
         wait: bool = True,
+        pockets: Sequence[tuple[dict[str, Any], str]] = (),
     ) -> list[Answer]:
         """A query that has no name gets the name `unnamed` and no sink of ours. `wait`: for sites
-        that are being started."""
+        that are being started. `pockets` are started with it, each with who is going to follow
+        its output, if somebody is."""
         answers = self._coordinator.call(
             "execute",
             EXECUTE_S,
@@ -75,6 +80,8 @@ class Client:
             readers=dict(readers or {}),
             unnamed=unnamed,
             wait=wait,
+            pockets=[one for one, _ in pockets],
+            pocket_readers=[reader for _, reader in pockets],
         )
         return [_answer(one) for one in answers]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +16,7 @@ from anabranch.api.aggregates import place_of
 from anabranch.api.calls import Sink, Source, call_text
 from anabranch.api.client import Client
 from anabranch.api.display import Answers, table
+from anabranch.api.gathered import Gathered
 from anabranch.api.relations import Query, RunningPocket, Stream, Table
 from anabranch.api.results import Timeout, reader_name, seconds
 from anabranch.api.text import Duration, Text, duration
@@ -181,8 +183,26 @@ class Cluster:
         path = f"{pocket.__module__}.{pocket.__qualname__}"
         submitted = submission(pocket, pickled(pocket), path, pickled=True, name=name)
         consumer = reader_name() if follow else ""
-        made = self._client.submit(submitted.model_dump(), consumer)
-        return RunningPocket(self._client, made, consumer)
+        return RunningPocket.submitted(self._client, submitted.model_dump(), consumer)
+
+    @contextmanager
+    def script(self) -> Iterator[None]:
+        """What is started or submitted within is deployed together, at the end: no tuple flows
+        before all of it is there, and if something is wrong with one, none is started. Streams and
+        tables are made at once; nothing flows in them before somebody reads them.
+
+        >>> with cluster.script():  # doctest: +SKIP
+        ...     hot = sensor.where("celsius > 50").start("hot")
+        ...     alarms = cluster.submit(FireAlarm)
+        """
+        if self._client.gathered is not None:
+            raise ConfigError("a script is being gathered already", place="script()")
+        self._client.gathered = gathered = Gathered()
+        try:
+            yield
+        finally:
+            self._client.gathered = None
+        gathered.carry_out(self._client)
 
     def sql(self, text: str) -> list[Answer]:
         """Run a script; the answer of each statement. All of it takes effect or none does."""

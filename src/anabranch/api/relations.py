@@ -174,10 +174,19 @@ class Query(Relation, Results):
         cls, client: Client, name: str, statement: Text, *, follow: bool, spare: bool
     ) -> Self:
         consumer = reader_name()
-        client.execute(statement, readers={name: consumer} if follow else {})
-        query = cls(client, name, client.find(name).site)
-        if follow:
-            query._follow(name, query.site, consumer, spare=spare)
+        readers = {name: consumer} if follow else {}
+        query = cls(client, name, "")
+
+        def begin() -> None:
+            query.site = client.find(name).site
+            if follow:
+                query._follow(name, query.site, consumer, spare=spare)
+
+        if client.gathered is not None:
+            client.gathered.statement(statement, readers, begin)
+        else:
+            client.execute(statement, readers=readers)
+            begin()
         return query
 
     @classmethod
@@ -212,12 +221,33 @@ class Query(Relation, Results):
 class RunningPocket(Results):
     """A pocket that was submitted; its results are the tuples of its output stream."""
 
-    def __init__(self, client: Client, made: Mapping[str, Any], consumer: str) -> None:
+    site = input = ""
+    output: Stream
+
+    def __init__(self, client: Client, name: str) -> None:
+        """It may be about to be started."""
         self._client = client
-        self.name: str = made["name"]
-        self.site: str = made["site"]
-        self.input: str = made["input"]
-        self.output = Stream(client, made["output"], self.site)
+        self.name = name
+
+    @classmethod
+    def submitted(cls, client: Client, pocket: dict[str, Any], consumer: str) -> Self:
+        """Started, or to be started with all that is gathered."""
+        running = cls(client, pocket["name"])
+        if client.gathered is not None:
+            client.gathered.pocket(pocket, consumer, lambda: running._find(consumer))
+        else:
+            running._begin(client.submit(pocket, consumer), consumer)
+        return running
+
+    def _find(self, consumer: str) -> None:
+        answer = self._client.execute(Text(f"DESCRIBE {written(self.name, 'name')}"))
+        told: dict[str, str] = {what: name for what, name in answer.rows}  # noqa: C416 (typed)
+        made = {"site": told["site"], "input": told["reads"], "output": told["fills"]}
+        self._begin(made, consumer)
+
+    def _begin(self, made: Mapping[str, Any], consumer: str) -> None:
+        self.site, self.input = made["site"], made["input"]
+        self.output = Stream(self._client, made["output"], self.site)
         if consumer:
             self._follow(self.output.name, self.site, consumer, spare=False)
 

@@ -506,6 +506,10 @@ class Execute(Message):
     wait: bool = True
     readers: dict[str, str] = field(default_factory=dict)
     unnamed: str = ""
+    pockets: list[dict[str, Any]] = field(default_factory=list)
+    """Submitted with it, and deployed together."""
+    pocket_readers: list[str] = field(default_factory=list)
+    """Of each, who is going to follow its output; empty if nobody is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,9 @@ class Coordinator:
         script = Script(asked.text, asked.name)
         if asked.wait:
             self.wait_for_sites(script)
-        answers = self.execute(script, asked.base, asked.readers, asked.unnamed)
+        pockets = [Submission.read(one) for one in asked.pockets]
+        submitted = list(zip(pockets, asked.pocket_readers, strict=True))
+        answers = self.execute(script, asked.base, asked.readers, asked.unnamed, submitted)
         return [answer.to_dict() for answer in answers]
 
     def wait_for_sites(self, script: Script) -> None:
@@ -223,18 +225,23 @@ class Coordinator:
         base: str,
         readers: Mapping[str, str] | None = None,
         unnamed: str = "",
+        pockets: Sequence[tuple[Submission, str]] = (),
     ) -> list[Answer]:
         """Check the whole script, then change the system.
 
         Nothing has changed if the check raises; if a site refuses what it is asked to run, only
         what the script drops has gone. `readers`: new query → the name under which someone is
         going to follow its output, from its first tuple on. `unnamed`: what a query without a name
-        is called, which someone looks at and which needs no sink.
+        is called, which someone looks at and which needs no sink. `pockets` are started with what
+        the script makes, each with who is going to follow its output, or nobody.
         """
         while True:
             known = self._catalog.definitions()
             changes = self._check(script, base, known, unnamed)
-            if self._apply(changes, known, readers or {}):
+            following = dict(readers or {})
+            for submitted, reader in pockets:
+                following |= self._add_pocket(submitted, reader, base, known, changes)
+            if self._apply(changes, known, following):
                 _note_changes(changes)
                 return changes.answers
 
@@ -254,16 +261,32 @@ class Coordinator:
     def submit(self, submitted: Submission, base: str, reader: str = "") -> PocketDef:
         """Start a pocket, with the query and the stream that it brings along. `reader` is going to
         follow its output from the first tuple on."""
+        while True:
+            known, changes = self._catalog.definitions(), Changes()
+            following = self._add_pocket(submitted, reader, base, known, changes)
+            if self._apply(changes, known, following):
+                (pocket,) = [one for one in changes.add if isinstance(one, PocketDef)]
+                return pocket
+
+    def _add_pocket(
+        self,
+        submitted: Submission,
+        reader: str,
+        base: str,
+        known: Mapping[str, AnyDef],
+        changes: Changes,
+    ) -> dict[str, str]:
+        """To what is going to be changed; its output → who is going to follow that."""
 
         def check(script: Script, known: dict[str, AnyDef]) -> Changes:
             return self._check(script, base, known)
 
-        while True:
-            known = self._catalog.definitions()
-            place = self._placing.place_with_pocket
-            changes, pocket = changes_for(submitted, known, self.sites.names(), check, place)
-            if self._apply(changes, known, {pocket.output: reader} if reader else {}):
-                return pocket
+        left = {name: one for name, one in known.items() if name not in changes.drop}
+        there = left | {one.name: one for one in changes.add}
+        place = self._placing.place_with_pocket
+        more, pocket = changes_for(submitted, there, self.sites.names(), check, place)
+        changes.add += more.add
+        return {pocket.output: reader} if reader else {}
 
     def _check(
         self, script: Script, base: str, known: dict[str, AnyDef], unnamed: str = ""

@@ -1,0 +1,72 @@
+"""Statements that are carried out together, so that no tuple flows before all are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from anabranch.api.text import Text
+from anabranch.errors import ConfigError, ScriptError
+
+if TYPE_CHECKING:
+    from anabranch.api.client import Client
+
+_PLACE = re.compile(r"(.*):(\d+):(\d+)", re.DOTALL)
+
+
+class Gathered:
+    """What `with cluster.script():` has been told so far."""
+
+    def __init__(self) -> None:
+        self._statements: list[Text] = []
+        self._readers: dict[str, str] = {}
+        self._pockets: list[dict[str, Any]] = []
+        self._pocket_readers: list[str] = []
+        self._after: list[Callable[[], None]] = []
+
+    def statement(self, text: Text, readers: Mapping[str, str], after: Callable[[], None]) -> None:
+        """`after` is called once it is carried out."""
+        text.checked()
+        self._statements.append(text)
+        self._readers |= readers
+        self._after.append(after)
+
+    def pocket(self, submitted: dict[str, Any], reader: str, after: Callable[[], None]) -> None:
+        self._pockets.append(submitted)
+        self._pocket_readers.append(reader)
+        self._after.append(after)
+
+    def carry_out(self, client: Client) -> None:
+        """All of it, or nothing. Raises what is wrong with an argument."""
+        if not self._after:
+            return
+        text = ";\n".join(str(one) for one in self._statements)
+        pockets = list(zip(self._pockets, self._pocket_readers, strict=True))
+        try:
+            client.script(text, readers=self._readers, pockets=pockets)
+        except ScriptError as error:
+            raise self._blamed(error) from None
+        for after in self._after:
+            after()
+
+    def _blamed(self, error: ScriptError) -> ScriptError:
+        match = _PLACE.fullmatch(error.place)
+        if match is None:
+            return error
+        line = int(match[2])
+        for text in self._statements:
+            lines = str(text).count("\n") + 1
+            if line <= lines:
+                at = f"{match[1]}:{line}:{match[3]}"
+                return text.blamed(
+                    ScriptError(error.message, place=at, remedy=error.remedy, excerpt=error.excerpt)
+                )
+            line -= lines
+        return error
+
+
+def not_yet(what: str) -> ConfigError:
+    return ConfigError(
+        f"{what} does not run yet", remedy="Read its results after the `with cluster.script():`."
+    )
