@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from anabranch.errors import ScriptError
 from bench.systems.postgres import Postgres
 from tests.e2e.system import System
 from tests.servers.kafka import Kafka
@@ -32,3 +35,36 @@ def test_a_topic_through_queries_into_a_topic_and_a_table(
     assert [json.loads(record.value()) for record in kafka.records(results)] == expected
     found = postgres.execute("SELECT id, room, _pos, _ts FROM kept ORDER BY _pos")
     assert found == [tuple(row.values()) for row in expected]
+
+
+def test_rows_of_an_earlier_query_go_only_when_told_to(system: System, postgres: Postgres) -> None:
+    def create(columns: str, mode: str = "") -> str:
+        return (
+            f"CREATE QUERY again AS SELECT {columns} FROM a INTO postgres("
+            f"url = '{postgres.url}', table = 'again'{mode}) AT centre;"
+        )
+
+    def count(where: str = "true") -> int:
+        return int(postgres.execute(f"SELECT count(*) FROM again WHERE {where}")[0][0])
+
+    system.run(
+        "CREATE STREAM a (value BIGINT) FROM rate(tps = 1000, rows = 20) AT room1;"
+        + create("value")
+    )
+    assert count() == 20
+    drop = "DROP QUERY again; DROP STREAM a;"
+    source = "CREATE STREAM a (value BIGINT) FROM rate(tps = 1000, rows = 5) AT room1;"
+    with pytest.raises(ScriptError, match="holds 20 rows of an earlier query again"):
+        system.execute(drop + source + create("value"))
+    dropped, *_, created = system.execute(drop + source + create("value", ", mode = 'append'"))
+    assert dropped.text == "query again dropped; its rows in the table again stay"
+    assert created.text.endswith(
+        "\n20 rows of an earlier query again in the table again stay, and other rows bear"
+        " another _run"
+    )
+    system.wait()
+    assert (count(), count("_pos <= 5")) == (25, 10)
+    *_, created = system.execute(drop + source + create("value", ", mode = 'replace'"))
+    assert created.text.endswith("25 rows of an earlier query again in the table again are deleted")
+    system.wait()
+    assert count() == 5

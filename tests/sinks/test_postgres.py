@@ -95,16 +95,20 @@ def test_a_query_created_anew_deletes_rows_only_when_told_to(postgres, table, ma
         f"postgres() has table = '{table}', which holds 7 rows of an earlier query q. Add mode ="
         " 'append' to keep them, told apart by the column _run, or mode = 'replace' to delete them."
     )
-    assert message(make(run="r2").check_own) == refusal
-    assert message(make(run="r2").open) == refusal
+    assert message(make(run="r2").check_new) == refusal
+    opened(make(run="r2"))  # nobody who was asked for it, as `up --anew`
     assert rows(postgres, table) == numbered(1, 7).to_pylist()
-    make(run="r2", resume=True).check_own()
-    anew = opened(make(run="r3", mode="append"))
+    adding, replacing = make(run="r3", mode="append"), make(run="r4", mode="replace")
+    named = f"7 rows of an earlier query q in the table {table}"
+    assert adding.check_new() == f"{named} stay, and other rows bear another _run"
+    assert replacing.check_new() == f"{named} are deleted"
+    assert make("third").check_new() == ""
+    anew = opened(adding)
     assert written(anew) == 0
     anew.write(numbered(1, 2))
     assert rows(postgres, table) == numbered(1, 7).to_pylist()
     assert rows(postgres, table, run="r3") == numbered(1, 2).to_pylist()
-    opened(make(run="r4", mode="replace")).write(numbered(1, 1))
+    opened(replacing).write(numbered(1, 1))
     assert rows(postgres, table, run="r4") == numbered(1, 1).to_pylist()
     assert postgres.execute(f"SELECT count(*) FROM {table} WHERE _stream = 'q'") == [(1,)]
     assert rows(postgres, table, "other") == numbered(1, 3).to_pylist()

@@ -76,6 +76,15 @@ class Resumable(Protocol):
         `resume`. To be asked after `open`, which also ends what an earlier instance left open."""
 
 
+@runtime_checkable
+class Keeping(Protocol):
+    """A sink that keeps what an earlier query of the same name wrote, unless it is told not to."""
+
+    def check_new(self) -> str:
+        """Of a query that a person creates: ConfigError if there is something of an earlier one,
+        and nobody has said what becomes of it. What is told of it otherwise, or nothing."""
+
+
 def written(sink: Sink) -> int | None:
     """None if the sink does not know."""
     return sink.written() if isinstance(sink, Resumable) else None

@@ -29,11 +29,12 @@ class Place(Spec):
 
 @dataclass(frozen=True)
 class Looked:
-    """What a source or sink would read or write; and what is wrong with that if nobody else does
-    so, which would be worse."""
+    """What a source or sink would read or write; what is wrong with that if nobody else does so,
+    which would be worse; and what is to be told of it."""
 
     places: Sequence[Place]
     problem: AnabranchError | None = None
+    note: str = ""
 
 
 def clash(some: Iterable[Place], others: Iterable[Place]) -> tuple[Place, Place] | None:

@@ -19,7 +19,7 @@ from anabranch.config.model import SiteSettings
 from anabranch.connectors import Sink, make_sink, make_table, make_wrapper
 from anabranch.connectors.files.own import Careful
 from anabranch.connectors.places import Placed
-from anabranch.connectors.sink import Resumable, SinkContext
+from anabranch.connectors.sink import Keeping, Resumable, SinkContext
 from anabranch.connectors.table import TableContext, TableReader
 from anabranch.connectors.wrapper import SourceContext, Wrapper
 from anabranch.disk.real import RealFolder
@@ -130,9 +130,10 @@ class Builder:
         try:
             if isinstance(sink, Careful):
                 sink.check_own()
+            note = sink.check_new() if isinstance(sink, Keeping) else ""
         except ConfigError as error:
             return Looked(places, error)
-        return Looked(places)
+        return Looked(places, note=note)
 
     def plans(self, spec: TaskSpec) -> list[dict[str, Any]]:
         """How its expressions would be evaluated. Nothing is kept."""

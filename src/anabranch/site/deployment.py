@@ -118,6 +118,7 @@ class Deployment:
         looked = await self._runtime.blocking(look)
         return {
             "places": [place.model_dump() for one in looked for place in one.places],
+            "notes": [one.note for one in looked if one.note],
             "problems": [one.problem.to_dict() for one in looked if one.problem],
         }
 

@@ -26,6 +26,10 @@ MODES = ("append", "replace")
 MODE = Option(
     "mode", TEXT, "what becomes of rows that an earlier query of this name wrote", choices=MODES
 )
+_TELL = (
+    "Add mode = 'append' to keep them, told apart by the column _run, or mode = 'replace' to"
+    " delete them."
+)
 T = TypeVar("T")
 
 
@@ -67,14 +71,20 @@ class PostgresSink:
         finally:
             self._session.close()
 
-    def check_own(self) -> None:
-        """ConfigError if rows of an earlier query are there and nobody has said what becomes of
-        them."""
-        if not self._resume and self._mode is None:
-            try:
-                self._session.transaction(self._refuse_rows)
-            finally:
-                self._session.close()
+    def check_new(self) -> str:
+        if self._context.once:
+            return ""  # the coordinator looks at all streams of the query
+        try:
+            rows = self._session.transaction(lambda made: self._table.count(made, self._stream))
+        finally:
+            self._session.close()
+        if not rows:
+            return ""
+        named = f"{rows:,} {'row' if rows == 1 else 'rows'} of an earlier query {self._stream}"
+        if self._mode is None:
+            raise of_an_earlier_query(self._table.text, named, _TELL)
+        fate = "stay, and other rows bear another _run" if self._mode == "append" else "are deleted"
+        return f"{named} in the table {self._table.text} {fate}"
 
     def open(self, begin: Beginning = ANEW) -> None:
         self._closed.clear()
@@ -110,20 +120,10 @@ class PostgresSink:
         if not self._resume:
             if self._mode == "replace":
                 self._table.clear(connection, self._stream)
-            elif self._mode is None:
-                self._refuse_rows(connection)
             return 0
         if before is None:
             return self._table.adopt(connection, self._stream, self._run)
         return before.position if before.run == self._run else 0
-
-    def _refuse_rows(self, connection: psycopg.Connection[Any]) -> None:
-        if rows := self._table.count(connection, self._stream):
-            remedy = (
-                "Add mode = 'append' to keep them, told apart by the column _run, or"
-                " mode = 'replace' to delete them."
-            )
-            raise of_an_earlier_query(self._table.text, rows, self._stream, remedy)
 
     def written(self) -> int:
         return self._opened().position

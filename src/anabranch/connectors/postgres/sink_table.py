@@ -241,12 +241,8 @@ class ResultTable:
                 )
 
 
-def of_an_earlier_query(table: str, rows: int, query: str, remedy: str) -> ConfigError:
-    return ConfigError(
-        f"postgres() has table = {table!r}, which holds {rows:,} {'row' if rows == 1 else 'rows'}"
-        f" of an earlier query {query}",
-        remedy=remedy,
-    )
+def of_an_earlier_query(table: str, rows: str, remedy: str) -> ConfigError:
+    return ConfigError(f"postgres() has table = {table!r}, which holds {rows}", remedy=remedy)
 
 
 def _take_time(connection: psycopg.Connection[Any]) -> None:

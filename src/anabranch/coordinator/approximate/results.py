@@ -65,7 +65,9 @@ class ApproximateResults:
             found = row.fetchone()
         if found and found[0]:
             remedy = "Name another table, or add mode = 'replace' to delete them."
-            raise of_an_earlier_query(self._text, found[0], self._made.name, remedy)
+            rows = f"{found[0]:,} {'row' if found[0] == 1 else 'rows'}"
+            whose = f"{rows} of an earlier query {self._made.name}"
+            raise of_an_earlier_query(self._text, whose, remedy)
 
     def clear(self) -> None:
         """Before a new run, if that was asked for: what an earlier one of the same name left,

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 from anabranch.coordinator.control.catalog import Catalog, Intention
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.turns import Turns
 from anabranch.coordinator.deploy.deploy import Definitions, Deployment, tasks, undeploy
+from anabranch.coordinator.deploy.runs import new_run
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Status
@@ -230,7 +230,7 @@ def _another_run(one: AnyDef) -> AnyDef:
     """A creation of its own for the sinks, too."""
     if not isinstance(one, QueryDef) or not one.run:
         return one
-    return one.model_copy(update={"run": uuid4().hex})
+    return one.model_copy(update={"run": new_run()})
 
 
 def _wanted(new: Iterable[AnyDef], known: Definitions) -> dict[str, dict[str, int]]:

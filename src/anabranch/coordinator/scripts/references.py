@@ -21,6 +21,8 @@ class Outside:
         self._sites = sites
         self._spans: dict[str, Span] = {}
         """Where this script says what a definition reads or writes."""
+        self.notes: dict[str, list[str]] = {}
+        """Query → what is to be told of its sink."""
 
     def check_site(self, site: str, span: Span) -> None:
         """Raises ScriptError for one that is not there."""
@@ -66,6 +68,7 @@ class Outside:
             )
             places = tuple(Place.model_validate(one) for one in found["places"])
             self._check_places(named, call, places, known)
+            self.notes[named] = found["notes"]
             for problem in found["problems"]:
                 raise from_dict(problem)
         except ConfigError as error:

@@ -57,7 +57,7 @@ from anabranch.plan.catalog import (
     StreamDef,
 )
 from anabranch.plan.explain import explain
-from anabranch.plan.operators import Aggregate, Column
+from anabranch.plan.operators import Aggregate, Call, Column
 from anabranch.plan.rules import rewritten
 from anabranch.plan.staging import staged
 from anabranch.plan.tasks import tasks_of
@@ -248,8 +248,8 @@ class ScriptCheck:
         for one in results:
             self._add(one)
         answer = self._add(query)
-        warning = unprotected_sink(query, self._known)
-        return replace(answer, text=f"{answer.text}\n{warning}") if warning else answer
+        notes = [*self._outside.notes.get(query.name, ()), unprotected_sink(query, self._known)]
+        return replace(answer, text="\n".join([answer.text, *filter(None, notes)]))
 
     def _create_approximate(self, statement: CreateQuery) -> Answer:
         made = self._bind_approximate(statement)
@@ -337,6 +337,8 @@ class ScriptCheck:
         self._check_unused(found, statement.name_span)
         self._take_off(found)
         text = f"{statement.kind} {found.name} dropped"
+        if isinstance(found, QueryDef | ApproximateDef) and found.sink:
+            text += _stays(found.sink)
         if isinstance(found, PocketDef) and (others := self._drop_made(found)):
             text += f", and with it {' and '.join(others)}"
         return Answer("line", text)
@@ -469,3 +471,10 @@ def _needs(one: AnyDef, found: AnyDef) -> bool:
     aggregates = (op for op in one.written.operators if isinstance(op, Aggregate))
     calls = [call.function for aggregate in aggregates for call in aggregate.calls if call.source]
     return found.name in (calls if isinstance(found, AggregateDef) else (*one.reads, *one.stages))
+
+
+def _stays(sink: Call) -> str:
+    """What there still is of a query that is dropped."""
+    if sink.name == "postgres":
+        return f"; its rows in the table {sink.options.get('table')} stay"
+    return ""
