@@ -14,7 +14,10 @@ import pytest
 from anabranch.connectors import SinkContext, make_sink, written
 from anabranch.connectors.kafka import sink as kafka_sink
 from anabranch.connectors.kafka import tail as kafka_tail
-from anabranch.errors import SinkError
+from anabranch.connectors.kafka.noted import Notes
+from anabranch.connectors.kafka.tail import Tail
+from anabranch.connectors.sink import Beginning, Continued
+from anabranch.errors import Fenced, SinkAway, SinkBehind, SinkError
 from bench.systems.server_process import free_port
 from tests.servers.kafka import Kafka
 from tests.sinks.support import COLUMNS, numbered, schema_of, sink, table_of
@@ -148,8 +151,9 @@ def test_an_unfinished_transaction_is_invisible_and_ended_by_the_next_instance(
     made = opened(make())
     made.write(numbered(1, 10))
     # The process "dies" between the last record and the commit.
-    monkeypatch.setattr(made, "_persist", lambda call: made._producer.flush(10))
+    monkeypatch.setattr(kafka_sink, "_persist", lambda call: made._writer.producer.flush(10))
     made.write(numbered(11, 10))
+    monkeypatch.undo()
     assert len(kafka.records(topic, "read_uncommitted")) == 20
     assert values(kafka, topic) == numbered(1, 10).to_pylist()
     again = opened(make())
@@ -163,17 +167,20 @@ def test_a_new_instance_fences_the_old_one(kafka, topic, make):
     old = opened(make())
     old.write(numbered(1, 2))
     new = opened(make())
-    fenced = message(lambda: old.write(numbered(3, 2)))
-    assert fenced == (
-        f"topic {topic}: another instance of the query q has begun to write here. "
+    with pytest.raises(Fenced) as fenced:
+        old.write(numbered(3, 2))
+    assert str(fenced.value) == (
+        f"topic {topic}: q is written by another instance: another writes now. "
         "Only the newest may; this one stops."
     )
+    old.close()
     new.write(numbered(3, 1))
     assert values(kafka, topic) == numbered(1, 3).to_pylist()
 
 
 def test_written_among_others_and_over_partitions(kafka, tmp_path, monkeypatch):
     monkeypatch.setattr(kafka_tail, "WINDOW", 4)
+    monkeypatch.setattr(Notes, "read", lambda self: None)  # as of before there were notes
     topic = kafka.topic(partitions=3)
     given = {"servers": kafka.servers, "topic": topic, "key": "a"}
 
@@ -212,9 +219,10 @@ def test_written_waits_for_the_transactions_of_others(kafka, topic, make, monkey
     made.write(numbered(6, 5))  # not to be seen as long as the other one is open
     with monkeypatch.context() as hasty:
         hasty.setattr(kafka_tail, "OTHERS_S", 0.5)
-        assert "somebody else's transaction is open for more than 0.5 s" in message(made.written)
+        again = make()
+        assert "somebody else's transaction is open for more than 0.5 s" in message(again.open)
     threading.Timer(0.5, other.abort_transaction, (10,)).start()
-    assert written(made) == 10
+    assert written(opened(again)) == 10
 
 
 def test_old_event_times(kafka, topic, make):
@@ -238,7 +246,7 @@ def test_mistakes(kafka, topic, make):
         f"kafka-topics.sh --create --topic no-such --bootstrap-server {kafka.servers}"
     )
     nowhere = f"127.0.0.1:{free_port()}"
-    assert message(lambda: make(servers=nowhere)) == (
+    assert message(lambda: make(servers=nowhere, resume=False)) == (
         f"{nowhere}: no Kafka broker answers: Connection refused. "
         "Check servers, and that a broker runs there."
     )
@@ -256,16 +264,92 @@ def test_a_broker_that_goes_away(tmp_path, monkeypatch):
         with monkeypatch.context() as hasty:
             hasty.setattr(kafka_sink, "PATIENCE_S", 1.0)
             hasty.setattr(kafka_sink, "_TRY_S", 1.0)
-            failure = message(lambda: made.write(numbered(3, 1)))
-        assert "no broker took the tuples within 1 s" in failure
-        made.close()
-        broker.start()
+            with pytest.raises(SinkAway, match="no broker"):
+                made.write(numbered(3, 1))
+            with pytest.raises(SinkAway, match="no Kafka broker answers"):
+                made.write(numbered(3, 1))
         given = {"servers": broker.servers, "topic": topic}
         context = SinkContext("q", schema_of(COLUMNS), given, tmp_path, no_spark, resume=True)
-        again = opened(make_sink("kafka", context))
-        assert written(again) == 2
-        again.write(numbered(3, 1))
-        again.close()
-        assert values(broker, topic) == numbered(1, 3).to_pylist()
+        resumed = make_sink("kafka", context)  # what goes on waits for it when it is opened
+        broker.start()
+        made.write(numbered(3, 1))  # the same again, until it is taken
+        made.write(numbered(4, 1))
+        again = opened(resumed)
+        assert written(again) == 4
+        again.write(numbered(5, 1))
+        for one in (made, again):
+            one.close()
+        assert values(broker, topic) == numbered(1, 5).to_pylist()
     finally:
         broker.remove()
+
+
+# -- notes at the broker -------------------------------------------------------------------------
+
+
+def at(sink, epoch, after=0):
+    sink.open(Beginning(epoch, after))
+    return sink
+
+
+def test_a_topic_that_others_write_to_is_not_read_back(kafka, topic, make, monkeypatch):
+    monkeypatch.setattr(kafka_sink, "NOTE_S", 0.0)
+    made = opened(make(run="r1"))
+    for first in (1, 11, 21):
+        made.write(numbered(first, 10))
+    kafka.send(topic, ["{}"] * 5_000)
+    begun = []
+    whole = Tail._greatest
+
+    def greatest(self, number, begin, end):
+        begun.append(begin)
+        return whole(self, number, begin, end)
+
+    monkeypatch.setattr(Tail, "_greatest", greatest)
+    again = opened(make(run="r1"))
+    assert written(again) == 30
+    assert begun == [21]  # behind the second write, as the note with the third one knew
+    again.close()
+    third = opened(make(run="r1"))
+    assert written(third) == 30
+    assert begun[1] > 5_000
+
+
+def test_what_was_written_since_the_last_note_is_found(kafka, topic, make):
+    made = opened(make(run="r1"))
+    made.write(numbered(1, 10))
+    made.write(numbered(11, 10))
+    again = opened(make(run="r1"))
+    assert written(again) == 20
+
+
+def test_retention_does_not_look_like_loss_and_loss_not_like_retention(kafka, topic, make):
+    made = opened(make(run="r1"))
+    made.write(numbered(1, 10))
+    kafka.delete_before(topic, 0, -1)
+    kept = Continued(make(run="r1"))
+    kept.open(Beginning(after=10))
+    assert kept.holds(1, 15) == 10
+    with pytest.raises(SinkBehind, match="up to position 10, but those up to 12 were ackn"):
+        Continued(make(run="r1")).open(Beginning(after=12))
+    loss = Continued(make(run="r1"))
+    loss.open(Beginning(after=12, accept_loss=True))
+    assert loss.holds(1, 15) == 12
+
+
+def test_the_later_epoch_and_the_later_run_write(kafka, topic, make):
+    old = at(make(run="r1"), 1)
+    old.write(numbered(1, 2))
+    new = at(make(run="r1"), 2)
+    with pytest.raises(Fenced, match="another site writes since epoch 2"):
+        old.write(numbered(3, 2))
+    new.write(numbered(3, 1))
+    with pytest.raises(Fenced):
+        at(make(run="r1"), 1)
+    new.write(numbered(4, 1))  # who has no right disturbs nobody
+    anew = at(make(run="r2", resume=False), 0)
+    assert written(anew) == 0
+    with pytest.raises(Fenced, match="created anew since"):
+        new.write(numbered(5, 1))
+    anew.write(numbered(1, 1))
+    assert [one["a"] for one in values(kafka, topic)] == [1, 2, 3, 4, 1]

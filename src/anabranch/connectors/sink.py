@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from anabranch.errors import SinkBehind
+from anabranch.errors import Fenced, SinkBehind
 from anabranch.plan.catalog import Once
 from anabranch.plan.runs import ORDERED
 
@@ -127,3 +127,32 @@ def superseded(ours: str, theirs: str) -> bool:
     """Whether the run `theirs` was begun later than `ours`, as far as their names tell: see
     `plan.runs`."""
     return ours.startswith(ORDERED) and theirs.startswith(ORDERED) and theirs > ours
+
+
+class Right(Protocol):
+    """Who has written last, as it is kept outside."""
+
+    @property
+    def run(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+def check_right(query: str, run: str, epoch: int, found: Right | None, *, resume: bool) -> None:
+    """Fenced if whoever was `found` has a later right to write than the task of this run and epoch,
+    which is new or is to `resume`."""
+    if found is None:
+        return
+    if found.run == run:
+        if found.epoch > epoch:
+            raise fenced(query, f"another site writes since epoch {found.epoch}")
+    elif superseded(run, found.run) or (resume and not superseded(found.run, run)):
+        raise fenced(query, "it was created anew since")
+
+
+def fenced(query: str, why: str, place: str = "") -> Fenced:
+    return Fenced(
+        f"{query} is written by another instance: {why}",
+        place=place,
+        remedy="Only the newest may; this one stops.",
+    )

@@ -75,8 +75,17 @@ E = TypeVar("E", bound=AnabranchError)
 class Topic(Generic[E]):
     """A topic, asked for through a consumer of no group. What goes wrong is a `failure`."""
 
-    def __init__(self, servers: str, name: str, settings: dict[str, Any], failure: type[E]) -> None:
+    def __init__(
+        self,
+        servers: str,
+        name: str,
+        settings: dict[str, Any],
+        failure: type[E],
+        away: type[E] | None = None,
+    ) -> None:
+        """`away` is raised where no broker answers."""
         self.name = name
+        self._away = away or failure
         self._servers = servers
         self._settings = settings
         self._failure = failure
@@ -110,6 +119,11 @@ class Topic(Generic[E]):
             place += f", partition {partition}"
         return self._failure(message, place=place, remedy=remedy)
 
+    def passing(self, message: str, partition: int | None = None) -> E:
+        """What goes by itself."""
+        place = f"topic {self.name}" + ("" if partition is None else f", partition {partition}")
+        return self._away(message, place=place)
+
     def note(self, error: KafkaError) -> None:
         """For librdkafka to call: what went wrong on the way to a broker."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -118,7 +132,7 @@ class Topic(Generic[E]):
     def _unreachable(self, error: KafkaError) -> E:
         reason = _CONNECT.search(self._trouble)
         detail = (reason[1] if reason else self._trouble) or error.str()
-        return self._failure(
+        return self._away(
             f"no Kafka broker answers: {detail}",
             place=self._servers,
             remedy="Check servers, and that a broker runs there.",

@@ -1,8 +1,9 @@
 """Results as records of a Kafka topic, each table in one transaction.
 
-Every record names its query and position in its headers. So a query that goes on after a failure
-finds in the topic itself what it has written. Two instances never write at once: the id of the
-transactions belongs to the query and topic, and whoever opens last fences off the one before.
+Every record names its query, run and position in its headers, and about once a second a
+transaction notes at the broker how far it is. So a query that goes on after a failure finds what it
+has written. Two instances never write at once: the id of the transactions belongs to the query and
+topic, and whoever opens last fences off the one before, if it has the right to.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -25,20 +29,41 @@ from anabranch.connectors.kafka.client import (
     client_settings,
     make_client,
 )
-from anabranch.connectors.kafka.tail import last_position, marks
+from anabranch.connectors.kafka.noted import Noted, Notes
+from anabranch.connectors.kafka.tail import Tail, marks
 from anabranch.connectors.options import TEXT, Option, split, take, unknown
-from anabranch.connectors.sink import ANEW, Beginning, SinkContext
-from anabranch.errors import SinkError
+from anabranch.connectors.sink import (
+    ANEW,
+    Beginning,
+    SinkContext,
+    behind,
+    check_right,
+    fenced,
+)
+from anabranch.errors import SinkAway, SinkError
 
-PATIENCE_S = 30.0
+PATIENCE_S = 10.0
 """How long a transaction may take to begin or to be committed while no broker answers."""
 _TRY_S = 5.0
 _PIECE_ROWS = 10_000
+NOTE_S = 1.0
+"""How often a transaction says at the broker how far it is: it takes two questions more. What was
+written since the last note is found by reading the topic from there."""
 _FENCED = (
     KafkaError._FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.PRODUCER_FENCED,
 )
+_PASSING = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._STATE,
+    KafkaError._INCONSISTENT,
+)
+"""Also a producer whose transaction cannot go on: another one begins again."""
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 # Where Java's producers put a key, so that records of both meet.
 _DEFAULTS = {"partitioner": "murmur2_random", "linger.ms": 5}
 
@@ -66,43 +91,118 @@ class KafkaSink:
         self._settings = _DEFAULTS | identity | client
         names = [option.name for option in self.options]
         make_client(Producer, self._settings, names)
-        group = {"group.id": f"anabranch-{context.query}"}  # never joined, but required
-        self._reader = group | client | kafka_reading.SETTINGS
-        self._topic = Topic(chosen["servers"], chosen["topic"], self._reader, SinkError)
-        self._topic.partitions()
-        self._producer: Producer | None = None
+        self._group = f"anabranch-{context.query}-{chosen['topic']}"
+        self._reader = {"group.id": self._group} | client | kafka_reading.SETTINGS
+        self._topic = Topic(chosen["servers"], chosen["topic"], self._reader, SinkError, SinkAway)
+        self._begin = ANEW
+        self._writer: Writer | None = None
+        self._held: Noted | None = None
+        """What we have written, once we have begun."""
+        try:
+            self._topic.partitions()
+        except SinkAway:
+            if not self._resume:  # what goes on waits for the broker when it is opened
+                raise
 
     def open(self, begin: Beginning = ANEW) -> None:
         """Nothing can be taken out of a topic: records of an earlier run stay."""
         self.close()
-        self._producer = make_client(Producer, self._settings, ())
-        self._persist(self._producer.init_transactions)
+        self._begin, self._held = begin, None
+        self._start()
+
+    def _start(self) -> None:
+        """From now on we write, and nobody who did so before. Raises what `open` does, and
+        SinkBehind if the topic has forgotten what we wrote."""
+        with self._reported(), contextlib.ExitStack() as undo:
+            notes = Notes(self._topic, self._reader, self._topic.partitions())
+            undo.callback(notes.close)
+            self._check_right(notes.read())  # whoever has no right fences off nobody
+            producer = make_client(Producer, self._settings, ())
+            undo.callback(_discard, producer)
+            _persist(producer.init_transactions)
+            found = notes.read()
+            self._check_right(found)
+            held = Noted(
+                self._run, self._begin.epoch, found.holder + 1 if found else 1,
+                self._position(found), self._ends(),
+            )  # fmt: skip
+            if self._held and held.position < self._held.position:
+                raise behind(held.position, self._held.position, f"topic {self._topic.name}")
+            producer.begin_transaction()
+            notes.send(producer, held, _TRY_S)
+            _persist(producer.commit_transaction)
+            self._held = held
+            self._writer = Writer(producer, notes, time.monotonic(), dict(held.offsets))
+            undo.pop_all()
+
+    def _check_right(self, found: Noted | None) -> None:
+        resume = self._resume or self._held is not None
+        check_right(self._query, self._run, self._begin.epoch, found, resume=resume)
+        if self._held and found and found.holder > self._held.holder:
+            same = found.run == self._run and found.epoch == self._begin.epoch
+            if same:
+                raise fenced(self._query, "another writes now", f"topic {self._topic.name}")
+
+    def _position(self, found: Noted | None) -> int:
+        """The last one that is there. Without a note the topic's retention may have deleted
+        records: then what was acknowledged counts."""
+        if not self._resume and self._held is None:
+            return 0  # what is there is an earlier run's, whose positions are not ours
+        tail = Tail(self._topic, self._reader, self._query, self._run)
+        if found and found.run == self._run:
+            last, whole = tail.behind(found.offsets)
+            there = max(found.position, last)
+        else:
+            there, whole = tail.last_position(), False
+        return there if whole and not self._begin.accept_loss else max(there, self._begin.after)
+
+    def _ends(self) -> dict[int, int]:
+        return {number: high for number, (_, high) in
+                kafka_reading.watermarks(self._topic, self._reader).items()}  # fmt: skip
 
     def written(self) -> int:
-        if not self._resume:  # what is there is an earlier run's, whose positions are not ours
-            return 0
-        return last_position(self._topic, self._reader, self._query, self._run)
+        if self._held is None:
+            raise self._topic.failed("the sink is not open")
+        return self._held.position
 
     def write(self, table: pa.Table) -> None:
+        """What is there already is left out: the commit of an attempt before may have been lost
+        only on its way back."""
+        if self._held is None:
+            raise self._topic.failed("the sink is not open")
+        if self._writer is None:
+            self._start()
+        assert self._writer
+        positions = table.column("_pos").to_numpy()
+        table = table.slice(int(np.searchsorted(positions, self._held.position, side="right")))
         if not table.num_rows:
             return
-        producer = self._producer
-        if producer is None:
-            raise self._topic.failed("the sink is not open")
         try:
-            producer.begin_transaction()
-            for record in self._records(table):
-                _produce(producer, self._topic.name, record)
+            self._transact(self._writer, table, replace(self._held, position=int(positions[-1])))
         except KafkaException as error:
-            raise self._failed(error.args[0]) from error
-        self._persist(producer.commit_transaction)
+            failure = self._failed(error.args[0])
+            if error.args[0].code() in _FENCED:
+                self._start()  # Fenced, if whoever did that has the right to write
+            raise failure from error
+
+    def _transact(self, writer: Writer, table: pa.Table, held: Noted) -> None:
+        writer.producer.begin_transaction()
+        for record in self._records(table):
+            _produce(writer.producer, self._topic.name, record | {"on_delivery": writer.delivered})
+        if due := time.monotonic() - writer.noted_at > NOTE_S:
+            writer.notes.send(writer.producer, replace(held, offsets=writer.offsets), _TRY_S)
+        _persist(writer.producer.commit_transaction)
+        self._held = held
+        writer.committed()
+        if due:
+            writer.noted_at = time.monotonic()
 
     def close(self) -> None:
-        """Every write is complete in itself; an unfinished one leaves nothing."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.purge()
-            producer.flush(0)
+        """Every write is complete in itself; an unfinished one leaves nothing. Never raises: a
+        producer that was fenced off, or whose broker is away, is let go of all the same."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
     def _records(self, table: pa.Table) -> Iterator[dict[str, Any]]:
         for batch in table.to_batches(_PIECE_ROWS):
@@ -119,34 +219,98 @@ class KafkaSink:
                     "headers": marks(self._query, self._run, position),
                 }
 
-    def _persist(self, call: Callable[[float], None]) -> None:
-        """Until it has worked; SinkError after PATIENCE_S or when it cannot work."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                call(_TRY_S)
-                return
-            except KafkaException as error:
-                reason = error.args[0]
-                if not reason.retriable() or time.monotonic() > deadline:
-                    raise self._failed(reason) from error
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """What goes wrong with Kafka as an error of ours. What passes, and what leaves a producer
+        of no use, has us begin with another one next time."""
+        try:
+            yield
+        except KafkaException as error:
+            raise self._failed(error.args[0]) from error
 
     def _failed(self, reason: KafkaError) -> SinkError:
         """What to raise, once nothing of the transaction is left."""
-        if self._producer is not None:
-            with contextlib.suppress(KafkaException):
-                self._producer.abort_transaction(_TRY_S)
+        writer = self._writer
+        refused = writer.refused if writer else None
         if reason.code() in _FENCED:
-            return self._topic.failed(
-                f"another instance of the query {self._query} has begun to write here",
-                "Only the newest may; this one stops.",
-            )
-        if reason.retriable():
-            return self._topic.failed(
-                f"no broker took the tuples within {PATIENCE_S:g} s: {reason.str()}",
-                "Start the query again when Kafka is back.",
-            )
-        return self._topic.failed(reason.str())
+            failure = self._topic.passing("another instance has begun to write here")
+        elif refused is None and _is_passing(reason):
+            failure = self._topic.passing(f"no broker took the tuples: {reason.str()}")
+        else:
+            reason = refused or reason
+            failure = self._topic.failed(reason.str(), _remedy(reason, self._group))
+            if writer and _aborted(writer.producer):
+                writer.refused = None
+                return failure
+        self.close()
+        return failure
+
+
+class Writer:
+    """A producer, and where its records lie."""
+
+    def __init__(
+        self, producer: Producer, notes: Notes, noted_at: float, offsets: dict[int, int]
+    ) -> None:
+        self.producer = producer
+        self.notes = notes
+        self.noted_at = noted_at
+        self.offsets = offsets
+        """Partition → from where on there may be records that are not committed yet."""
+        self.refused: KafkaError | None = None
+        """Why a record was not taken, if it would be refused again."""
+        self._delivered: dict[int, int] = {}
+
+    def delivered(self, error: KafkaError | None, record: Any) -> None:
+        if error is None:
+            self._delivered[record.partition()] = record.offset() + 1
+        elif not _is_passing(error) and error.code() not in _PURGED:
+            self.refused = error
+
+    def committed(self) -> None:
+        self.offsets |= self._delivered
+        self._delivered = {}
+
+    def close(self) -> None:
+        _discard(self.producer)
+        self.notes.close()
+
+
+def _is_passing(reason: KafkaError) -> bool:
+    return reason.retriable() or reason.fatal() or reason.code() in _PASSING
+
+
+def _aborted(producer: Producer) -> bool:
+    """Whether it can go on with another transaction."""
+    try:
+        producer.abort_transaction(_TRY_S)
+    except KafkaException:
+        return False
+    return True
+
+
+def _discard(producer: Producer) -> None:
+    with contextlib.suppress(KafkaException):
+        producer.purge()
+        producer.flush(0)
+
+
+def _persist(call: Callable[[float], None]) -> None:
+    """Until it has worked; KafkaException after PATIENCE_S or when it cannot work."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            call(_TRY_S)
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+
+
+def _remedy(reason: KafkaError, group: str) -> str:
+    if reason.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return f"Allow the user to READ the group {group}, where it notes how far it is."
+    return ""
 
 
 def _produce(producer: Producer, topic: str, record: dict[str, Any]) -> None:

@@ -1,20 +1,27 @@
-"""What a query has written to a topic, found by reading back from the topic's end."""
+"""What a query has written to a topic, found by reading the topic.
+
+That is needed only where the note at the broker does not say it: behind the offsets that it names,
+and in topics that were written before there were notes. Records go through memory, a bounded number
+at a time.
+"""
 
 from __future__ import annotations
 
 import time
-from threading import Event
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.connectors.kafka.client import Topic
-from anabranch.connectors.kafka.reading import read_range, watermarks
+from anabranch.connectors.kafka.reading import EAGER, SILENCE_S, Reading, watermarks
 from anabranch.connectors.kafka.records import Record
 
 QUERY, RUN, POSITION = "query", "run", "pos"
 OTHERS_S = 60.0
 """How long other producers' transactions are waited for; theirs time out after that, by default."""
-WINDOW = 1_000
-"""Offsets read at first; others may write to the topic too, so each further step is larger."""
+WINDOW, WIDEST = 1_000, 250_000
+"""Offsets read at first, backwards from the end; others may write to the topic too, so each further
+step is larger, up to a limit. What a step reads is not kept."""
+Ends = Mapping[int, tuple[int, int]]
 
 
 def marks(query: str, run: str, position: int) -> list[tuple[str, bytes]]:
@@ -23,59 +30,82 @@ def marks(query: str, run: str, position: int) -> list[tuple[str, bytes]]:
     return [*named, (RUN, run.encode())] if run else named
 
 
-def last_position(topic: Topic, settings: dict[str, Any], query: str, run: str) -> int:
-    """The greatest position of `query` in committed records of `topic`; of any run if `run` is
-    empty; 0 if there is none. Positions ascend within a partition, so the last record counts."""
-    found = _settled(topic, settings).items()
-    return max((_in_partition(topic, settings, query, run, *one) for one in found), default=0)
+class Tail:
+    """Committed records of `query`; of any run if `run` is empty."""
 
+    def __init__(self, topic: Topic[Any], settings: dict[str, Any], query: str, run: str) -> None:
+        self._topic = topic
+        self._settings = settings
+        self._query, self._run = query, run
 
-def _settled(topic: Topic, settings: dict[str, Any]) -> dict[int, tuple[int, int]]:
-    """The ends of each partition, once no transaction is open that was when we began. Behind an
-    open one of somebody else, records of ours may lie that nobody gets to see yet."""
-    goal = watermarks(topic, settings | {"isolation.level": "read_uncommitted"})
-    deadline = time.monotonic() + OTHERS_S
-    while True:
-        ends = watermarks(topic, settings)
-        waiting = [number for number in goal if ends[number][1] < goal[number][1]]
-        if not waiting:
-            return ends
-        if time.monotonic() > deadline:
-            raise topic.failed(
-                f"somebody else's transaction is open for more than {OTHERS_S:g} s, "
-                "so it cannot be told what this query has written",
-                "Start the query again when it is over.",
-                waiting[0],
-            )
-        time.sleep(0.1)
+    def last_position(self) -> int:
+        """The greatest; 0 if there is none. Positions ascend within a partition, so the last record
+        counts."""
+        ends = self.settled()
+        return max((self._in_partition(number, *one) for number, one in ends.items()), default=0)
 
+    def behind(self, offsets: Mapping[int, int]) -> tuple[int, bool]:
+        """The greatest in records from these offsets on, and whether all of those are there
+        still."""
+        found, whole = 0, True
+        for number, (low, end) in self.settled().items():
+            begin = offsets.get(number, 0)
+            whole = whole and low <= begin
+            found = max(found, self._greatest(number, max(low, begin), end))
+        return found, whole
 
-def _in_partition(
-    topic: Topic,
-    settings: dict[str, Any],
-    query: str,
-    run: str,
-    number: int,
-    ends: tuple[int, int],
-) -> int:
-    low, end = ends
-    window = WINDOW
-    while end > low:
-        begin = max(low, end - window)
-        records = read_range(topic, settings, {number: begin}, {number: end}, Event())
-        for record in reversed(records):
-            if position := _position(record, query, run):
+    def settled(self) -> dict[int, tuple[int, int]]:
+        """The ends of each partition, once no transaction is open that was when we began. Behind an
+        open one of somebody else, records of ours may lie that nobody gets to see yet."""
+        goal = watermarks(self._topic, self._settings | {"isolation.level": "read_uncommitted"})
+        deadline = time.monotonic() + OTHERS_S
+        while True:
+            ends = watermarks(self._topic, self._settings)
+            waiting = [number for number in goal if ends[number][1] < goal[number][1]]
+            if not waiting:
+                return ends
+            if time.monotonic() > deadline:
+                raise self._topic.passing(
+                    f"somebody else's transaction is open for more than {OTHERS_S:g} s, "
+                    "so it cannot be told what this query has written",
+                    waiting[0],
+                )
+            time.sleep(0.1)
+
+    def _in_partition(self, number: int, low: int, end: int) -> int:
+        window = WINDOW
+        while end > low:
+            begin = max(low, end - window)
+            if position := self._greatest(number, begin, end):
                 return position
-        end, window = begin, window * 4
-    return 0
-
-
-def _position(record: Record, query: str, run: str) -> int:
-    """0 if the record is not of this query and run."""
-    headers = dict(record.headers() or ())
-    if headers.get(QUERY) != query.encode() or (run and headers.get(RUN) != run.encode()):
+            end, window = begin, min(window * 4, WIDEST)
         return 0
-    try:
-        return int(headers.get(POSITION) or b"0")
-    except ValueError:
-        return 0
+
+    def _greatest(self, number: int, begin: int, end: int) -> int:
+        if begin >= end:
+            return 0
+        found, heard = 0, time.monotonic()
+        reading = Reading(self._topic, self._settings | EAGER, {number: begin})
+        try:
+            while not reading.has_reached({number: end}):
+                records = reading.poll()
+                mine = [self._position(one) for one in records if one.offset() < end]
+                found = max([found, *mine])
+                if records:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > SILENCE_S:
+                    raise self._topic.passing("reading its records again came to nothing", number)
+        finally:
+            reading.close()
+        return found
+
+    def _position(self, record: Record) -> int:
+        """0 if the record is not of this query and run."""
+        headers = dict(record.headers() or ())
+        other = headers.get(QUERY) != self._query.encode()
+        if other or (self._run and headers.get(RUN) != self._run.encode()):
+            return 0
+        try:
+            return int(headers.get(POSITION) or b"0")
+        except ValueError:
+            return 0

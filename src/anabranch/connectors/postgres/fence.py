@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from anabranch.connectors.sink import behind, superseded
-from anabranch.errors import Fenced, SinkError
+from anabranch.connectors.sink import behind, check_right, fenced, superseded
+from anabranch.errors import SinkError
 
 NAME = "anabranch_sink"
 _CREATE = """
@@ -66,13 +66,7 @@ class Fence:
 
     def check_right(self, found: Held | None, epoch: int, *, resume: bool) -> None:
         """Fenced if somebody with a later right to write holds it."""
-        if found is None:
-            return
-        if found.run == self._run:
-            if found.epoch > epoch:
-                raise self._fenced(f"another site writes since epoch {found.epoch}")
-        elif superseded(self._run, found.run) or (resume and not superseded(found.run, self._run)):
-            raise self._fenced("it was created anew since")
+        check_right(self._stream, self._run, epoch, found, resume=resume)
 
     def end_others(self, connection: psycopg.Connection[Any], name: str) -> None:
         """Whoever wrote before may stand still in the middle of a transaction, with locks that
@@ -110,7 +104,7 @@ class Fence:
         if found.run == held.run and found.holder < held.holder:
             raise behind(found.position, held.position)
         if (found.run, found.holder) != (held.run, held.holder):
-            raise self._fenced("another writes now")
+            raise fenced(self._stream, "another writes now")
         if found.position < held.position:
             raise behind(found.position, held.position)
         return found.position
@@ -120,9 +114,3 @@ class Fence:
         connection.execute(sql.SQL(_NOTE).format(self.name, sql.Literal(position), *self._row))
         assert self._held
         return Held(self._held.run, self._held.epoch, self._held.holder, position)
-
-    def _fenced(self, why: str) -> Fenced:
-        return Fenced(
-            f"{self._stream} is written by another instance: {why}",
-            remedy="Only the newest may; this one stops.",
-        )
