@@ -81,5 +81,6 @@ class SimSite:
         return self._world.ledger.begins(spec, point)
 
     async def _beat(self) -> None:
-        news: News = await self.network.call(COORDINATOR, HeartbeatMessage(self.report()), BEAT_S)
-        self.service.protection.learn(news.routes)
+        report = self.report()
+        news: News = await self.network.call(COORDINATOR, HeartbeatMessage(report), BEAT_S)
+        self.service.learn(news, report)

@@ -51,6 +51,9 @@ class FakeSites:
             raise failure
         return 7 if isinstance(message, Attach) else None
 
+    def silent(self, site: str) -> bool:
+        return False
+
     async def reach(self, site: str, message: Message) -> Any:
         return await self.call(site, message)
 

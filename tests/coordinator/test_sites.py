@@ -218,7 +218,7 @@ def test_a_restart_keeps_the_port(tmp_path: Path) -> None:
     address = first.address
     peer = Peer("coordinator", address, TOKEN)
     answer = peer.call("heartbeat", report=report("room1", "h:1"))
-    assert answer == {"addresses": {"room1": "h:1"}, "routes": {}}
+    assert answer["addresses"] == {"room1": "h:1"}
     first.close()
     second = Coordinator(tmp_path, Cluster(), TOKEN)
     assert second.address == address

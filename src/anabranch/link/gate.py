@@ -181,7 +181,7 @@ def serve(
         return outlet.ship(
             out, request.consumer, request.after, request.epoch, max(1, request.batch)
         )
-    return outlet.follow(out, request.consumer, request.after, request.epoch)
+    return outlet.follow(out, request.consumer, request.after, request.epoch, request.born)
 
 
 LOCAL: dict[str, Gate] = {}

@@ -18,6 +18,7 @@ from anabranch.plan.operators import Column, Operator
 from anabranch.plan.stage import Stage
 from anabranch.plan.tasks import TaskSpec
 from anabranch.plan.timeliness import Urgency
+from anabranch.plan.wanted import Wanted
 from anabranch.stream.restart import RestartPoint
 from anabranch.stream.routes import Route
 
@@ -35,13 +36,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Follow(Message):
-    """`stream` behind `after`, for the consumer's task of `epoch`."""
+    """`stream` behind `after`, for the consumer's task of `epoch`, of the query that was `born`
+    then."""
 
     action: ClassVar[str] = "follow"
     stream: str
     consumer: str
     after: int
     epoch: int = 0
+    born: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Ack:
     index: int
     point: RestartPoint
     own: int = 0
+    born: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +132,19 @@ class Attach(Message):
     point: RestartPoint | None = None
     epoch: int = 0
     lease: bool = False
+    born: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Detach(Message):
-    """Keep nothing for it any more; if an epoch is given, only if none of a later one has come."""
+    """Keep nothing for it any more; if an epoch or a creation is given, only if none of a later one
+    has come."""
 
     action: ClassVar[str] = "detach"
     stream: str
     consumer: str
     epoch: int | None = None
+    born: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +241,7 @@ class Needs:
     after: int
     point: RestartPoint | None = None
     epoch: int = 0
+    born: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,10 +486,12 @@ class Join(Message):
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Where all sites are, and who produces what."""
+    """Where all sites are, and who produces what. What runs at the site that is told so and is not
+    `wanted`, if that is said, is to stop."""
 
     addresses: dict[str, str]
     routes: dict[str, Route]
+    wanted: Wanted | None = None
 
 
 @dataclass(frozen=True, slots=True)

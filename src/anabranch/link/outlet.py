@@ -192,18 +192,30 @@ class LiveOutlet(Generic[P]):
         after: int | None = None,
         point: RestartPoint | None = None,
         epoch: int = 0,
+        born: int = 0,
         lease: bool = False,
     ) -> int:
         """With a `lease` it is detached when it does not follow for long; see `expire`."""
         with self._runtime:
             if lease:
                 self._leases[consumer] = self._runtime.now()
-            return self._outlet.attach(consumer, after=after, point=point, epoch=epoch)
+            before = self._outlet.consumers.get(consumer)
+            start = self._outlet.attach(consumer, after=after, point=point, epoch=epoch, born=born)
+            if before and self._outlet.consumers[consumer] is not before:  # those go no further
+                self._followers.pop(consumer, None)
+                self._shippers.pop(consumer, None)
+                self._changed.notify()
+            return start
 
     @property
     def leased(self) -> tuple[str, ...]:
         with self._runtime:
             return tuple(self._leases)
+
+    def tasks(self) -> list[str]:
+        """The consumers that are tasks: all that hold no lease."""
+        with self._runtime:
+            return [one for one in self._outlet.consumers if one not in self._leases]
 
     def expire(self, lease_s: float) -> None:
         """Detach programs that have gone without saying so: nobody else would ever."""
@@ -213,11 +225,14 @@ class LiveOutlet(Generic[P]):
         for consumer in gone:
             self.detach(consumer)
 
-    def detach(self, consumer: str, epoch: int | None = None) -> None:
-        """Keep nothing for it any more; if an `epoch` is given, only if no later one consumes."""
+    def detach(self, consumer: str, epoch: int | None = None, born: int = 0) -> None:
+        """Keep nothing for it any more; if an `epoch` or a creation is given, only if no later one
+        consumes."""
         with self._runtime:
             known = self._outlet.consumers.get(consumer)
             if known and epoch is not None and epoch < known.epoch:
+                return
+            if known and 0 < born < known.born:
                 return
             self._leases.pop(consumer, None)
             self._outlet.detach(consumer)
@@ -227,15 +242,22 @@ class LiveOutlet(Generic[P]):
             self._producer.room_appeared()
             self._producer.acknowledge(acknowledged)
 
-    def level0(self, consumer: str, position: int, epoch: int, own: int = 0) -> None:
+    def level0(self, consumer: str, position: int, epoch: int, own: int = 0, born: int = 0) -> None:
         with self._runtime:
-            self._outlet.level0(consumer, position, epoch, own)
+            self._outlet.level0(consumer, position, epoch, own, born)
 
-    def level1(self, consumer: str, input_position: int, point: RestartPoint, own: int = 0) -> None:
+    def level1(
+        self,
+        consumer: str,
+        input_position: int,
+        point: RestartPoint,
+        own: int = 0,
+        born: int = 0,
+    ) -> None:
         with self._runtime:
             known = self._outlet.consumers.get(consumer)
             before = known.released if known else 0
-            self._outlet.level1(consumer, input_position, point, own)
+            self._outlet.level1(consumer, input_position, point, own, born)
             if known and known.backup and before < known.released <= self._outlet.last:
                 last = self._outlet.last
                 self._meter.released(self._runtime.now(), consumer, last - known.released, last)
@@ -280,7 +302,9 @@ class LiveOutlet(Generic[P]):
 
     # -- serving ---------------------------------------------------------------------------------
 
-    async def follow(self, out: Outgoing[P], consumer: str, after: int, epoch: int = 0) -> None:
+    async def follow(
+        self, out: Outgoing[P], consumer: str, after: int, epoch: int = 0, born: int = 0
+    ) -> None:
         """Send batches behind `after` as they come, and a heartbeat when none came for a while.
 
         Ends after the stream's last tuple, when the outlet closes, once `out` is gone, or when
@@ -291,7 +315,7 @@ class LiveOutlet(Generic[P]):
         me = object()
         try:
             self._must_serve()
-            self._outlet.fence(consumer, epoch)
+            self._outlet.fence(consumer, epoch, born)
             self._followers[consumer] = me
             if consumer in self._leases:
                 self._leases[consumer] = math.inf

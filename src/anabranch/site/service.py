@@ -19,6 +19,7 @@ from anabranch.link.messages import (
     Drop,
     Measured,
     Message,
+    News,
     Place,
     Points,
     Prepare,
@@ -33,6 +34,7 @@ from anabranch.link.network import Network
 from anabranch.link.outlet import LiveOutlet
 from anabranch.runtime.base import Runtime
 from anabranch.site.deployment import Builds, Deployment, Runs
+from anabranch.site.ghosts import Ghosts
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
 from anabranch.site.standby.protection import Protection
@@ -79,6 +81,7 @@ class SiteService:
             runtime, name, lambda: self.deployment.tasks.values(), cluster.instance_limit_us / 1e6
         )
         self.protection = Protection(name, cluster, runtime, network, self.deployment, self.links)
+        self._ghosts = Ghosts(runtime, self.deployment)
 
     async def close(self) -> None:
         self.protection.close()
@@ -110,6 +113,12 @@ class SiteService:
             Measured: protection.measured,
         }
 
+    def learn(self, news: News, report: dict[str, Any]) -> None:
+        """What the coordinator answers to a report."""
+        self.protection.learn(news.routes)
+        if news.wanted:
+            self._ghosts.heard(news.wanted, report)
+
     def report(self) -> dict[str, Any]:
         """What runs here, and who produces what as far as we know."""
         outlets = list(self.outlets.items())
@@ -120,6 +129,7 @@ class SiteService:
             "producers": self.links.routes.producers(),
             "troubles": self._runtime.troubles.report(self._runtime.now()),
             "kept": {name: outlet.kept() for name, outlet in outlets},
+            "consumers": {name: outlet.tasks() for name, outlet in outlets},
             "traffic": {name: asdict(one.traffic) for name, one in outlets if one.traffic.tuples},
         }
 
@@ -140,11 +150,12 @@ class SiteService:
             after=asked.after,
             point=asked.point,
             epoch=asked.epoch,
+            born=asked.born,
             lease=asked.lease,
         )
 
     async def _detach(self, asked: Detach) -> None:
-        self.links.detach(asked.stream, asked.consumer, asked.epoch)
+        self.links.detach(asked.stream, asked.consumer, asked.epoch, asked.born)
 
     def _acks(self, asked: Acks) -> list[tuple[str, int]]:
         """No coroutine: for those next door it is a call."""

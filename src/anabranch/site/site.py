@@ -123,11 +123,13 @@ class Site:
         coordinator does not take it."""
 
         async def beat() -> None:
-            news = await self._runtime.blocking(tell)
-            self._learn(news)
+            report = self.report()
+            news = await self._runtime.blocking(tell, report)
+            self.peers.update(news.addresses)
+            self.service.learn(news, report)
 
-        def tell() -> News:
-            news: News = coordinator.send(HeartbeatMessage(self.report()), BEAT_S)
+        def tell(report: dict[str, Any]) -> News:
+            news: News = coordinator.send(HeartbeatMessage(report), BEAT_S)
             return news
 
         self._runtime.run(beat())
@@ -223,11 +225,6 @@ class Site:
         if not isinstance(results, StageResults):
             raise SiteError(f"site {self.name} runs no stage {asked.stream}")
         return await self._runtime.blocking(look, self._spark, results, asked)
-
-    def _learn(self, news: News) -> None:
-        """From the coordinator."""
-        self.peers.update(news.addresses)
-        self.service.protection.learn(news.routes)
 
     async def _schema(self, asked: Schema) -> str:
         return encoded(self._open_stream(asked.stream).schema().empty_table())

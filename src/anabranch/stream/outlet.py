@@ -25,7 +25,8 @@ class Consumer:
     """What the outlet knows of one consumer: how far it was sent, has received (Level-0), and no
     longer needs (Level-1), with the restart point that came with the latter.
 
-    `epoch` is that of the task that consumes: whoever ran it before is refused."""
+    `epoch` is that of the task that consumes: whoever ran it before is refused. So is whoever reads
+    for a definition that was dropped, if another of its name has been `born` since."""
 
     sent: int
     received: int
@@ -33,6 +34,8 @@ class Consumer:
     restart: RestartPoint | None = None
     epoch: int = 0
     backup: Backup | None = None
+    born: int = 0
+    """The creation of the query that it reads for; 0: nobody has said."""
 
     @property
     def finished(self) -> bool:
@@ -105,15 +108,18 @@ class Outlet(Generic[P]):
         after: int | None = None,
         point: RestartPoint | None = None,
         epoch: int = 0,
+        born: int = 0,
     ) -> int:
         """Keep tuples for `consumer` from now on, or from behind `after` if they are still there;
         returns the position it starts behind. What it told another outlet of the stream goes on
-        to hold here: its restart `point`, and the `epoch` before which it is refused."""
-        known = self.consumers.get(consumer)
-        if known is None:
+        to hold here: its restart `point`, and the `epoch` before which it is refused. Nothing is
+        left of one of that name that was born before. Raises Superseded if it is that itself."""
+        known = self._current(consumer, born=born)
+        if known is None or 0 < known.born < born:
             start = self.last if after is None else max(after, self.released)
-            self.consumers[consumer] = Consumer(start, start, start, point, epoch)
+            self.consumers[consumer] = Consumer(start, start, start, point, epoch, born=born)
             return start
+        known.born = max(known.born, born)
         return known.received
 
     def detach(self, consumer: str) -> None:
@@ -146,7 +152,7 @@ class Outlet(Generic[P]):
 
     # -- acks ------------------------------------------------------------------------------------
 
-    def level0(self, consumer: str, position: int, epoch: int, own: int = 0) -> None:
+    def level0(self, consumer: str, position: int, epoch: int, own: int = 0, born: int = 0) -> None:
         """`consumer`, whose task is in its epoch `own`, has received everything up to `position` of
         what the producer in `epoch` sent.
 
@@ -157,18 +163,25 @@ class Outlet(Generic[P]):
             raise StaleEpoch(
                 f"stream {self.stream}: consumer {consumer} is at epoch {epoch}, we at {self.epoch}"
             )
-        known = self._current(consumer, own)
+        known = self._current(consumer, own, born)
         if known is not None:
             known.received = max(known.received, position)
             # Perhaps by another producer of the stream: who had its end from that one does not
             # follow us, and must not hold us up.
             known.sent = max(known.sent, position)
 
-    def level1(self, consumer: str, input_position: int, point: RestartPoint, own: int = 0) -> int:
+    def level1(
+        self,
+        consumer: str,
+        input_position: int,
+        point: RestartPoint,
+        own: int = 0,
+        born: int = 0,
+    ) -> int:
         """`consumer` needs nothing up to `input_position` any more and would restart at `point`;
         returns up to where this outlet has now released. An ack overtaken by a newer one changes
         nothing. Raises Superseded as `level0`."""
-        known = self._current(consumer, own)
+        known = self._current(consumer, own, born)
         if known is not None and _newer(known, input_position, point):
             known.received = max(known.received, input_position)
             known.released = input_position
@@ -206,18 +219,22 @@ class Outlet(Generic[P]):
 
     # -- standby ---------------------------------------------------------------------------------
 
-    def fence(self, consumer: str, epoch: int) -> Consumer | None:
+    def fence(self, consumer: str, epoch: int, born: int = 0) -> Consumer | None:
         """From now on the consumer is the task of `epoch`: those of earlier ones are refused, and
         nothing more is released for them. Raises Superseded if this one is itself too late."""
-        known = self._current(consumer, epoch)
+        known = self._current(consumer, epoch, born)
         if known is not None and epoch > known.epoch:
             known.epoch = epoch
             known.backup = None
         return known
 
-    def _current(self, consumer: str, epoch: int) -> Consumer | None:
+    def _current(self, consumer: str, epoch: int | None = None, born: int = 0) -> Consumer | None:
         known = self.consumers.get(consumer)
-        if known is not None and epoch < known.epoch:
+        if known is not None and 0 < born < known.born:
+            raise Superseded(
+                f"stream {self.stream}: {consumer} was dropped; another of that name reads"
+            )
+        if known is not None and epoch is not None and epoch < known.epoch:
             raise Superseded(
                 f"stream {self.stream}: consumer {consumer} of epoch {epoch} was replaced by that"
                 f" of epoch {known.epoch}"

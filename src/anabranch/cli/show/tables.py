@@ -153,6 +153,8 @@ def _problem_lines(status: dict[str, Any]) -> list[str]:
             elif part.get("problem"):
                 name = part.get("name") or f"stream {part['stream']}"
                 lines.append(f"{name}: {part['problem']}; trying again")
+        lines += [f"site {site['site']}: still runs {name}, which was dropped; it is stopping it"
+                  for name in site.get("ghosts", ())]  # fmt: skip
     return [*lines, *_trouble_lines(status)]
 
 

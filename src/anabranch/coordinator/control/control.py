@@ -18,6 +18,7 @@ from anabranch.coordinator.deploy.anew import Anew
 from anabranch.coordinator.deploy.move import Move
 from anabranch.coordinator.deploy.parts import LostParts
 from anabranch.coordinator.deploy.statements import Statements, touched
+from anabranch.coordinator.deploy.wanted import WantedThere
 from anabranch.coordinator.protection.adoption import adopt, release
 from anabranch.coordinator.protection.follow import Followed, follow
 from anabranch.coordinator.protection.protect import Costs, Protector
@@ -72,6 +73,7 @@ class Control:
             "restoration": self._restore_missing,
         }
         self._watching = runtime.supervise("the coordinator's watch", self._watch)
+        self.wanted = WantedThere(catalog, self.protector)
         self._finishing: Spawned[None] | None = None
         self._finish()
 
@@ -89,7 +91,7 @@ class Control:
         self._news.ring()
         if before and before.pid != report["pid"]:  # it was killed and has come back empty
             self._begin(self.restore())
-        return News(addresses, self.protector.routes())
+        return News(addresses, self.protector.routes(), self.wanted.at(report["site"]))
 
     def _begin(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._begun = [one for one in self._begun if not one.done]

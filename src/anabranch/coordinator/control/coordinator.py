@@ -415,7 +415,9 @@ class Coordinator:
         known = self._catalog.definitions()
         control = self._control
         problems = control.restorer.report()
-        return system_status(self.sites, known, control.protector, problems, ask=ask)
+        return system_status(
+            self.sites, known, control.protector, problems, control.wanted, ask=ask
+        )
 
     def forget_sites(self) -> None:
         """They have been stopped with us: a later coordinator need not look for them."""

@@ -37,7 +37,8 @@ from anabranch.stream.restart import RestartPoint
 Definitions = Mapping[str, AnyDef]
 Source = StreamDef | TableDef
 PREPARE_S = 120.0
-DROP_S = 30.0
+DROP_S = 5.0
+"""A site that takes longer, or cannot be reached, stops what is not wanted by itself."""
 
 
 class Protection(Protocol):
@@ -127,7 +128,7 @@ class Deployment:
     async def _attach_input(self, task: TaskSpec, index: int) -> int:
         source = task.inputs[index]
         after = 0 if source.table else self._begins.get(task.name)
-        request = Attach(source.stream, task.consumer(index), after)
+        request = Attach(source.stream, task.consumer(index), after, born=task.born)
         start: int = await self._sites.call(source.site, request)
         standby = self._protector.standby_of(source.stream) if self._protector else None
         if standby:
@@ -193,8 +194,8 @@ def without(some: Iterable[TaskSpec], others: Iterable[TaskSpec]) -> list[TaskSp
 
 async def undeploy(sites: Sites, definition: AnyDef, known: Definitions) -> list[str]:
     """Take a definition off its sites, but for what others in `known` use; the names of the tasks
-    that are no more. A site that cannot be reached runs nothing of ours any more once it is gone;
-    but those it read from would keep tuples for it for ever."""
+    that are no more. A site that cannot be reached learns with its next heartbeat that it is not to
+    run it; until then those it read from must not keep tuples for it."""
     if isinstance(definition, StreamDef | TableDef):
         await _take_off(sites, [definition.site], [definition], [])
         return []
@@ -214,8 +215,9 @@ async def _take_off(
         streams = {one.name: one.born for one in sources if one.site == site}
         here = {one.name: one.born for one in tasks if one.site == site}
         request = Drop(tuple(here), tuple(streams), born=streams | here)
-        with suppress(AnabranchError):
-            await sites.call(site, request, DROP_S)
+        if not sites.silent(site):
+            with suppress(AnabranchError):
+                await sites.call(site, request, DROP_S)
         sites.forget(site, streams, here)
     await _let_go(sites, tasks)
 
@@ -225,4 +227,5 @@ async def _let_go(sites: Sites, tasks: Iterable[TaskSpec]) -> None:
     for task in tasks:
         for index, source in enumerate(task.inputs):
             with suppress(AnabranchError):
-                await sites.reach(source.site, Detach(source.stream, task.consumer(index)))
+                request = Detach(source.stream, task.consumer(index), born=task.born)
+                await sites.reach(source.site, request)

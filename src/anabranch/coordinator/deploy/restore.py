@@ -91,7 +91,12 @@ class Restoration:
         starts = [
             await self._sites.call(
                 source.site,
-                Attach(source.stream, task.consumer(index), 0 if source.table else None),
+                Attach(
+                    source.stream,
+                    task.consumer(index),
+                    0 if source.table else None,
+                    born=task.born,
+                ),
             )
             for index, source in enumerate(task.inputs)
         ]
@@ -121,6 +126,7 @@ class Restoration:
                 if source.stream in self._gone:
                     needs = self._protector.restart_points.told_by(task, index, self._points)
                     request = Attach(
-                        source.stream, task.consumer(index), needs.after, needs.point, needs.epoch
-                    )
+                        source.stream, task.consumer(index), needs.after, needs.point, needs.epoch,
+                        born=needs.born,
+                    )  # fmt: skip
                     await self._sites.call(source.site, request)

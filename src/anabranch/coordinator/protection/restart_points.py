@@ -64,7 +64,7 @@ class RestartPoints:
         point = points.get(task.name) or self._assignments.first(task.name)
         assignment = self._assignments.get(task.name)
         after = point.inputs[index] if point else 0
-        return Needs(after, point, assignment.epoch if assignment else 0)
+        return Needs(after, point, assignment.epoch if assignment else 0, task.born)
 
     async def start(self, spec: TaskSpec, points: KnownPoints) -> RestartPoint:
         """Where a standby begins: where the task once began, if nobody knows a later point. What

@@ -10,6 +10,7 @@ from typing import Any
 
 from anabranch.coordinator.control.sites import Sites, is_starting
 from anabranch.coordinator.deploy.deploy import Definitions, tasks
+from anabranch.coordinator.deploy.wanted import WantedThere
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.coordinator.status.query_states import is_asked_for, query_states
 from anabranch.errors import SiteError
@@ -25,6 +26,7 @@ def system_status(
     known: Definitions,
     protector: Protector,
     obstacles: Obstacles,
+    wanted: WantedThere,
     *,
     ask: bool = True,
 ) -> Status:
@@ -37,7 +39,10 @@ def system_status(
     return {
         "pid": os.getpid(),
         "states": query_states(reports, known, protection),
-        "sites": [one | _missing(one, reports, known, protector) for one in reports],
+        "sites": [
+            one | _missing(one, reports, known, protector) | {"ghosts": _ghosts(one, wanted)}
+            for one in reports
+        ],
         "homes": {
             one.name: one.site for one in known.values() if isinstance(one, QueryDef | PocketDef)
         },
@@ -129,6 +134,11 @@ def _silent(sites: Sites, name: str, state: str, problem: str) -> Status:
     last = {"address": record.address, "pid": record.pid} if record else {}
     nothing = {"tasks": [], "sources": [], "state": state, "problem": problem}
     return {"site": name, "address": "", "pid": 0} | last | nothing
+
+
+def _ghosts(report: Status, wanted: WantedThere) -> list[str]:
+    """What still runs at a site though it was dropped: it stops it with its next heartbeats."""
+    return sorted({one.name for one in wanted.at(report["site"]).ghosts(report)})
 
 
 def _missing(

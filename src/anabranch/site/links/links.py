@@ -123,7 +123,9 @@ class Links:
         return Subscription(self._runtime, receiver, connect, on_failure, self._silence_s)
 
     def _follow(self, task: Task, index: int, after: int) -> Follow:
-        return Follow(task.spec.inputs[index].stream, task.spec.consumer(index), after, task.epoch)
+        spec = task.spec
+        stream, consumer = spec.inputs[index].stream, spec.consumer(index)
+        return Follow(stream, consumer, after, task.epoch, spec.born)
 
     def _failed(self, task: Task, error: AnabranchError) -> None:
         if isinstance(error, Superseded):
@@ -174,11 +176,12 @@ class Links:
     async def leave(self, task: Task) -> None:
         """Let go of the inputs, so that other consumers of them are not held up. A site that is
         gone keeps nothing for us either."""
+        spec = task.spec
         await self._runtime.outcomes([
             self._network.call(
-                site, Detach(source.stream, task.spec.consumer(index), task.epoch), CALL_S
+                site, Detach(source.stream, spec.consumer(index), task.epoch, spec.born), CALL_S
             )
-            for index, source in enumerate(task.spec.inputs)
+            for index, source in enumerate(spec.inputs)
             for site in self.route(source).sites
         ])  # fmt: skip
 
@@ -187,9 +190,9 @@ class Links:
         route = self.routes[task.spec.output] if task.spec.output else None
         return task.epoch > 0 or bool(route and route.standby)
 
-    def detach(self, stream: str, consumer: str, epoch: int | None = None) -> None:
+    def detach(self, stream: str, consumer: str, epoch: int | None = None, born: int = 0) -> None:
         if outlet := self._outlets.get(stream):
-            outlet.detach(consumer, epoch)
+            outlet.detach(consumer, epoch, born)
 
     def outlet(self, stream: str) -> LiveOutlet:
         outlet = self._outlets.get(stream)
@@ -245,8 +248,9 @@ class Links:
     def _take(self, ack: Ack) -> None:
         if outlet := self._outlets.get(ack.stream):
             if ack.received is not None:
-                outlet.level0(ack.consumer, ack.received, ack.epoch, ack.own)
-            outlet.level1(ack.consumer, ack.point.inputs[ack.index], ack.point, ack.own)
+                outlet.level0(ack.consumer, ack.received, ack.epoch, ack.own, ack.born)
+            position = ack.point.inputs[ack.index]
+            outlet.level1(ack.consumer, position, ack.point, ack.own, ack.born)
 
     def _sender(self, site: str) -> AckSender:
         if site not in self._senders:
@@ -331,4 +335,5 @@ def _ack(task: Task, index: int, consumer: str, level0: bool) -> Ack:
         index=index,
         point=task.restart_point(),
         own=task.epoch,
+        born=task.spec.born,
     )

@@ -97,8 +97,9 @@ class Protection:
             task.outlet.start_at(post.point.output)
             for consumer, needs in post.consumers.items():
                 task.outlet.attach(
-                    consumer, after=needs.after, point=needs.point, epoch=needs.epoch
-                )
+                    consumer, after=needs.after, point=needs.point, epoch=needs.epoch,
+                    born=needs.born,
+                )  # fmt: skip
         # Whoever names a recovery time has all done that may be needed for it.
         patience = Patience(0.0 if post.wishes.recovery_s else PATIENCE_S)
         await task.start(post.point, post.epoch, patience)
