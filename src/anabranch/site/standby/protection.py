@@ -136,9 +136,10 @@ class Protection:
     async def took_over(self, task: Task) -> None:
         """A restart would begin at its point from now on. Its sink goes on behind what it has
         written, which it knows; the one that wrote before can write no more, or only what is there
-        already."""
-        sink = self._sinks.pop(task.spec.name, None)
-        if sink and task.outlet:
+        already. If nobody waits for it any more, it is being dropped, and so are we."""
+        sink = self._sinks.get(task.spec.name)
+        if sink and task.outlet and sink.spec.name in task.outlet.consumers:
+            del self._sinks[task.spec.name]
             released, told = task.outlet.consumer_state(sink.spec.name)
             sink.role = "primary"
             point = RestartPoint((released,), released, incarnation=told.incarnation if told else 0)
