@@ -20,7 +20,6 @@ from anabranch.plan.places import Looked
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.runtime.base import Spawned
 from anabranch.site.tasks import body
-from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Owner, Task
 from anabranch.standby.patience import Patience
 from anabranch.stream.restart import RestartPoint
@@ -48,16 +47,15 @@ Sinks = dict[tuple[str, str], Written]
 """By sink task and run: what one creation of a query writes is no other's."""
 
 
-@dataclass
-class Disk:
-    """What a killed process leaves behind. `shared` are the sinks that any site can write."""
+class Places:
+    """Where sinks write: what a site's are, and those that any site can write."""
 
-    shared: Mapping[str, Sinks]
-    points: PointsFile = field(default_factory=lambda: PointsFile(None))
-    sinks: Sinks = field(default_factory=dict)
+    def __init__(self, shared: Mapping[str, Sinks]) -> None:
+        self.own: Sinks = {}
+        self._shared = shared
 
     def sink(self, task: str, run: str) -> Written:
-        return self.shared.get(task, self.sinks).setdefault((task, run), Written())
+        return self._shared.get(task, self.own).setdefault((task, run), Written())
 
 
 @dataclass(frozen=True)
@@ -222,11 +220,13 @@ class Source:
 
 
 class SimTask(Task):
-    """Nothing that a simulation does may make a task fail, but for a sink that another writes."""
+    """Nothing that a simulation does may make a task fail, but for a sink that another writes, and
+    errors of the machine: then another has to run it in the end."""
 
     def __init__(self, begins: Begins, *args: Any) -> None:
         super().__init__(*args)
         self._begins = begins
+        self._process: Process = args[0]
 
     async def start(
         self, point: RestartPoint, epoch: int = 0, patience: Patience | None = None
@@ -251,7 +251,7 @@ class SimTask(Task):
         }
 
     def fail(self, error: AnabranchError) -> None:
-        if isinstance(error, SinkError):
+        if isinstance(error, SinkError) or self._process.troubled:
             super().fail(error)
             return
         kind = type(error).__name__
@@ -265,7 +265,7 @@ class SimBuilder:
     def __init__(
         self,
         process: Process,
-        disk: Disk,
+        places: Places,
         sources: Mapping[str, SourceSpec],
         operators: Callable[[str], Operator],
         check: Check,
@@ -275,7 +275,7 @@ class SimBuilder:
     ) -> None:
         self._begins = begins
         self._process = process
-        self._disk = disk
+        self._places = places
         self._sources = sources
         self._operators = operators
         self._check = check
@@ -299,7 +299,7 @@ class SimBuilder:
         self, spec: TaskSpec, outlets: Mapping[str, Any], owner: Owner, *, resume: bool
     ) -> Task:
         if spec.output is None:
-            operator: Operator = SinkOperator(self._disk.sink(spec.name, spec.run))
+            operator: Operator = SinkOperator(self._places.sink(spec.name, spec.run))
             outlet = None
         else:
             operator, outlet = self._operators(spec.base), self._outlet(spec.output)

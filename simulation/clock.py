@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import heapq
+import sqlite3
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, TypeVar
 
+from anabranch.errors import StorageError
 from anabranch.runtime.base import Runtime, Spawned
 from anabranch.runtime.troubles import ENVIRONMENT
 
 T = TypeVar("T")
 FAILED_S = 0.2
 """Pause before what failed by its environment is begun again."""
+FAILURES: tuple[Callable[[], Exception], ...] = (
+    lambda: StorageError("No space left on device"),
+    lambda: OSError(24, "Too many open files"),
+    lambda: sqlite3.OperationalError("database or disk is full"),
+)
 
 
 class Violation(Exception):
@@ -56,6 +63,12 @@ class Process(Runtime):
         self._ahead = ahead
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What would have happened to it while it was paused."""
+        self.failing = 0.0
+        """The share of calls that block that fail."""
+        self.troubled = False
+        """Some have."""
+        self.under_way: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        """Calls that block."""
         self._steps_left = 0
         self._end: Callable[[], None] | None = None
 
@@ -78,9 +91,19 @@ class Process(Runtime):
         self.clock.after(delay, self.do, do, *args)
 
     async def blocking(self, do: Callable[..., T], *args: Any) -> T:
-        """A crash may come first."""
+        """A crash may come first, or in the middle of it."""
         if self._rng.random() < 0.5:
-            await self.sleep(self._rng.randint(1, 3) / 1000)
+            call = do, args
+            self.under_way.append(call)
+            try:
+                await self.sleep(self._rng.randint(1, 3) / 1000)
+            finally:
+                self.under_way.remove(call)
+        if self.failing and self._rng.random() < self.failing:
+            self.troubled = True
+            if self._rng.random() < 0.5:
+                do(*args)
+            raise self._rng.choice(FAILURES)()
         return do(*args)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -56,7 +56,27 @@ class CrashAtStep:
     lasts: int
 
 
-Edge = Deaf | Flap | Vanish | CrashAtStep
+@dataclass(frozen=True, slots=True)
+class Full:
+    """Nothing can be written to a site's disk."""
+
+    at: int
+    site: str
+    lasts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A share of what blocks fails in a process: by an error of the machine's, before it has done
+    anything or after."""
+
+    at: int
+    process: str
+    share: float
+    lasts: int
+
+
+Edge = Deaf | Flap | Vanish | CrashAtStep | Full | Trouble
 
 
 def draw(rng: Random, plan: Plan) -> tuple[Edge | Fault, ...]:
@@ -80,6 +100,21 @@ def draw_crashes(rng: Random, plan: Plan) -> tuple[Edge, ...]:
         CrashAtStep(rng.randint(0, last), int(2 ** rng.uniform(0, 11)), rng.randint(20, 1500))
         for _ in range(count)
     )
+
+
+def draw_machines(rng: Random, plan: Plan) -> tuple[Edge, ...]:
+    """Disks that are full and calls that fail; none in many runs."""
+    if rng.random() >= SHARE:
+        return ()
+    found: list[Edge] = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at, lasts = rng.randint(0, plan.stream_ms), rng.randint(50, 4000)
+        if rng.random() < 0.5:
+            found.append(Full(at, rng.choice(plan.sites), lasts))
+        else:
+            share = rng.choice((0.05, 0.3, 1.0))
+            found.append(Trouble(at, rng.choice((*plan.sites, COORDINATOR)), share, lasts))
+    return tuple(found)
 
 
 def _one(rng: Random, plan: Plan, at: int) -> Edge | Fault:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from simulation.edges import CrashAtStep, Deaf, Edge, Flap, Vanish
+from simulation.edges import CrashAtStep, Deaf, Edge, Flap, Full, Trouble, Vanish
 from simulation.faults import (
     COORDINATOR,
     Change,
@@ -44,6 +44,10 @@ class Injection:
                 self._world.pause(fault.site, fault.lasts)
             case Vanish():
                 self._world.vanish(fault.site, fault.lasts)
+            case Full():
+                self._world.fill(fault.site, fault.lasts)
+            case Trouble():
+                self._world.trouble(fault.process, fault.share, fault.lasts)
             case CrashAtStep():
                 crash = partial(self._world.crash, COORDINATOR, fault.lasts)
                 self._world.coordinator.process.end_after(fault.steps, crash)

@@ -7,6 +7,7 @@ call may be lost on either way, and the way there may be cut while the way back 
 from __future__ import annotations
 
 import inspect
+import sqlite3
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -39,6 +40,13 @@ class Host:
     async def answer(self, message: Message) -> Any:
         answer = self.handlers[type(message)](message)
         return await answer if inspect.iscoroutine(answer) else answer
+
+    async def answer_or_say(self, message: Message) -> Any:
+        """As a gate does: what the machine did to us is told as an error of ours."""
+        try:
+            return await self.answer(message)
+        except (OSError, sqlite3.Error) as error:
+            raise AnabranchError(f"{message.action} failed: {error}") from error
 
     def serve(self, request: Follow | Ship, out: Any) -> None:
         outlet = self.outlets.get(request.stream)
@@ -129,7 +137,7 @@ class SimNetwork:
         wires, me = self._wires, self._process
         host = wires.hosts[site]
         if host.process is me:
-            return await host.answer(message)
+            return await host.answer_or_say(message)
         answered = me.signal()
         answers: list[tuple[Any, Exception | None]] = []
 
@@ -144,7 +152,7 @@ class SimNetwork:
 
         async def handle() -> None:
             try:
-                reply(await host.answer(message), None)
+                reply(await host.answer_or_say(message), None)
             except AnabranchError as error:
                 reply(None, error)
 

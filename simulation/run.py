@@ -68,7 +68,9 @@ def simulate(
     world = World(drawn, rng, lines if trace else None)
     asked = statements.draw(Random(f"statements {seed}"), drawn) if early else ()
     if early:
-        suffered = (*suffered, *edges.draw_crashes(Random(f"crashes {seed}"), drawn))
+        crashes = edges.draw_crashes(Random(f"crashes {seed}"), drawn)
+        machines = edges.draw_machines(Random(f"machines {seed}"), drawn)
+        suffered = (*suffered, *crashes, *machines)
     if trace:
         lines += map(str, (*suffered, *asked))
     world.suffer(suffered, asked, at_once=early)

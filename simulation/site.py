@@ -11,10 +11,12 @@ from anabranch.site.heartbeat import BEAT_S, Heartbeat
 from anabranch.site.links.readers import ReadersFile
 from anabranch.site.round_trips import RoundTrips
 from anabranch.site.service import SiteService
+from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Task
 from anabranch.stream.restart import RestartPoint
-from simulation.bodies import Disk, SimBuilder, SimExecutor
+from simulation.bodies import SimBuilder, SimExecutor
 from simulation.clock import Process
+from simulation.disk import SimFolder
 from simulation.faults import COORDINATOR
 from simulation.ledger import Life
 from simulation.network import Host, SimNetwork
@@ -29,7 +31,7 @@ PASS = Select(MODULUS)
 
 
 class SimSite:
-    def __init__(self, world: World, name: str, pid: int, disk: Disk) -> None:
+    def __init__(self, world: World, name: str, pid: int) -> None:
         plan = world.plan
         self._world = world
         self.name = name
@@ -37,8 +39,9 @@ class SimSite:
         self.process = Process(name, world.clock, world.rng, world.skew(name))
         self.network = SimNetwork(world.wires, self.process, plan.sites)
         ledger = world.ledger
+        folder = SimFolder(world.disks[name], self.process)
         builder = SimBuilder(
-            self.process, disk, {one.name: one for one in plan.sources},
+            self.process, world.places[name], {one.name: one for one in plan.sources},
             lambda creation: (ledger.kind(creation) or PASS).make(), ledger.check, self._begins,
             plan.pace.queue_bytes, plan.pace.heartbeat / 1000,
         )  # fmt: skip
@@ -46,8 +49,8 @@ class SimSite:
             self.process, world.rng, plan.pace.work, plan.pace.patience, world.progress
         )
         self.service = SiteService(
-            name, plan.cluster, self.process, self.network, builder, executor, disk.points,
-            ReadersFile(None),
+            name, plan.cluster, self.process, self.network, builder, executor,
+            PointsFile(folder), ReadersFile(folder),
         )  # fmt: skip
         self.trips = (
             RoundTrips(name, self.process, self.network, self.service.links.emulated)

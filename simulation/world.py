@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from anabranch.coordinator.protection.assignments import Assignments
 from anabranch.plan.catalog import QueryDef
-from simulation.bodies import Disk, Sinks
+from simulation.bodies import Places, Sinks
 from simulation.clock import Clock, Process
 from simulation.coordinator import SimCoordinator
+from simulation.disk import Disk
 from simulation.edges import Edge
 from simulation.faults import COORDINATOR, Fault
 from simulation.injection import Injection
@@ -42,7 +43,8 @@ class World:
         """All there ever were: what died stays as it is."""
         self.wires = Wires(self.clock, rng, plan.pace.delay)
         self._shared: dict[str, Sinks] = {one.name: {} for one in plan.sinks if one.site is None}
-        self.disks = {name: Disk(self._shared) for name in plan.sites}
+        self.places = {name: Places(self._shared) for name in plan.sites}
+        self.disks = {name: Disk(Random(rng.random())) for name in plan.sites}
         self.catalog = KeptCatalog()
         rows = {one.name: one.rows for one in plan.sources}
         self.ledger = Ledger(rows, lambda task: Assignments(self.catalog).incarnation(task))
@@ -70,11 +72,11 @@ class World:
         where = sink.site or self.plan.sites[0]
         if not isinstance(query, QueryDef):
             return {}
-        return self.disks[where].sink(sink.name, query.run).rows
+        return self.places[where].sink(sink.name, query.run).rows
 
     def all_sinks(self) -> Iterator[tuple[tuple[str, str], dict[int, Row]]]:
         """Sink task and run → what is there."""
-        kinds = [*self._shared.values(), *(disk.sinks for disk in self.disks.values())]
+        kinds = [*self._shared.values(), *(one.own for one in self.places.values())]
         return ((key, place.rows) for one in kinds for key, place in one.items())
 
     def log(self, site: str, text: str) -> None:
@@ -89,7 +91,7 @@ class World:
 
     def _boot(self, name: str) -> None:
         self._pids += 1
-        site = self.sites[name] = SimSite(self, name, self._pids, self.disks[name])
+        site = self.sites[name] = SimSite(self, name, self._pids)
         self._processes.append(site.process)
         self.wires.hosts[name] = site.host()
 
@@ -148,6 +150,8 @@ class World:
         if not process.alive:
             return False
         self.log(process.name, said)
+        if disk := self.disks.get(process.name):
+            disk.kill(process.under_way)
         process.alive = process.paused = False
         process.deferred.clear()
         return True
@@ -170,6 +174,23 @@ class World:
             self.log(name, f"stands still for {lasts}")
             process.paused = True
             self.clock.after(lasts, self._go_on, name, process)
+
+    def fill(self, name: str, lasts: int) -> None:
+        """A site's disk takes nothing for a while."""
+        self.log(name, f"has a full disk for {lasts}")
+        self.disks[name].full = True
+        self.clock.after(lasts, self._free, name)
+
+    def _free(self, name: str) -> None:
+        self.log(name, "has room on its disk again")
+        self.disks[name].full = False
+
+    def trouble(self, name: str, share: float, lasts: int) -> None:
+        """So many of the calls that block fail in that process, whatever they do."""
+        process = self._process(name)
+        self.log(name, f"fails {share:.0%} of what blocks for {lasts}")
+        process.failing = share
+        self.clock.after(lasts, setattr, process, "failing", 0.0)
 
     def _go_on(self, name: str, process: Process) -> None:
         if process.paused:
