@@ -77,6 +77,17 @@ def test_a_sink_whose_site_is_away_is_told() -> None:
     assert found["hotter"] == ("running", "")
 
 
+def test_a_sink_that_takes_nothing_is_told() -> None:
+    """With its reason, and for how long; what reads the query is not held up, but for its queue."""
+    away = {"reason": "db:5432: connection refused", "passes": True, "since_s": 12.4}
+    found = states(ROOM, CENTRE, site("desk", task("hot/sink", "desk", away=away)))
+    reason = "its sink waits: db:5432: connection refused (for 12 s so far)"
+    assert found == {"hot": ("sink away", reason), "hotter": ("running", "")}
+    behind = away | {"reason": "it lacks 20 rows. Put them back.", "passes": False}
+    found = states(ROOM, CENTRE, site("desk", task("hot/sink", "desk", away=behind, error=FAILED)))
+    assert found["hot"] == ("stuck", "its sink cannot go on: it lacks 20 rows. Put them back")
+
+
 def test_a_failed_stream_stops_all_that_read_it() -> None:
     found = states(site("room1", source(FAILED)), CENTRE, DESK)
     assert found["hot"] == ("no input", "stream Sensor1 failed: line 9 is no row")
@@ -96,9 +107,9 @@ def test_a_stream_whose_site_starts_is_told() -> None:
          "site centre is starting (3 s so far)"),
         (site("centre", state="unreachable"), "lost", "site centre is away"),
         (site("centre", state="stuck", held={"hot": held("no file", passes=False)}), "stuck",
-         "cannot go on: no file"),
+         "it cannot go on: no file"),
         (site("centre", held={"hot": held("no broker answers", passes=True)}), "waiting",
-         "cannot go on: no broker answers (for 12 s; it is tried again)"),
+         "it waits: no broker answers (for 12 s so far)"),
         (site("centre", state="stuck", held={"other": held("no file", passes=False)}), "waiting",
          "site centre is back and has not been given it again yet"),
         (site("centre"), "waiting", "site centre is back and has not been given it again yet"),

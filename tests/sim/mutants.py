@@ -290,10 +290,9 @@ def a_replaced_task_lets_go(patch: pytest.MonkeyPatch) -> None:
     """One that was replaced tells upstream that nobody needs its inputs any more."""
 
     async def discard(self: Deployment, task: Task) -> None:
-        async with self._changing:
-            if self.tasks.get(task.spec.name) is task:
-                task.epoch = 10**9
-                await self._drop_tasks([task.spec.name], tell=True)
+        if self.tasks.get(task.spec.name) is task:
+            task.epoch = 10**9
+            await self._end(self._take_out([task.spec.name]), tell=True)
 
     patch.setattr(Deployment, "discard", discard)
 

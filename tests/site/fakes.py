@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from anabranch.stream.batch import START_WATERMARK, Batch
 from anabranch.stream.restart import RestartPoint
 from tests.link.support import LOOP, an_inlet
 
+T = TypeVar("T", bound=Task)
 COLUMNS = pa.schema([("n", pa.int64())])
 SCHEMA = wire_schema(COLUMNS)
 SPEC_COLUMNS = (Column(name="n", type="bigint"),)
@@ -168,7 +169,8 @@ def a_task(
     name: str = "hot",
     stream: str = "S",
     producer: str = "room1",
-) -> tuple[Task, LiveInlet]:
+    kind: type[T] = Task,  # type: ignore[assignment]
+) -> tuple[T, LiveInlet]:
     """Whose instances take `most` tuples."""
     source = Input(stream=stream, site=producer, alias="S", columns=SPEC_COLUMNS)
     output = outlet.stream if outlet else None
@@ -177,7 +179,7 @@ def a_task(
         output=output,
     )  # fmt: skip
     inlet = an_inlet(limit=1 << 30)
-    task = Task(LOOP, owner or Heard(), spec, body, [inlet], outlet, jobs or NoJobs(), batch=most)
+    task = kind(LOOP, owner or Heard(), spec, body, [inlet], outlet, jobs or NoJobs(), batch=most)
     return task, inlet
 
 

@@ -6,24 +6,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.connectors.sink import ANEW, Beginning
-from anabranch.errors import Gap, SinkBehind, SinkError, TaskError
+from anabranch.errors import Gap, TaskError
 from anabranch.link.outlet import LiveOutlet
-from anabranch.site.tasks.body import Produced, SinkBody, Taken
+from anabranch.site.tasks.body import Produced, Taken
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.task import Task
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.stream.restart import RestartPoint
 from tests.link.support import LOOP, eventually, follow, offer, values
 from tests.site.fakes import (
-    COLUMNS,
     SCHEMA,
     FakeBody,
     Heard,
@@ -236,87 +231,6 @@ def test_stopping_a_task_that_is_over_changes_nothing() -> None:
     run(task)
     task.stop()
     assert task.state == "done"
-
-
-# -- sinks ---------------------------------------------------------------------------------------
-
-
-class FakeSink:
-    """Fails at its write number `fails_at`."""
-
-    def __init__(self, fails_at: int = 0) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self.whole: list[dict[str, Any]] = []
-        self._writes = 0
-        self._fails_at = fails_at
-
-    def open(self, begin: Beginning = ANEW) -> None:
-        self.rows, self.begin = [], begin
-
-    def write(self, table: pa.Table) -> None:
-        self._writes += 1
-        if self._writes == self._fails_at:
-            raise SinkError("disk full", place="out.csv")
-        self.rows += table.to_pylist()
-
-    def close(self) -> None:
-        self.whole = list(self.rows)
-
-
-def test_a_sink_gets_every_tuple_with_its_position() -> None:
-    sink = FakeSink()
-    task, inlet = a_task(SinkBody(sink, COLUMNS))
-    start(task, RestartPoint((10,), 0))
-    for first, count in ((11, 3), (12, 5)):
-        offer(inlet, batch(first, count))
-        run(task)
-    assert sink.rows == [{"n": n, "_pos": n, "_ts": n} for n in range(11, 17)]
-    assert task.restart_point() == RestartPoint((16,), 16)
-    assert sink.begin == Beginning(epoch=0, after=0)
-    offer(inlet, batch(17, 0, END_WATERMARK))
-    run(task)
-    assert (task.state, sink.whole) == ("done", sink.rows)
-
-
-def test_a_sink_that_fails_keeps_what_it_had() -> None:
-    sink = FakeSink(fails_at=2)
-    task, inlet = a_task(SinkBody(sink, COLUMNS))
-    start(task, RestartPoint((0,), 0))
-    for first in (1, 4, 7):
-        offer(inlet, batch(first, 3))
-        run(task)
-    LOOP.run(task.close())
-    assert task.state == "failed"
-    assert isinstance(task.error, SinkError)
-    assert task.error.line() == "out.csv: query hot: disk full"
-    assert [row["n"] for row in sink.whole] == [1, 2, 3]
-    assert task.restart_point() == RestartPoint((3,), 3)
-
-
-class HoldingSink(FakeSink):
-    """Knows what it holds."""
-
-    def written(self) -> int:
-        return 980
-
-
-def test_a_sink_that_lacks_what_was_acknowledged_is_not_gone_on_with() -> None:
-    sink = HoldingSink()
-    task, _ = a_task(SinkBody(sink, COLUMNS))
-    with pytest.raises(SinkBehind, match="up to position 980, but those up to 1,000 were ackn"):
-        start(task, RestartPoint((1000,), 1000))
-    task, _ = a_task(SinkBody(sink, COLUMNS))
-    start(task, RestartPoint((980,), 980))
-    assert task.state == "running"
-
-
-def test_a_sink_that_cannot_be_opened_is_an_error_of_the_start() -> None:
-    sink = FakeSink()
-    sink.open = lambda begin: (_ for _ in ()).throw(SinkError("no permission"))  # type: ignore[method-assign]
-    task, _ = a_task(SinkBody(sink, COLUMNS))
-    with pytest.raises(SinkError, match="no permission"):
-        start(task, RestartPoint((0,), 0))
-    assert task.state == "waiting"
 
 
 # -- long instances ------------------------------------------------------------------------------

@@ -85,6 +85,16 @@ class Keeping(Protocol):
         and nobody has said what becomes of it. What is told of it otherwise, or nothing."""
 
 
+@runtime_checkable
+class Abandonable(Protocol):
+    """A sink whose calls may take long, and which can be kept from writing while one does."""
+
+    def abandon(self) -> None:
+        """From another thread, without waiting for anything: the call that runs ends soon, by an
+        error, and writes nothing more, as far as the place outside lets us see to that. No other
+        follows but `close`."""
+
+
 def written(sink: Sink) -> int | None:
     """None if the sink does not know."""
     return sink.written() if isinstance(sink, Resumable) else None
@@ -95,13 +105,13 @@ class Continued:
     that several sites can write fences off the one before, so what is there is asked for then."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        self.sink = sink
         self._last = 0
 
     def open(self, begin: Beginning = ANEW) -> None:
         """SinkBehind if the sink lacks rows that nobody can send again."""
-        self._sink.open(begin)
-        held = written(self._sink)
+        self.sink.open(begin)
+        held = written(self.sink)
         if held is not None and held < begin.after and not begin.accept_loss:
             raise behind(held, begin.after)
         self._last = held or 0

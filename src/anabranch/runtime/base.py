@@ -186,6 +186,15 @@ class Spawned(Generic[T]):
             raise self._error
         return self._value  # type: ignore[return-value]
 
+    async def within(self, seconds: float) -> bool:
+        """Whether it ends before so much time has passed; if not, it goes on by itself."""
+        deadline = self._runtime.now() + seconds
+        while not self.done and (left := deadline - self._runtime.now()) > 0:
+            self.heard = True
+            await self._ended.wait(left)
+        self.heard = self.done
+        return self.done
+
     async def outcome(self) -> T | AnabranchError:
         """What it returns, or the error that it was answered."""
         try:

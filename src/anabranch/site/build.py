@@ -48,12 +48,13 @@ from anabranch.site.sources.source import Source
 from anabranch.site.sources.table import TableIngest
 from anabranch.site.stage.wrappers import stage_wrapper
 from anabranch.site.tasks.aggregate import AggregateBody
-from anabranch.site.tasks.body import Body, SelectionBody, SinkBody
+from anabranch.site.tasks.body import Body, SelectionBody
 from anabranch.site.tasks.calibration import InSlot, calibrated
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.join import JoinBody
 from anabranch.site.tasks.measures import Cost
 from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.site.tasks.sink import SinkBody, SinkTask
 from anabranch.site.tasks.task import Owner, Task
 from anabranch.site.tasks.union import UnionBody
 from anabranch.spark.footprint import footprint
@@ -278,7 +279,8 @@ class Builder:
         jobs = SparkJobs(self._spark, spec.name, per_instance=own)
         expressions = self._expressions(spec, jobs)
         body = self._body(spec, expressions, self._snapshots(spec, resume=resume), resume=resume)
-        return Task(
+        make = SinkTask if spec.sink else Task
+        return make(
             self._runtime, owner, spec, body, inlets, outlet, jobs, expressions.report, self._batch
         )
 
@@ -328,10 +330,13 @@ class Builder:
         return Expressions(self._spark, mode, name_job)
 
     def _sink_body(self, spec: TaskSpec, sink: Call, *, resume: bool) -> SinkBody:
-        made = self._sink(spec, sink, resume=resume)
-        if isinstance(made, Careful):
-            made.check_own()
-        return SinkBody(made, arrow_schema(spec.inputs[0].columns))
+        def make(resume: bool) -> Sink:
+            made = self._sink(spec, sink, resume=resume)
+            if isinstance(made, Careful):
+                made.check_own()
+            return made
+
+        return SinkBody(make, arrow_schema(spec.inputs[0].columns), resume=resume)
 
     def _sink(self, spec: TaskSpec, sink: Call, *, resume: bool) -> Sink:
         columns_in = arrow_schema(spec.inputs[0].columns)

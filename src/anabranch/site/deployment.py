@@ -17,7 +17,7 @@ from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.places import Looked
 from anabranch.plan.protection import SHARED_SINKS
 from anabranch.plan.tasks import Input, TaskSpec
-from anabranch.runtime.base import Bell, Mutex, Runtime
+from anabranch.runtime.base import Bell, Runtime
 from anabranch.runtime.log import note
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
@@ -35,6 +35,10 @@ T = TypeVar("T")
 
 PATIENCE_S = 1.0
 """How long something that is not urgent waits for a slot."""
+GRACE_S, HANG_S = 2.0, 6.0
+"""How long an instance of what is dropped may take to end, at first by itself, and then once it has
+been cut off."""
+LOOK_S = 0.05
 
 
 class Runs(Protocol):
@@ -92,13 +96,13 @@ class Deployment:
         """Tasks that ran before this process did."""
         self._points = points
         self._readers = readers
-        self._changing = Mutex(runtime)
+        self._ending: list[Task] = []
+        """Dropped, and not ended yet."""
 
     async def close(self) -> None:
         for source in self.sources.values():
             await self._runtime.blocking(source.close)
-        async with self._changing:
-            await self._drop_tasks(list(self.tasks), tell=False)
+        await self._end(self._take_out(self.tasks), tell=False)
         for outlet in self.outlets.values():
             outlet.close()
 
@@ -139,18 +143,17 @@ class Deployment:
                 for spec in asked.tasks
             ]
 
-        async with self._changing:
-            sources, tasks = await self._runtime.blocking(build)
-            for name, source in sources.items():
-                await self._drop_source(name)
-                self.sources[name] = source
-                self.outlets[name] = source.outlet
-            self.born |= {one.name: one.born for one in asked.sources}
-            names = {task.spec.name for task in tasks}
-            await self._drop_tasks(names, tell=False)
-            self._resumed = self._resumed | names if asked.resume else self._resumed - names
-            for task in tasks:
-                self.install(task)
+        sources, tasks = await self._runtime.blocking(build)
+        names = {task.spec.name for task in tasks}
+        while there := self._take_out_sources(sources) + self._take_out(names):
+            await self._end(there, tell=False)
+        for name, source in sources.items():
+            self.sources[name] = source
+            self.outlets[name] = source.outlet
+        self.born |= {one.name: one.born for one in asked.sources}
+        self._resumed = self._resumed | names if asked.resume else self._resumed - names
+        for task in tasks:
+            self.install(task)
 
     def install(self, task: Task) -> None:
         self.tasks[task.spec.name] = task
@@ -174,17 +177,19 @@ class Deployment:
             )
 
     async def start(self, asked: Start) -> None:
-        async with self._changing:
-            for name, begin in asked.tasks.items():
-                task = self.tasks.get(name)
-                if task is None:
-                    raise SiteError(f"{name} was dropped before it began")
+        started = []
+        for name, begin in asked.tasks.items():
+            task = self.tasks.get(name)
+            if task:
                 await task.start(await self._beginning(task, begin.point), begin.epoch)
-                if task.state == "failed":  # its state is gone; the others go on
-                    continue
-                _note("started", task)
-                self._links.follow_inputs(task)
-            await self._links.keep_points([self.tasks[name] for name in asked.tasks])
+            if task is None or self.tasks.get(name) is not task:
+                raise SiteError(f"{name} was dropped before it began")
+            started.append(task)
+            if task.state == "failed":  # its state is gone; the others go on
+                continue
+            _note("started", task)
+            self._links.follow_inputs(task)
+        await self._links.keep_points(started)
 
     async def _beginning(self, task: Task, point: RestartPoint) -> RestartPoint:
         """Of a pocket: after what its stream has of it, which no other run of it would give."""
@@ -269,13 +274,14 @@ class Deployment:
 
     async def install_standby(self, spec: TaskSpec, *, resume: bool = False) -> Task:
         build = partial(self._builder.task, spec, self.outlets, self, resume=resume)
-        async with self._changing:
-            await self._drop_tasks([spec.name], tell=False)
-            task = await self._runtime.blocking(build)
-            task.role = "standby"
-            self.install(task)
-            _note("standing by", task)
-            return task
+        await self._end(self._take_out([spec.name]), tell=False)
+        task = await self._runtime.blocking(build)
+        task.role = "standby"
+        while there := self._take_out([spec.name]):
+            await self._end(there, tell=False)
+        self.install(task)
+        _note("standing by", task)
+        return task
 
     def new_inlets(self, task: Task) -> Sequence[LiveInlet]:
         return self._builder.inlets(task.spec)
@@ -291,58 +297,89 @@ class Deployment:
 
     async def discard(self, task: Task) -> None:
         """Another site runs it: we do no more, nor does the sink that went there with it."""
-        async with self._changing:
-            if self.tasks.get(task.spec.name) is task:
-                along = [name for name, one in self.tasks.items()
-                         if one.spec.sink and one.spec.sink.name in SHARED_SINKS
-                         and one.spec.inputs[0].stream == task.spec.output]  # fmt: skip
-                await self._drop_tasks([*along, task.spec.name], tell=False)
+        if self.tasks.get(task.spec.name) is task:
+            along = [name for name, one in self.tasks.items()
+                     if one.spec.sink and one.spec.sink.name in SHARED_SINKS
+                     and one.spec.inputs[0].stream == task.spec.output]  # fmt: skip
+            await self._end(self._take_out([*along, task.spec.name]), tell=False)
         self.tell()
 
     # -- dropping --------------------------------------------------------------------------------
 
     async def drop(self, asked: Drop) -> None:
-        async with self._changing:
-            waiting = [name for name in asked.standbys
-                       if name in self.tasks and self.tasks[name].role == "standby"]  # fmt: skip
-            await self._drop_tasks(waiting, tell=False)
-            gone = [name for name in asked.tasks if self._is_meant(name, asked.born)]
-            await self._drop_tasks(gone, tell=not asked.resume)
-            if gone and not asked.resume:
-                await self._runtime.blocking(self._points.forget, gone)
-            for name in asked.sources:
-                if self.born.get(name, 0) <= asked.born.get(name, FOREVER):
-                    await self._drop_source(name)
+        """Nothing of it runs or writes any more when this returns, as far as what hangs can be
+        kept from it. What is waited for is out of everybody's way by then."""
+        waiting = [name for name in asked.standbys
+                   if name in self.tasks and self.tasks[name].role == "standby"]  # fmt: skip
+        gone = [name for name in asked.tasks if self._is_meant(name, asked.born)]
+        sources = [name for name in asked.sources
+                   if self.born.get(name, 0) <= asked.born.get(name, FOREVER)]  # fmt: skip
+        stood_by, tasks = self._take_out(waiting), self._take_out(gone)
+        closing = self._take_out_sources(sources)
+        await self._end(stood_by, tell=False)
+        await self._end([*tasks, *closing], tell=not asked.resume)
+        while any(one.spec.name in gone for one in self._ending):  # somebody else has dropped it
+            await self._runtime.sleep(LOOK_S)
+        if not asked.resume and (gone := [name for name in gone if name not in self.tasks]):
+            await self._runtime.blocking(self._points.forget, gone)
 
     def _is_meant(self, task: str, born: Mapping[str, int]) -> bool:
         """The word may be late: what was created since under the same name stays."""
         there = self.tasks.get(task)
         return there is None or there.spec.born <= born.get(task, FOREVER)
 
-    async def _drop_source(self, name: str) -> None:
-        self.born.pop(name, None)
-        source = self.sources.pop(name, None)
-        if source:
-            await self._runtime.blocking(source.close)
-            self.outlets.pop(name).close()
-
-    async def _drop_tasks(self, names: Iterable[str], *, tell: bool) -> None:
+    def _take_out_sources(self, names: Iterable[str]) -> list[Task | Source]:
+        """From now on they are not here any more; they are still to be ended."""
+        gone: list[Task | Source] = []
         for name in names:
-            task = self.tasks.pop(name, None)
-            if task is None:
+            self.born.pop(name, None)
+            if source := self.sources.pop(name, None):
+                gone.append(source)
+                del self.outlets[name]
+        return gone
+
+    def _take_out(self, names: Iterable[str]) -> list[Task | Source]:
+        """As `_take_out_sources`, of tasks, and of those that go with them."""
+        gone: list[Task | Source] = []
+        for name in list(names):
+            if (task := self.tasks.pop(name, None)) is None:
                 continue
-            await self._drop_tasks(self._forget(name), tell=False)
+            gone += self._take_out(self._forget(name))
             task.stop()
             self._links.unfollow(task)
-            if own := self._pockets.pop(name, None):
+            gone.append(task)
+            self._ending.append(task)
+        return gone
+
+    async def _end(self, gone: Sequence[Task | Source], *, tell: bool) -> None:
+        """All at once: one that hangs is left alone after a while, and holds up no other."""
+        await self._runtime.outcomes([
+            self._end_task(one, tell=tell) if isinstance(one, Task) else self._close(one)
+            for one in gone
+        ])  # fmt: skip
+
+    async def _close(self, source: Source) -> None:
+        await self._runtime.blocking(source.close)
+        source.outlet.close()
+
+    async def _end_task(self, task: Task, *, tell: bool) -> None:
+        try:
+            if own := self._pockets.pop(task.spec.name, None):
                 await self._runtime.blocking(own.close)  # not for ever, if it hangs
-            else:
-                await task.settled()
-            await task.close()
+            elif not await task.settled(GRACE_S):
+                task.abandon()
+                if not await task.settled(HANG_S):
+                    text = f"{task.spec.name} hangs, and is left alone: nobody waits for it"
+                    _note("left alone", task, text, wrong=True)
+            closing = self._runtime.spawn(task.close(), f"closing {task.spec.name}")
+            if await closing.within(HANG_S):
+                await closing.join()
             _note("dropped", task)
+        finally:
+            self._ending.remove(task)
             self._drop_output(task)
-            if tell and task.role == "primary":  # a standby reads under its primary's name
-                await self._links.leave(task)
+        if tell and task.role == "primary":  # a standby reads under its primary's name
+            await self._links.leave(task)
 
     def _drop_output(self, task: Task) -> None:
         """A pocket's output stream was there before it and stays."""
@@ -350,8 +387,10 @@ class Deployment:
         if output and isinstance(stream := self.sources.get(output), OpenStream):
             stream.pocket = None
             stream.outlet.produced_by(None)
-        elif output and self.outlets.get(output) is task.outlet:
-            self.outlets.pop(output).close()
+        elif output and task.outlet:
+            if self.outlets.get(output) is task.outlet:
+                del self.outlets[output]
+            task.outlet.close()
 
 
 def _note(event: str, task: Task, text: str = "", *, wrong: bool = False) -> None:

@@ -40,6 +40,7 @@ class Session:
         """What it locks, as SQL names it."""
         self._limit_s = max(limit_s, 0.1)
         self._connection: psycopg.Connection[Any] | None = None
+        self._abandoned = False
 
     def transaction(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """All of `work` or nothing; with SinkAway nobody knows which, if it was lost while it was
@@ -47,6 +48,8 @@ class Session:
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = self._connected()
+            if self._abandoned:
+                raise SinkAway("nobody waits for it any more", place=self._database.place)
             with self._watched(self._connection), self._connection.transaction():
                 return work(self._connection)
         except psycopg.Error as error:
@@ -61,6 +64,14 @@ class Session:
         if connection is not None:
             with contextlib.suppress(psycopg.Error):
                 connection.close()
+
+    def abandon(self) -> None:
+        """From another thread, without waiting: the statement that runs ends by an error, no other
+        begins, and what is not committed by now never is."""
+        self._abandoned = True
+        if (connection := self._connection) is not None:
+            with contextlib.suppress(psycopg.Error):
+                _cut_off(connection.fileno())
 
     def failed(self, error: psycopg.Error, *, passes: bool, who: str = "") -> SinkError:
         kind = SinkAway if passes else SinkError

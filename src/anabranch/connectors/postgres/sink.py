@@ -148,6 +148,10 @@ class PostgresSink:
         self._closed.set()
         self._session.close()
 
+    def abandon(self) -> None:
+        self._closed.set()
+        self._session.abandon()
+
     def _opened(self) -> Fence:
         if self._fence is None:
             raise SinkError("the sink is not open")

@@ -99,10 +99,12 @@ class _States:
     def _sink(self, query: QueryDef) -> State:
         site = query.sink_site or query.site
         task = self._tasks.get(sink_task(query.name))
+        if task is not None and (away := task.get("away")):
+            return _held_up("sink away", "its sink", away)
         if task is not None and task["state"] != "waiting":
             return State("failed" if task["error"] else task["state"])
-        if task is None and (held := self._held_up(sink_task(query.name))):
-            return State("sink away", f"its sink {held.reason}")
+        if task is None and (held := self._held.get(sink_task(query.name))):
+            return _held_up("sink away", "its sink", held)
         if task is None and self._state(site) in ("up", "stuck"):
             return State("sink away", f"its sink: {_not_yet(site)}")
         how = self._state(site) if task is None else "putting it back"
@@ -139,19 +141,10 @@ class _States:
             why = from_dict(report["error"]).message
             yield State("no input", f"{source.kind} {source.name} failed: {why}")
 
-    def _held_up(self, name: str) -> State | None:
-        """Of what its site has not been given again, since something is in the way."""
-        if (held := self._held.get(name)) is None:
-            return None
-        reason = f"cannot go on: {held['reason']}"
-        if not held["passes"]:
-            return State("stuck", reason)
-        return State("waiting", f"{reason} (for {held['since_s']:.0f} s; it is tried again)")
-
     def _away(self, site: str, name: str) -> State | None:
         """Of something that its site does not run."""
-        if held := self._held_up(name):
-            return held
+        if held := self._held.get(name):
+            return _held_up("waiting", "it", held)
         match self._state(site):
             case "up" | "stuck":  # by something else that it should run
                 return None
@@ -163,6 +156,14 @@ class _States:
     def _state(self, site: str) -> str:
         report = self._sites.get(site)
         return report["state"] if report else "away"
+
+
+def _held_up(state: str, what: str, by: Report) -> State:
+    """By something that passes, or else until a person does something about it."""
+    reason = by["reason"].rstrip(".")
+    if not by["passes"]:
+        return State("stuck", f"{what} cannot go on: {reason}")
+    return State(state, f"{what} waits: {reason} (for {by['since_s']:.0f} s so far)")
 
 
 def _as_told(task: Report) -> State:

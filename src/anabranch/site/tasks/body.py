@@ -17,13 +17,12 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from anabranch.connectors.sink import ANEW, Beginning, Continued, Sink
 from anabranch.errors import TaskError
-from anabranch.link.wire import BORN, EVENT_TIME, POSITION, apart, record_batches, wire_schema
+from anabranch.link.wire import BORN, EVENT_TIME, apart, record_batches, wire_schema
 from anabranch.plan.expressions import Naming, plain, quoted
 from anabranch.plan.operators import Operator, Projection, Selection
 from anabranch.spark.kept.expressions import Expressions
-from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch
+from anabranch.stream.batch import START_WATERMARK, Batch
 
 
 @dataclass(frozen=True)
@@ -177,46 +176,6 @@ class SelectionBody:
 
     def close(self) -> None:
         self._expressions.close()
-
-
-class SinkBody:
-    """Hands tuples to a sink with their positions. Nothing written is needed again."""
-
-    def __init__(self, sink: Sink, columns: pa.Schema) -> None:
-        self._sink = sink
-        self._continued = Continued(sink)
-        self.begin: Beginning = ANEW
-        """What `open` tells the sink."""
-        self._input = wire_schema(columns)
-        self._columns = columns.names
-
-    def open(self, instant: int = START_WATERMARK) -> None:
-        self._continued.open(self.begin)
-
-    def reopen(self, instant: int) -> None:
-        """What is written is written; it is skipped by its positions."""
-
-    def warm_up(self) -> bool:
-        return False
-
-    def step(self, inputs: Sequence[Taken]) -> Produced:
-        (taken,) = inputs
-        table = taken.table(self._input)
-        if len(table):
-            first = taken.batches[0].first
-            known = self._continued.holds(first, len(table))
-            table, first = table.slice(known), first + known
-        if len(table):
-            positions = pa.array(np.arange(first, first + len(table), dtype=np.int64))
-            table_out = table.select([*self._columns, EVENT_TIME])
-            at = len(self._columns)
-            self._sink.write(table_out.add_column(at, pa.field(POSITION, pa.int64()), positions))
-        if taken.watermark == END_WATERMARK:
-            self._sink.close()
-        return Produced(table, taken.watermark, (taken.last,))
-
-    def close(self) -> None:
-        self._sink.close()
 
 
 def _picked(operators: Sequence[Operator]) -> list[str] | None:

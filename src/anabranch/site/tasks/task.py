@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from pyspark.errors import PySparkException
 
-from anabranch.connectors.sink import Beginning
 from anabranch.deadline.edf import NO_DEADLINE
 from anabranch.errors import AnabranchError, ProtocolError, SinkError, TaskError
 from anabranch.link.inlet import LiveInlet
@@ -21,7 +21,6 @@ from anabranch.site.tasks.body import (
     Interruptible,
     Produced,
     Remembering,
-    SinkBody,
     Taken,
 )
 from anabranch.site.tasks.measures import Measures
@@ -140,9 +139,11 @@ class Task:
             self.outlet.produced_by(self)
             self.outlet.produce_in(epoch, standing_by=self.role == "standby")
             self.outlet.learn(point.readers)
-        if isinstance(self._body, SinkBody):
-            self._body.begin = Beginning(epoch, point.output)
-        await self._open(point, self._body.open)
+        self.busy = True  # whoever drops it meanwhile waits for that, too
+        try:
+            await self._open(point, self._body.open)
+        finally:
+            self._rest()
         if self.state == "waiting":
             self.state = "running"
         self._end_if_finished(point)
@@ -186,10 +187,18 @@ class Task:
             if self.outlet:
                 self.outlet.end()
 
-    async def settled(self) -> None:
-        """Until no instance runs."""
+    async def settled(self, seconds: float = math.inf) -> bool:
+        """Until no instance runs; False if that takes longer."""
+        deadline = self._runtime.now() + seconds
         while self.busy:
-            await self._rested.wait()
+            left = deadline - self._runtime.now()
+            if left <= 0:
+                return False
+            await self._rested.wait(None if left == math.inf else left)
+        return True
+
+    def abandon(self) -> None:
+        """Nobody waits for its instance any more, which hangs: it is to do no more harm."""
 
     def _rest(self) -> None:
         self.busy = False

@@ -1,0 +1,239 @@
+"""A query's results on their way out: a task that waits for whatever it writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.connectors.sink import (
+    ANEW,
+    Abandonable,
+    Beginning,
+    Continued,
+    Resumable,
+    Sink,
+)
+from anabranch.errors import AnabranchError, Fenced, ProtocolError, SinkAway
+from anabranch.link.wire import EVENT_TIME, POSITION, wire_schema
+from anabranch.runtime.backoff import Backoff
+from anabranch.runtime.log import note
+from anabranch.site.tasks.body import Produced, Taken
+from anabranch.site.tasks.task import Task
+from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
+from anabranch.stream.restart import RestartPoint
+
+PASSING = Backoff(0.2, 10.0)
+FINAL = Backoff(5.0, 60.0)
+"""Trying again gives the same, unless a person has done something about it."""
+
+
+class SinkBody:
+    """Hands tuples to a sink with their positions. Nothing written is needed again.
+
+    After an error a sink that knows what it has is made and opened anew before the next step, and
+    given what it lacks.
+    """
+
+    def __init__(
+        self, make: Callable[[bool], Sink], columns: pa.Schema, *, resume: bool = False
+    ) -> None:
+        """`make` gives the sink, to go on where it was if that is asked for. A body that is to
+        `resume` makes and opens it in its first step, which may wait for whatever is away; of any
+        other it raises what is wrong at once."""
+        self._make = make
+        self._resume = resume
+        self._sink = None if resume else make(False)
+        self._continued: Continued | None = None
+        self.begin: Beginning = ANEW
+        """What the next opening tells the sink."""
+        self.is_refused = False
+        """The last step ended when it was to be opened: nothing of it was tried."""
+        self._abandoned = False
+        self._input = wire_schema(columns)
+        self._columns = columns.names
+
+    @property
+    def is_open(self) -> bool:
+        return self._continued is not None
+
+    def open(self, instant: int = START_WATERMARK) -> None:
+        if not self._resume:
+            self._opened()
+
+    def reopen(self, instant: int) -> None:
+        """What is written is written; it is skipped by its positions."""
+
+    def warm_up(self) -> bool:
+        return False
+
+    def step(self, inputs: Sequence[Taken]) -> Produced:
+        (taken,) = inputs
+        table = taken.table(self._input)
+        continued = self._opened()
+        if len(table):
+            first = taken.batches[0].first
+            known = continued.holds(first, len(table))
+            table = table.slice(known)
+            self._write(continued.sink, table, first + known)
+        if taken.watermark == END_WATERMARK:
+            continued.sink.close()
+        self.begin = replace(self.begin, after=max(self.begin.after, taken.last), accept_loss=False)
+        return Produced(table, taken.watermark, (taken.last,))
+
+    def _opened(self) -> Continued:
+        if self._continued is None:
+            self.is_refused = True
+            if self._sink is None:
+                self._sink = self._make(self._resume)
+            if self._abandoned:
+                raise SinkAway("it is dropped")
+            continued = Continued(self._sink)
+            continued.open(self.begin)
+            self._continued, self._resume, self.is_refused = continued, True, False
+        return self._continued
+
+    def _write(self, sink: Sink, table: pa.Table, first: int) -> None:
+        if not len(table):
+            return
+        positions = pa.array(np.arange(first, first + len(table), dtype=np.int64))
+        table_out = table.select([*self._columns, EVENT_TIME])
+        at = len(self._columns)
+        try:
+            sink.write(table_out.add_column(at, pa.field(POSITION, pa.int64()), positions))
+        except Exception:
+            if isinstance(sink, Resumable):  # what it has by now, it says when it is opened
+                self._continued = self._sink = None
+                with suppress(Exception):
+                    sink.close()
+            raise
+
+    def abandon(self) -> None:
+        """From another thread: as far as that can be, nothing is written any more."""
+        self._abandoned = True
+        if isinstance(sink := self._sink, Abandonable):
+            sink.abandon()
+
+    def close(self) -> None:
+        if sink := self._sink:
+            sink.close()
+
+
+@dataclass(frozen=True)
+class Away:
+    """Why nothing can be written at present; `since` is by the runtime's clock."""
+
+    error: AnabranchError
+    since: float
+    tries: int
+    again_at: float
+
+
+class SinkTask(Task):
+    """While what it writes to is away it keeps what it has taken and takes nothing more, so that
+    those before it wait as well; and it tries again without end. The same if what it writes to
+    cannot be opened: only a person can say that results are to be thrown away.
+
+    An error that trying again would not change, of results and not of the place, makes it fail as
+    it does any task.
+    """
+
+    away: Away | None = None
+    _held: list[Taken] | None = None
+
+    async def start(self, point: RestartPoint, epoch: int = 0, patience: Any = None) -> None:
+        if isinstance(self._body, SinkBody):
+            self._body.begin = Beginning(epoch, point.output)
+        await super().start(point, epoch, patience)
+        if self.state == "running":
+            self._owner.consider(self)  # to open it, though nothing may come for long
+
+    def ready(self) -> bool:
+        if self.busy or self.state != "running":
+            return False
+        if self.away:
+            return self._runtime.now() >= self.away.again_at
+        return self._closed_still or super().ready()
+
+    @property
+    def _closed_still(self) -> bool:
+        return not getattr(self._body, "is_open", True)
+
+    def take(self, allowed_us: int | None = None) -> list[Taken] | None:
+        with self._runtime:
+            if self._held is None:
+                return super().take(allowed_us)
+            if not self.ready():
+                return None
+            self.busy = True
+            held, self._held = self._held, None
+            return held
+
+    def give(self, taken: Sequence[Taken], produced: Produced | AnabranchError) -> None:
+        with self._runtime:
+            if isinstance(produced, AnabranchError) and self._waits_for(produced):
+                self._hold(taken, produced)
+                return
+            self._goes_on(produced)
+        super().give(taken, produced)
+
+    def _waits_for(self, error: AnabranchError) -> bool:
+        if self.state != "running" or isinstance(error, Fenced | ProtocolError):
+            return False
+        return error.passes or getattr(self._body, "is_refused", False)
+
+    def _hold(self, taken: Sequence[Taken], error: AnabranchError) -> None:
+        """What is held still counts against the room of the inlet it came from."""
+        now, before = self._runtime.now(), self.away
+        tries = before.tries + 1 if before else 1
+        pauses = PASSING if error.passes else FINAL
+        pause_s = pauses.pause_s(tries, f"{self.spec.name} {self.spec.site}")
+        self._held = list(taken)
+        self.away = Away(error, before.since if before else now, tries, now + pause_s)
+        if before is None or before.error.line() != error.line():
+            self._note("sink away", f"{error.line()}", wrong=True)
+        self._rest()
+        self._runtime.later(pause_s + 0.001, self._owner.consider, self)
+
+    def _goes_on(self, produced: Produced | AnabranchError) -> None:
+        if (away := self.away) and not isinstance(produced, AnabranchError):
+            self.away = None
+            seconds = self._runtime.now() - away.since
+            self._note(
+                "sink back", f"query {self.spec.query} is written again after {seconds:.0f} s"
+            )
+
+    def _note(self, event: str, text: str, *, wrong: bool = False) -> None:
+        spec = self.spec
+        note(event, text, wrong=wrong, site=spec.site, query=spec.query, task=spec.name)
+
+    def abandon(self) -> None:
+        """Its instance hangs: as far as that can be, it writes nothing any more."""
+        if isinstance(self._body, SinkBody):
+            self._body.abandon()
+
+    async def close(self) -> None:
+        with self._runtime:
+            if self._held is not None:
+                self._held = None
+                for inlet in self._taken_from:
+                    inlet.done()
+        await super().close()
+
+    def report(self) -> dict[str, Any]:
+        report = super().report()
+        if (away := self.away) is None:
+            return report | {"away": None}
+        error = away.error
+        told = {
+            "reason": error.line(),
+            "passes": error.passes,
+            "since_s": round(self._runtime.now() - away.since, 1),
+        }
+        held = sum(one.rows for one in self._held or ())
+        final = None if error.passes else error.to_dict()
+        return report | {"away": told, "queue": report["queue"] + held, "error": final}
