@@ -51,7 +51,7 @@ def texts(before: str, after: str = "") -> list[str]:
         ("SELECT p", ["p90("]),
         ("SELECT celsius FROM warm[1s] G", ["GROUP BY"]),
         ("EXPLAIN w", ["warm"]),
-        (f"{STREAM} ", ["TIMESTAMP", "LATENESS", "SHED ABOVE", "KEEP BY", "FROM", "AT"]),
+        (f"{STREAM} ", ["TIMESTAMP", "LATENESS", "AHEAD", "SHED ABOVE", "KEEP BY", "FROM", "AT"]),
         (f"{STREAM} FROM ", ["file(", "rate("]),
         (f"{STREAM} FROM file(", ["path = ", "format = "]),
         (f"{STREAM} FROM file(path = 'a', ", ["format = "]),

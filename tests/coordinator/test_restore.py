@@ -29,6 +29,9 @@ class FakeSites:
     def addresses(self) -> dict[str, str]:
         return {}
 
+    def check_state(self, site: str) -> None:
+        """Its folder is the one it had."""
+
 
 async def no_points() -> dict[str, Any]:
     return {}

@@ -81,11 +81,14 @@ def an_ingest(
     timestamp: str | None = "ts",
     outlet: LiveOutlet | None = None,
     heartbeat_s: float = 0.02,
+    ahead_us: int | None = None,
+    on_error: str = "fail",
     **more: Any,
 ) -> Ingest:
     stream = StreamDef(
-        name="S", columns=SPEC_COLUMNS, site="room1", source=Call(name="fake"),
-        timestamp=timestamp, lateness_us=lateness_us,
+        name="S", columns=SPEC_COLUMNS, site="room1",
+        source=Call(name="fake", options={"on_error": on_error}),
+        timestamp=timestamp, lateness_us=lateness_us, ahead_us=ahead_us,
     )  # fmt: skip
     outlet = outlet or an_outlet("S")
     outlet.attach("c")

@@ -5,83 +5,174 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.disk.real import RealFolder
-from anabranch.errors import SourceError
+from anabranch.errors import CannotResume
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.catalog import StreamDef
 from anabranch.plan.expressions import Expr
 from anabranch.plan.operators import Call
 from anabranch.plan.timeliness import Shed
+from anabranch.site.sources.entries import Entry, State
 from anabranch.site.sources.ingest import Ingest
-from anabranch.site.sources.journal import TRIM_EVERY, Entry, Journal
+from anabranch.site.sources.journal import Journal
 from anabranch.site.sources.shedder import Shedder
 from tests.link.support import follow, values
 from tests.site.fakes import SPEC_COLUMNS, an_outlet, source_table
 
 
-def a_journal(path: Path) -> Journal:
-    return Journal(RealFolder(path), "s.journal")
+def a_journal(path: Path, segment: int = 2000) -> Journal:
+    return Journal(RealFolder(path), "s.journal", segment)
 
 
-def entry(first: int) -> Entry:
-    return Entry(first, {"0": first}, {"0": first + 5}, 1, 2, 3)
+def state(n: int, next: int) -> State:
+    return State({"0": 10 * n, "1": n}, next, n - 5, n // 2, 100 * n)
 
 
-# -- the file ------------------------------------------------------------------------------------
+def entries(count: int, each: int = 5) -> list[Entry]:
+    """Of `each` tuples; every fourth gave none."""
+    found = []
+    next = 1
+    for n in range(count):
+        given = each if n % 4 != 1 else 0
+        found.append(Entry(state(n, next), state(n + 1, next + given), 7, n * 999))
+        next += given
+    return found
 
 
-def test_entries_are_there_again(tmp_path: Path) -> None:
-    journal = a_journal(tmp_path)
-    for first in (1, 6, 11):
-        journal.add(entry(first))
-    journal.close()
-    again = a_journal(tmp_path)
-    assert again.entries == [entry(1), entry(6), entry(11)]
-    again.add(entry(16))
+def filled(path: Path, count: int, segment: int) -> Journal:
+    journal = a_journal(path, segment)
+    for entry in entries(count):
+        journal.add(entry)
+    return journal
+
+
+@pytest.mark.parametrize("segment", [1, 2, 3, 2000])
+def test_entries_are_there_again(tmp_path: Path, segment: int) -> None:
+    filled(tmp_path, 3, segment).close()
+    again = a_journal(tmp_path, segment)
+    assert list(again.since(0)) == entries(3)
+    for entry in entries(9)[3:]:
+        again.add(entry)
     again.close()
-    assert len(a_journal(tmp_path).entries) == 4
+    whole = a_journal(tmp_path, segment)
+    assert list(whole.since(0)) == entries(9)
+    assert whole.state == entries(9)[-1].after
+    assert whole.last == entries(9)[-1].last
 
 
-def test_half_a_line_counts_as_not_written(tmp_path: Path) -> None:
-    journal = a_journal(tmp_path)
-    journal.add(entry(1))
+@pytest.mark.parametrize(
+    "cursors",
+    [
+        [3, 9, None],
+        [{"0": 5}, {"0": 9}, {"0": 9, "1": 4}, {"0": 2, "1": 4}],
+        [{"file": "a", "at": None}, {"file": "a", "at": [5, 1]}, {"file": "b", "at": [1, 1]}],
+        [{"end": True}, {"end": 1}, {"start": 0}],
+    ],
+)
+def test_any_cursor_is_kept(tmp_path: Path, cursors: list[Any]) -> None:
+    journal = a_journal(tmp_path, 2)
+    states = [State(cursor, n + 1) for n, cursor in enumerate(cursors)]
+    expected = [Entry(*pair, rows=1) for pair in pairwise(states)]
+    for entry in expected:
+        journal.add(entry)
     journal.close()
-    with (tmp_path / "s.journal").open("ab") as file:
-        file.write(b'1234abcd 7f\n{"first": 6, "be')
+    assert list(a_journal(tmp_path, 2).since(0)) == expected
+
+
+def test_half_an_entry_counts_as_not_written(tmp_path: Path) -> None:
+    filled(tmp_path, 3, 2000).close()
+    path = tmp_path / "s.journal.00000001"
+    path.write_bytes(path.read_bytes()[:-9])
     again = a_journal(tmp_path)
-    assert again.entries == [entry(1)]
-    again.add(entry(6))
+    assert list(again.since(0)) == entries(2)
+    again.add(entries(3)[2])
     again.close()
-    assert a_journal(tmp_path).entries == [entry(1), entry(6)]
+    assert list(a_journal(tmp_path).since(0)) == entries(3)
 
 
-def test_where_a_reading_begins(tmp_path: Path) -> None:
-    journal = a_journal(tmp_path)
-    assert journal.index(0) == 0
-    for first in (1, 6, 6, 11):  # the second gave nothing
-        journal.add(entry(first))
+def test_damage_is_not_taken_for_the_end(tmp_path: Path) -> None:
+    filled(tmp_path, 5, 2).close()
+    one, two = tmp_path / "s.journal.00000001", tmp_path / "s.journal.00000002"
+    whole = one.read_bytes()
+    one.write_bytes(whole[:10] + b"#" + whole[11:])
+    with pytest.raises(CannotResume, match=r"00000001: the record at byte 0 is damaged"):
+        a_journal(tmp_path)
+    one.write_bytes(whole)
+    two.unlink()
+    with pytest.raises(CannotResume, match=r"00000002: a part of the journal is missing"):
+        a_journal(tmp_path)
+
+
+@pytest.mark.parametrize("segment", [1, 2, 3, 2000])
+def test_where_a_reading_begins(tmp_path: Path, segment: int) -> None:
+    journal = filled(tmp_path, 8, segment)
+    for position in range(journal.last + 2):
+        expected = [one for one in entries(8) if one.last > position]
+        assert list(journal.since(position)) == expected
+
+
+@pytest.mark.parametrize("segment", [1, 2, 3, 2000])
+def test_what_is_released_is_forgotten(tmp_path: Path, segment: int) -> None:
+    journal = filled(tmp_path, 9, segment)
+    for position in range(journal.last + 1):
+        journal.trim(position)
+        assert not journal.lacks(position)
+        needed = journal.needed(position)
+        assert needed.next <= position + 1
+        if segment == 1:
+            assert needed.next > position - 5
+        assert list(journal.since(position)) == [one for one in entries(9) if one.last > position]
+    assert journal.lacks(0) == (segment < 2000)
     journal.close()
-    found = [journal.index(position) for position in (0, 1, 4, 5, 9, 10, 99)]
-    assert found == [0, 0, 0, 2, 2, 3, 3]
+    assert list(a_journal(tmp_path, segment).since(journal.last)) == []
+    assert len(list(tmp_path.iterdir())) <= max(1, 9 - segment)
+    Journal.forget(RealFolder(tmp_path), "s.journal")
+    assert not list(tmp_path.iterdir())
 
 
-def test_what_is_released_is_forgotten(tmp_path: Path) -> None:
-    journal = a_journal(tmp_path)
-    for n in range(TRIM_EVERY):
-        journal.add(entry(1 + 5 * n))
-        journal.trim(5 * n)
-    assert len(journal.entries) < 5
-    journal.add(entry(1 + 5 * TRIM_EVERY))
+@pytest.mark.parametrize("segment", [1, 2, 3, 2000])
+def test_what_was_promised_is_kept(tmp_path: Path, segment: int) -> None:
+    journal = a_journal(tmp_path, segment)
+    journal.begin(state(0, 1))
+    journal.promise(70, state(0, 1))
+    for entry in entries(3):
+        journal.add(entry)
+    for floor in (80, 90):
+        journal.promise(floor, state(3, journal.last + 1))
     journal.close()
-    assert a_journal(tmp_path).entries == journal.entries
+    again = a_journal(tmp_path, segment)
+    assert again.promised == 90
+    assert list(again.since(0)) == entries(3)
+
+
+def test_an_hour_of_a_hundred_partitions_is_small(tmp_path: Path) -> None:
+    """A hundred tables a second, none released, are less than 50 MB: a fiftieth is written here."""
+    count, chance = 7_200, np.random.default_rng(0)
+    journal = a_journal(tmp_path)
+    before = State({str(n): 10**9 for n in range(100)}, 1)
+    for n in range(count):
+        steps = chance.poisson(10, 100).tolist()
+        pairs = zip(before.cursor.items(), steps, strict=True)
+        offsets = {key: at + step for (key, at), step in pairs}
+        now_us = 10**15 + 10_000 * n
+        after = State(offsets, before.next + sum(steps), now_us, 0, now_us)
+        journal.add(Entry(before, after, sum(steps), int(chance.integers(1 << 32))))
+        before = after
+    in_memory = sum(map(len, journal._active))
+    journal.close()
+    assert in_memory < 1_000_000
+    assert sum(one.stat().st_size for one in tmp_path.iterdir()) < 1_000_000
+    assert [one.after for one in a_journal(tmp_path).since(before.next - 2)] == [before]
 
 
 # -- reading again -------------------------------------------------------------------------------
@@ -221,6 +312,6 @@ def test_what_cannot_be_read_again_cannot_go_on(tmp_path: Path) -> None:
 
     ingest = reading(Once(), an_outlet("S"), a_journal(tmp_path))
     ingest.resume(0)
-    with pytest.raises(SourceError, match="stream S cannot be resumed: its source cannot be"):
+    with pytest.raises(CannotResume, match="stream S cannot be resumed: its source cannot be"):
         ingest.resume(7)
     ingest.close()

@@ -9,11 +9,12 @@ import time
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import NewTopic
 
 from anabranch.connectors import Replayable
 from anabranch.connectors.kafka import reading as kafka_reading
 from anabranch.connectors.kafka import wrapper as kafka_wrapper
-from anabranch.errors import SourceError
+from anabranch.errors import CannotResume, SourceAway, SourceError
 from bench.systems.server_process import free_port
 from tests.link.support import eventually
 from tests.servers.kafka import Kafka
@@ -219,6 +220,13 @@ def test_reading_again_at_random_cuts(kafka, make, monkeypatch, seed):
     for table, end in first:
         assert source.wrapper.reread(begin, end).equals(table)
         begin = end
+    begin = source.wrapper.start_cursor()
+    many = list(source.wrapper.reread_many(begin, (end for _, end in first)))
+    assert sum(number for _, number in many) == len(first)
+    assert (
+        pa.concat_tables([table for table, _ in many]).combine_chunks()
+        == pa.concat_tables([table for table, _ in first]).combine_chunks()
+    )
     assert sum(source.skipped) == skipped  # counted when first read
     # Another process goes on at any of the cursors and gets what is missing, no more and no less.
     table, cut = chance.choice(first)
@@ -293,6 +301,45 @@ def test_records_that_are_gone(kafka, make):
         next(source.wrapper.read_from({"0": 5, "3": 1}))
 
 
+def test_a_topic_of_the_same_name_is_another(kafka, make):
+    topic = kafka.topic()
+    kafka.send(topic, [value(n) for n in range(10)])
+    kafka.admin.delete_topics([topic])[topic].result(30)
+    again = NewTopic(topic, 1, 1)
+    eventually(lambda: kafka.admin.create_topics([again])[topic].exception(30) is None, 30)
+    kafka.send(topic, [value(n) for n in range(4)])
+    complaint = (
+        f"topic {topic}, partition 0: it was read up to offset 10, and ends at 4 now: the topic is"
+        " not the one that was read. Drop the stream and create it again: that begins with what is"
+        " there now."
+    )
+    with pytest.raises(CannotResume) as caught:
+        next(make(topic).wrapper.read_from({"0": 10}))
+    assert str(caught.value) == complaint
+    with pytest.raises(CannotResume, match="records up to offset 10 were read, and now it ends at"):
+        list(make(topic).wrapper.reread_many({"0": 0}, iter([{"0": 2}, {"0": 10}])))
+
+
+def test_no_broker_is_a_source_that_is_away(tmp_path):
+    nowhere = {"servers": f"127.0.0.1:{free_port()}", "topic": "t"}
+    with pytest.raises(SourceAway, match="no Kafka broker answers"):
+        Source("kafka", tmp_path, nowhere, COLUMNS, "ts")
+
+
+def test_fifteen_thousand_tables_of_one_record_are_read_again_in_seconds(kafka, make):
+    topic = kafka.topic(partitions=3)
+    for partition in range(3):
+        kafka.send(topic, [value(n) for n in range(5_000)], partition)
+    ends = ({"0": (n + 3) // 3, "1": (n + 2) // 3, "2": (n + 1) // 3} for n in range(15_000))
+    begun = time.monotonic()
+    tables = list(make(topic).wrapper.reread_many({"0": 0, "1": 0, "2": 0}, ends))
+    assert time.monotonic() - begun < 20
+    assert sum(table.num_rows for table, _ in tables) == 15_000
+    assert sum(number for _, number in tables) == 15_000
+    rows = [one for table, _ in tables for one in table.column("a").to_pylist()]
+    assert rows == [n // 3 for n in range(15_000)]
+
+
 def test_nothing_is_committed_and_nobody_joins(kafka, make):
     topic = kafka.topic()
     kafka.send(topic, [value(1)])
@@ -316,7 +363,7 @@ def test_a_broker_that_comes_back(tmp_path, monkeypatch):
         found = []
         waiting = threading.Thread(target=lambda: found.append(next(tables)), daemon=True)
         waiting.start()
-        eventually(lambda: wrapper.problem.startswith("no Kafka broker answers: "))
+        eventually(lambda: "no Kafka broker answers: " in wrapper.problem)
         broker.start()
         eventually(lambda: wrapper.problem == "", 60)
         broker.send(topic, [value(2)])

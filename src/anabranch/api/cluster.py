@@ -101,6 +101,7 @@ class Cluster:
         timestamp: str | None = None,
         unit: str | None = None,
         lateness: Duration | None = None,
+        ahead: Duration | None = None,
         shed: str | None = None,
     ) -> Stream:
         """CREATE STREAM. `columns` are names and Spark SQL types. Without `source` it is one to
@@ -118,6 +119,8 @@ class Cluster:
                 text.add(" UNIT ").add(unit, "stream(unit)")
         if lateness is not None:
             text.add(" LATENESS ").add(duration(lateness), "stream(lateness)")
+        if ahead is not None:
+            text.add(" AHEAD ").add(duration(ahead), "stream(ahead)")
         if shed is not None:
             text.add(" SHED ABOVE ").add(shed, "stream(shed)")
         return Stream(self._client, name, self._made(text, name, source, at, "stream"))

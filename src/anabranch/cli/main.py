@@ -8,7 +8,6 @@ import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -324,12 +323,15 @@ def site(
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(help="Folder from which it goes on after a crash; default: .anabranch/sites."),
+        typer.Option(
+            help="Folder from which it goes on after a crash; default:"
+            " ~/.local/state/anabranch/sites/NAME, wherever it is started."
+        ),
     ] = None,
     parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run one site here that joins a coordinator elsewhere."""
-    from anabranch.cli.sites.site import credentials_from, run_site
+    from anabranch.cli.sites.site import credentials_from, own_state, run_site
 
     credentials = credentials_from(token_file, tls_cert, tls_key, tls_ca)
     run_site(
@@ -339,7 +341,7 @@ def site(
         listen=listen,
         address=address,
         parent=parent,
-        state=state or DEFAULT_STATE / "sites" / quote(name, safe=""),
+        state=state or own_state(name),
     )
 
 

@@ -5,6 +5,7 @@
     heartbeat_interval = "500ms"
     missed_heartbeats = 4           # a site is gone after so many
     listen = "127.0.0.1:0"          # the coordinator
+    durability = "process"          # what was kept outlives that, or the machine's "power"
     spares = 0                      # processes that wait to become a site that has died
     models = "postgresql://…"       # keeps what approximate queries learn; left out: a file
 

@@ -28,6 +28,9 @@ def _one_of(what: str, *known: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+Durability = Annotated[Literal["power", "process"], _one_of("durability", "power", "process")]
+
+
 class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -144,6 +147,9 @@ class Cluster(Frozen):
     """A task instance that runs longer is stopped, and its query fails."""
     queue_bytes: int = 40_000_000
     """Most that a queue of one stream holds."""
+    durability: Durability = "process"
+    """What sources and restart points on a site's disk outlive: the end of its process, or that of
+    its machine, too."""
     spares: int = 0
     """Processes, of each kind of Spark, that wait to become a site whose process has died."""
     models: str = ""

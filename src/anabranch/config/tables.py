@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from anabranch.config.address import Address
 from anabranch.config.model import (
     Cluster,
+    Durability,
     LinkConfig,
     Placement,
     Security,
@@ -58,6 +59,7 @@ class ClusterTable(Table):
     missed_heartbeats: int = Field(default=_DEFAULT.missed_heartbeats, ge=1)
     instance_limit: Microseconds = Field(default=_DEFAULT.instance_limit_us, gt=0)
     listen: Address = _DEFAULT.listen
+    durability: Durability = _DEFAULT.durability
     spares: int = Field(default=_DEFAULT.spares, ge=0)
     models: str = _DEFAULT.models
     queue: QueueTable = QueueTable()
@@ -112,6 +114,7 @@ class ClusterFile(Table):
             instance_limit_us=self.cluster.instance_limit,
             listen=self.cluster.listen,
             queue_bytes=self.cluster.queue.max_bytes,
+            durability=self.cluster.durability,
             spares=self.cluster.spares,
             models=self.cluster.models,
             security=Security(**dict(self.security)),

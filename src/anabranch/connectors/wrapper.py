@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from anabranch.link.wire import EVENT_TIME
 from anabranch.spark.kept.expressions import InSlot, Mode, at_once
 
-__all__ = ["EVENT_TIME", "Cursor", "Releasing", "Replayable", "SourceContext", "Wrapper"]
+__all__ = ["EVENT_TIME", "Cursor", "InBulk", "Releasing", "Replayable", "SourceContext", "Wrapper"]
 
 Cursor: TypeAlias = Any
 """A place in a source, as JSON data: what lies before it has been read."""
@@ -79,6 +79,15 @@ class Replayable(Protocol):
     def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
         """The table that a `read_from` gave between two cursors that followed each other, the same
         rows in the same order. SourceError says so if the source no longer has them."""
+
+
+@runtime_checkable
+class InBulk(Protocol):
+    """A source that reads what lies between many cursors again at once."""
+
+    def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
+        """The tables that a `read_from` gave between `begin` and the first of `ends`, that and the
+        next, and so on: as many as come together as one table, with how many these are."""
 
 
 @runtime_checkable

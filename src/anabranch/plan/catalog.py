@@ -17,6 +17,9 @@ from anabranch.plan.timeliness import CostHint, Deadline, Shed, Urgency
 from anabranch.plan.where import Where
 from anabranch.plan.windows import GONE
 
+HOUR_US = 3_600_000_000
+"""So far event times may be in the future if nothing else is said."""
+
 
 class StreamDef(Spec):
     """A stream that a wrapper at `site` brings in, or a `stage`; without either a pocket or a
@@ -24,7 +27,8 @@ class StreamDef(Spec):
 
     `timestamp` names the source field that holds event time; without it a tuple's event time is
     the moment it enters the system. Tuples later than `lateness_us` behind the newest one are
-    counted and dropped before they get a position.
+    counted and dropped before they get a position; those more than `ahead_us` in the future when
+    they come are malformed.
     """
 
     kind: Literal["stream"] = "stream"
@@ -36,6 +40,7 @@ class StreamDef(Spec):
     unit: str = ""
     """Of event times that are whole numbers, if it is said: s, ms, us or ns. Else they are µs."""
     lateness_us: int = 0
+    ahead_us: int | None = HOUR_US
     shed: Shed | None = None
     places: tuple[Place, ...] = ()
     """The files that it reads."""

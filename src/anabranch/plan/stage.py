@@ -32,6 +32,7 @@ class StageInput(Spec):
     timestamp: str | None = None
     unit: str = ""
     lateness_us: int = 0
+    ahead_us: int | None = None
     base: str = ""
 
 

@@ -43,6 +43,7 @@ def _input(source: StreamDef) -> StageInput | None:
         timestamp=source.timestamp,
         unit=source.unit,
         lateness_us=source.lateness_us,
+        ahead_us=source.ahead_us if source.timestamp else None,
         base=source.base,
     )
 

@@ -40,7 +40,7 @@ from anabranch.site.programs.kept_state import KeptState
 from anabranch.site.programs.pocket import PocketBody
 from anabranch.site.programs.snapshots import Snapshots
 from anabranch.site.sources.ingest import Ingest
-from anabranch.site.sources.journal import Journal
+from anabranch.site.sources.journal import SEGMENT, Journal
 from anabranch.site.sources.open_stream import OpenStream
 from anabranch.site.sources.pace import Pace
 from anabranch.site.sources.shedder import Shedder
@@ -73,6 +73,9 @@ def queue_budget(runtime: Loop, total: int) -> Budget:
 AHEAD_US = 500_000
 """Sources that make tuples make them about a second ahead."""
 
+STAGE_SEGMENT = 50
+"""Entries of a journal that are forgotten together: until then a stage keeps their windows."""
+
 
 class Builder:
     """Builds what a site runs. Everything is checked here and nothing is started."""
@@ -96,6 +99,7 @@ class Builder:
         self._executor = executor
         self._spark = spark
         self._state = state
+        self._synced = cluster.durability == "power"
         self._limit = cluster.queue_bytes
         self._budget = queue_budget(runtime, cluster.queue_bytes)
         self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
@@ -180,7 +184,9 @@ class Builder:
             if stream.shed
             else None
         )
-        return Ingest(stream, outlet, make, self._heartbeat_s, journal, pace, shedder)
+        return Ingest(
+            stream, outlet, make, self._heartbeat_s, journal, pace, shedder, synced=self._synced
+        )
 
     def _open(self, stream: StreamDef, outlet: LiveOutlet, *, resume: bool) -> OpenStream:
         if self._state is None:
@@ -188,19 +194,19 @@ class Builder:
         name = quote(stream.name, safe="")
         if not resume:
             remove_log(self._state, name)
-        return OpenStream(stream, outlet, self._heartbeat_s, self._state, name)
+        return OpenStream(stream, outlet, self._heartbeat_s, self._state, name, power=self._synced)
 
     def _staged(
         self, stream: StreamDef, stage: Stage, outlet: LiveOutlet, *, resume: bool
     ) -> Ingest:
         name = f"{stream.name}.{stage.moves}" if stage.moves else stream.name
-        journal = self._journal(name, resume=resume)
+        journal = self._journal(name, resume=resume, segment=STAGE_SEGMENT)
         folder = self._kept_folder(name, resume=resume)
 
         def make(stopped: threading.Event, skipped: Callable[[int], None]) -> Wrapper:
             return stage_wrapper(self._spark, stage, arrow_schema(stream.columns), folder, stopped)
 
-        return Ingest(stream, outlet, make, self._heartbeat_s, journal)
+        return Ingest(stream, outlet, make, self._heartbeat_s, journal, synced=self._synced)
 
     def _wrapper(
         self,
@@ -243,14 +249,14 @@ class Builder:
             self._state.remove(name)
         return self._state.path / name
 
-    def _journal(self, stream: str, *, resume: bool) -> Journal | None:
+    def _journal(self, stream: str, *, resume: bool, segment: int = SEGMENT) -> Journal | None:
         """Empty unless we are to go on where we were."""
         if self._state is None:
             return None
         name = f"{quote(stream, safe='')}.journal"
         if not resume:
-            self._state.remove(name)
-        return Journal(self._state, name)
+            Journal.forget(self._state, name)
+        return Journal(self._state, name, segment)
 
     def _kept_folder(self, stream: str, *, resume: bool) -> Path | None:
         """As `_kept`, for a folder."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.connectors.operator import let_use
-from anabranch.disk.real import RealFolder
 from anabranch.errors import SiteError, SourceError
 from anabranch.link.gate import LOCAL, Credentials, Gate, Handler
 from anabranch.link.messages import (
@@ -50,6 +48,7 @@ from anabranch.site.sources.open_stream import OpenStream, decoded, encoded
 from anabranch.site.stage.look import look
 from anabranch.site.stage.results import StageResults
 from anabranch.site.stage.run import size_of
+from anabranch.site.state_folder import StateFolder
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.spark.alive import Alive, pings
@@ -69,20 +68,22 @@ class Site:
         cluster: Cluster,
         credentials: Credentials,
         spark: SparkSession,
-        state: Path | None = None,
+        state: StateFolder | None = None,
     ) -> None:
-        """With a `state` folder the site can be killed and started again where it was."""
+        """With a `state` folder, which is ours from now on, the site can be killed and started
+        again where it was."""
         let_use(cluster.security)
         self.name = name
         self._config = cluster.sites.get(name) or SiteConfig(name=name)
         self._spark = spark
-        folder = RealFolder(state) if state else None
+        self._state = state
+        folder = state.files if state else None
         self._runtime = process_loop()
         self.peers = Peers(credentials)
         self._executor = Executor(
             self._runtime, name, self._config.slots, self._config.schedule, spark
         )
-        points = PointsFile(folder)
+        points = PointsFile(folder, synced=cluster.durability == "power")
         self._builder = Builder(
             cluster, spark, folder, self._runtime, self._config, self._executor, points
         )
@@ -147,6 +148,8 @@ class Site:
             self._http = None
         self.peers.close()
         self._gate.shutdown()
+        if self._state:
+            self._state.close()
 
     def stop(self) -> None:
         """Stop everything here but the gate, so that nobody waits for us any more. Idempotent."""
@@ -188,7 +191,11 @@ class Site:
         trips = self._trips.report()
         where = {"address": self.address, "http": self._http.url if self._http else None}
         problem = {"problem": self._jvm.problem(), "abandoned": self._jvm.abandoned}
-        return report | where | problem | {"pid": os.getpid(), "round_trips": trips}
+        folder = self._state and {
+            "id": self._state.identity, "place": str(self._state.files.path.absolute()),
+        }  # fmt: skip
+        own = {"pid": os.getpid(), "round_trips": trips, "state": folder}
+        return report | where | problem | own
 
     async def _describe_pocket(self, asked: DescribePocket) -> Any:
         return await self._runtime.blocking(lambda: described(asked.name, asked.class_, asked.base))

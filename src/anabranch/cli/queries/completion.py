@@ -12,7 +12,7 @@ from anabranch.language.source import Script
 
 STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "TAIL")
 COMMANDS = ("help", "exit")
-_IN_STREAM = ("TIMESTAMP", "LATENESS", "SHED ABOVE", "KEEP BY", "FROM", "AT")
+_IN_STREAM = ("TIMESTAMP", "LATENESS", "AHEAD", "SHED ABOVE", "KEEP BY", "FROM", "AT")
 _IN_TABLE = ("FROM", "AT")
 _IN_AGGREGATE = ("RETURNS", "FROM")
 _IN_QUERY = (

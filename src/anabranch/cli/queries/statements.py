@@ -11,7 +11,7 @@ HELP = frozenset({"help", "\\?"})
 STATEMENTS = (
     (
         "CREATE STREAM name (column type, …) [TIMESTAMP field] [LATENESS time]\n"
-        "  [SHED ABOVE n/time KEEP BY expression]\n"
+        "  [AHEAD time] [SHED ABOVE n/time KEEP BY expression]\n"
         "  [FROM wrapper(option = value, …)] [AT site];",
         "CREATE STREAM ticks (value BIGINT) FROM rate(tps = 10);",
     ),

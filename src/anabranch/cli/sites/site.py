@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 from pathlib import Path
+from urllib.parse import quote
 
 from pydantic_core import PydanticCustomError
 
@@ -22,6 +23,7 @@ from anabranch.link.peer import Peer
 from anabranch.runtime.log import log_to, note
 from anabranch.scratch import scratch_folder
 from anabranch.site.site import Site
+from anabranch.site.state_folder import StateFolder
 from anabranch.spark.jvm import jvm
 from anabranch.spark.own import OwnSpark
 
@@ -78,12 +80,13 @@ def run_site(
     for place in ("listen", "address"):
         _check_guarded(getattr(config, place), credentials, cluster, f"--{place}")
     check_address(str(config.listen))  # before Spark, which takes its time
+    held = StateFolder.hold(state, name) if state else None
     spark = spark or SiteSpark(name, config, _scratch(state, tied=parent is not None))
     spark.name = name
     try:
         if state:
             log_to(state / "log.jsonl")
-        site = Site(name, cluster, credentials, spark.session, state)
+        site = Site(name, cluster, credentials, spark.session, held)
         try:
             site.report_to(coordinator, report_interval_s(cluster))
             err.print(f"site {name} is up at {site.address}")
@@ -117,6 +120,13 @@ def _check_guarded(
             remedy="Give --tls-cert and --tls-key, or set plaintext = true in [security] of the"
             " coordinator's cluster.toml if the network is trusted.",
         )
+
+
+def own_state(name: str) -> Path:
+    """The state folder of a site that is started by hand: of this user, wherever it is started."""
+    home = os.environ.get("XDG_STATE_HOME")
+    base = Path(home) if home else Path.home() / ".local" / "state"
+    return base / "anabranch" / "sites" / quote(name, safe="")
 
 
 def _scratch(state: Path | None, *, tied: bool) -> Path:

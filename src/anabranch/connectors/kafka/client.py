@@ -7,6 +7,7 @@ may choose it (`allowed`).
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +32,13 @@ _OURS = {
     "isolation.level": None,
 }
 """Settings that what we promise depends on, and our option in their place."""
+_ANEW = "Drop the stream and create it again: that begins with what is there now."
+_AWAY = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+)
 _NO_SUCH = re.compile(r'No such configuration property: "(.*)"')
 _CONNECT = re.compile(r"^(?:\S+/\S+: )?(?:.*failed: )?(.*?)(?: \([^()]*\))*$")
 """In `127.0.0.1:1/bootstrap: Connect to … failed: Connection refused (after 0ms …)`, the reason."""
@@ -75,6 +83,9 @@ E = TypeVar("E", bound=AnabranchError)
 class Topic(Generic[E]):
     """A topic, asked for through a consumer of no group. What goes wrong is a `failure`."""
 
+    trouble_at = float("-inf")
+    """When librdkafka last said that it cannot reach a broker."""
+
     def __init__(
         self,
         servers: str,
@@ -82,9 +93,12 @@ class Topic(Generic[E]):
         settings: dict[str, Any],
         failure: type[E],
         away: type[E] | None = None,
+        lost: type[E] | None = None,
     ) -> None:
-        """`away` is raised where no broker answers."""
+        """`away` is raised where no broker answers, `lost` where records are gone that were
+        there."""
         self.name = name
+        self._lost = lost or failure
         self._away = away or failure
         self._servers = servers
         self._settings = settings
@@ -108,7 +122,7 @@ class Topic(Generic[E]):
             found = consumer.list_topics(self.name, timeout_s).topics[self.name]
         except KafkaException as error:
             ask_why()
-            raise self._unreachable(error.args[0]) from error
+            raise self.away(error.args[0]) from error
         if found.error is not None:
             raise self._missing(found.error)
         return sorted(found.partitions)
@@ -124,16 +138,28 @@ class Topic(Generic[E]):
         place = f"topic {self.name}" + ("" if partition is None else f", partition {partition}")
         return self._away(message, place=place)
 
+    def asked(self, error: KafkaError, partition: int) -> E:
+        """What a broker that was asked about a partition did not answer."""
+        if error.code() in _AWAY:
+            return self.away(error)
+        return self.failed(error.str(), partition=partition)
+
+    def lost(self, message: str, partition: int, remedy: str = _ANEW) -> E:
+        """Records that were read are not there any more."""
+        return self._lost(message, place=f"topic {self.name}, partition {partition}", remedy=remedy)
+
     def note(self, error: KafkaError) -> None:
         """For librdkafka to call: what went wrong on the way to a broker."""
+        self.trouble_at = time.monotonic()
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._trouble = error.str()
 
-    def _unreachable(self, error: KafkaError) -> E:
+    def away(self, error: KafkaError | None = None) -> E:
+        """No broker answers."""
         reason = _CONNECT.search(self._trouble)
-        detail = (reason[1] if reason else self._trouble) or error.str()
+        detail = (reason[1] if reason else self._trouble) or (error.str() if error else "")
         return self._away(
-            f"no Kafka broker answers: {detail}",
+            "no Kafka broker answers" + (f": {detail}" if detail else ""),
             place=self._servers,
             remedy="Check servers, and that a broker runs there.",
         )

@@ -9,7 +9,8 @@ partition has no more.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from threading import Event
 from typing import Any
 
@@ -44,7 +45,7 @@ EAGER = {"fetch.wait.max.ms": 10}
 """For a reading that has an end: a broker answers by itself when it has waited this long in vain,
 and only by that we learn that a partition has no more."""
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-_PASSING = (
+PASSING = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
@@ -103,7 +104,10 @@ class Reading:
 
     def _pace(self) -> None:
         """A partition that is far ahead waits for the others with what it has."""
-        full = {p for p in self._fetched if self._merge.held(p) > BATCH}
+        self.pause({p for p in self._fetched if self._merge.held(p) > BATCH})
+
+    def pause(self, full: set[int]) -> None:
+        """Read these partitions no further for now, and all others."""
         if pause := full - self._paused:
             self.consumer.pause(self._places(dict.fromkeys(pause, 0)))
         if resume := self._paused - full:
@@ -130,15 +134,20 @@ class Reading:
         try:
             present = self._topic.numbers(self.consumer, timeout_s=1.0)
         except AnabranchError as error:
-            self.problem = error.message
+            self.problem = f"{error.place}: {error.message}"
             return
         self.problem = ""
         added = {number: 0 for number in present if number not in self.offsets}
-        if added and add:
-            self.offsets |= added
-            self._fetched |= added
-            self._heard |= dict.fromkeys(added, time.monotonic())
-            self.consumer.incremental_assign(self._places(added))
+        if add:
+            self.add(added)
+
+    def add(self, offsets: Mapping[int, int]) -> None:
+        """Read these partitions too, from there on."""
+        if offsets:
+            self.offsets |= offsets
+            self._fetched |= offsets
+            self._heard |= dict.fromkeys(offsets, time.monotonic())
+            self.consumer.incremental_assign(self._places(offsets))
 
     def has_reached(self, goal: Mapping[int, int]) -> bool:
         """All that lies before `goal` has come, and has been taken if it was to be."""
@@ -160,15 +169,15 @@ class Reading:
             raise self._gone(partition)
         if code == KafkaError._PARTITION_EOF:
             self.at_end[partition] = answer.offset()
-        elif code not in _PASSING and not error.retriable():
+        elif code not in PASSING and not error.retriable():
             raise self._topic.failed(error.str(), partition=partition)
         return False
 
     def _gone(self, partition: int) -> AnabranchError:
-        return self._topic.failed(
+        return self._topic.lost(
             f"the records from offset {self._fetched.get(partition, 0)} on are not there any more",
-            "Drop the stream and create it again; let the topic keep its records longer.",
             partition,
+            "Drop the stream and create it again; let the topic keep its records longer.",
         )
 
     def _places(self, offsets: Mapping[int, int]) -> list[TopicPartition]:
@@ -191,8 +200,72 @@ def _ends(consumer: Consumer, topic: Topic, number: int) -> tuple[int, int]:
             TopicPartition(topic.name, number), timeout=PATIENCE_S
         )
     except KafkaException as error:
-        raise topic.failed(error.args[0].str(), partition=number) from error
+        raise topic.asked(error.args[0], number) from error
     return low, high
+
+
+def read_ranges(
+    topic: Topic,
+    settings: dict[str, Any],
+    begin: Mapping[int, int],
+    ends: Iterator[Mapping[int, int]],
+    stopped: Event,
+) -> Iterator[list[Record]]:
+    """The records from `begin` on and before the first of `ends`, then those up to the next, and so
+    on, each in the order in which they were taken then; read by one consumer. A partition that
+    was not known before starts at 0. Ends early if `stopped` is set."""
+    reading = Reading(topic, settings | EAGER, begin)
+    held: dict[int, deque[Record]] = {}
+    at = dict(begin)
+    try:
+        for end in ends:
+            reading.add({number: 0 for number in end if number not in at})
+            wanted = {number: offset for number, offset in end.items()
+                      if offset > at.get(number, 0)}  # fmt: skip
+            if not _gather(reading, topic, wanted, held, stopped):
+                return
+            at |= end
+            yield in_order(_up_to(held, wanted))
+    finally:
+        reading.close()
+
+
+def _gather(
+    reading: Reading,
+    topic: Topic,
+    wanted: Mapping[int, int],
+    held: dict[int, deque[Record]],
+    stopped: Event,
+) -> bool:
+    """Hold what lies before `wanted`, and whatever else comes. False if we are to stop."""
+    heard = time.monotonic()
+    while not reading.has_reached(wanted):
+        if stopped.is_set():
+            return False
+        records = reading.poll()
+        for record in records:
+            held.setdefault(record.partition(), deque()).append(record)
+        reading.pause({number for number, some in held.items() if len(some) > BATCH
+                       and some[-1].offset() + 1 >= wanted.get(number, 0)})  # fmt: skip
+        if records:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > SILENCE_S:
+            raise topic.away()
+    for number, offset in wanted.items():
+        if reading.reach(number) < offset:
+            raise topic.lost(
+                f"records up to offset {offset} were read, and now it ends at"
+                f" {reading.reach(number)}",
+                number,
+            )
+    return True
+
+
+def _up_to(held: dict[int, deque[Record]], wanted: Mapping[int, int]) -> Iterator[Record]:
+    for number, offset in wanted.items():
+        records = held.get(number, deque())
+        while records and records[0].offset() < offset:
+            yield records.popleft()
 
 
 def read_range(
@@ -217,10 +290,10 @@ def read_range(
             if records:
                 heard = time.monotonic()
             elif stopped.is_set() or time.monotonic() - heard > SILENCE_S:
-                raise topic.failed("reading its records again came to nothing")
+                raise topic.away()
         for number in starts:
             if reading.reach(number) < end[number]:
-                raise topic.failed("its last records are not there any more", partition=number)
+                raise topic.lost("its last records are not there any more", number)
     finally:
         reading.close()
     return in_order(found)

@@ -11,15 +11,17 @@ import pyarrow as pa
 
 from anabranch.connectors.kafka import reading as kafka_reading
 from anabranch.connectors.kafka.client import SERVERS, TOPIC, Topic, client_settings
-from anabranch.connectors.kafka.reading import Reading, read_range, watermarks
-from anabranch.connectors.kafka.records import OF_THE_RECORD, RecordDecoder
+from anabranch.connectors.kafka.reading import Reading, read_range, read_ranges, watermarks
+from anabranch.connectors.kafka.records import OF_THE_RECORD, Record, RecordDecoder
 from anabranch.connectors.options import BOOLEAN, TEXT, Option, split, take
 from anabranch.connectors.table_builder import ON_ERROR
 from anabranch.connectors.wrapper import Cursor, SourceContext
-from anabranch.errors import ConfigError, SourceError
+from anabranch.errors import CannotResume, ConfigError, SourceAway, SourceError
 
 LOOK_S = 10.0
 """How often we look whether the topic is there, and has more partitions now."""
+AGAIN_S = 1.0
+"""The same, while no broker answers."""
 
 
 class KafkaWrapper:
@@ -55,7 +57,14 @@ class KafkaWrapper:
         group = {"group.id": f"anabranch-{context.stream}"}  # never joined, but required
         settings = client_settings(chosen["servers"], passed, [one.name for one in self.options])
         self._settings = kafka_reading.LIMITS | group | settings | kafka_reading.SETTINGS
-        self._topic = Topic(chosen["servers"], chosen["topic"], self._settings, SourceError)
+        self._topic: Topic[SourceError] = Topic(
+            chosen["servers"],
+            chosen["topic"],
+            self._settings,
+            SourceError,
+            SourceAway,
+            CannotResume,
+        )
         self._topic.partitions(known=[option.name for option in self.options])
 
     def read(self) -> Iterator[pa.Table]:
@@ -67,9 +76,10 @@ class KafkaWrapper:
         return _cursor({number: ends[which] for number, ends in found.items()})
 
     def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
-        goal = self.ends()
+        present = watermarks(self._topic, self._settings)
+        goal = {number: high for number, (_, high) in present.items()}
         settings = self._settings | (kafka_reading.EAGER if self.finite else {})
-        reading = Reading(self._topic, settings, self._offsets(cursor, goal))
+        reading = Reading(self._topic, settings, self._offsets(cursor, present))
         looked = time.monotonic()
         try:
             while not self._stopped.is_set():
@@ -79,10 +89,12 @@ class KafkaWrapper:
                     yield table, _cursor(reading.offsets)
                 if self.finite and reading.has_reached(goal):
                     return
-                if time.monotonic() - looked > LOOK_S:
+                since = time.monotonic() - looked
+                troubled = self.problem or self._topic.trouble_at > looked
+                if since > (AGAIN_S if troubled else LOOK_S):
+                    looked = time.monotonic()
                     reading.look(add=not self.finite)
                     self.problem = reading.problem
-                    looked = time.monotonic()
         finally:
             reading.close()
 
@@ -92,21 +104,40 @@ class KafkaWrapper:
         )
         return self._quiet_decoder.table(records)
 
+    def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
+        """By one consumer, whatever the number of ends."""
+        numbered = map(_numbered, ends)
+        group: list[Record] = []
+        count = 0
+        for records in read_ranges(
+            self._topic, self._settings, _numbered(begin), numbered, self._stopped
+        ):
+            group += records
+            count += 1
+            if len(group) >= kafka_reading.BATCH:
+                yield self._quiet_decoder.table(group), count
+                group, count = [], 0
+        if count:
+            yield self._quiet_decoder.table(group), count
+
     def ends(self) -> dict[int, int]:
         """Per partition the offset behind its last record, at present."""
         found = watermarks(self._topic, self._settings)
         return {number: high for number, (_, high) in found.items()}
 
-    def _offsets(self, cursor: Cursor, present: dict[int, Any]) -> dict[int, int]:
-        """Those of `cursor`; partitions that it does not know are new."""
+    def _offsets(self, cursor: Cursor, present: dict[int, tuple[int, int]]) -> dict[int, int]:
+        """Those of `cursor`; partitions that it does not know are new. A topic that ends before
+        them is another one of its name."""
         offsets = _numbered(cursor)
-        missing = sorted(offsets.keys() - present.keys())
-        if missing:
-            raise self._topic.failed(
-                "the partition is not there any more",
-                "Drop the stream and create it again.",
-                missing[0],
-            )
+        for number, offset in sorted(offsets.items()):
+            if number not in present:
+                raise self._topic.lost("the partition is not there any more", number)
+            if offset > present[number][1]:
+                raise self._topic.lost(
+                    f"it was read up to offset {offset}, and ends at {present[number][1]} now: the"
+                    " topic is not the one that was read",
+                    number,
+                )
         return {number: offsets.get(number, 0) for number in present}
 
 

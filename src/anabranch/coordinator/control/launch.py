@@ -25,6 +25,7 @@ from anabranch.link.gate import check_address
 from anabranch.link.peer import Peer
 from anabranch.runtime.threads import supervised
 from anabranch.site.site import Site
+from anabranch.site.state_folder import StateFolder
 from anabranch.site.tasks.task import Task
 from anabranch.spark.own import OwnSpark
 
@@ -56,7 +57,9 @@ class LocalSites:
 
     def _start(self, coordinator: Coordinator, name: str, spark: SparkSession) -> None:
         cluster, credentials = coordinator.cluster, coordinator.credentials
-        site = Site(name, cluster, credentials, spark, coordinator.site_state(name))
+        path = coordinator.site_state(name)
+        state = StateFolder.hold(path, name) if path else None
+        site = Site(name, cluster, credentials, spark, state)
         self._sites.append(site)
         peer = Peer("the coordinator", coordinator.address, credentials)
         site.report_to(peer, report_interval_s(cluster))

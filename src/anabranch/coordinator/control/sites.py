@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import json
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.coordinator.control.catalog import Catalog
-from anabranch.errors import AnabranchError, Refused, SiteError
+from anabranch.errors import AnabranchError, CannotResume, Refused, SiteError
 from anabranch.link.messages import Message, Ping
 from anabranch.link.network import Network
 from anabranch.link.peer import Peer, Peers
+from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.runtime.base import Runtime
 
 CALL_S = 10.0
@@ -53,6 +55,8 @@ class Sites:
         self._gone_after_s = gone_after_s
         self._records: dict[str, SiteRecord] = {}
         self._starting: dict[str, float] = {}
+        self._states: dict[str, dict[str, str] | None] = {}
+        """The folders that sites keep their state in, as it is remembered."""
         self._changed = threading.Condition()
         for name, (address, pid) in catalog.sites().items():
             self._records[name] = SiteRecord(address, pid, heard=float("-inf"))
@@ -62,6 +66,7 @@ class Sites:
         """A site is there and says what it does; the answer is where all the others are."""
         name, address, pid = report["site"], report["address"], report["pid"]
         with self._changed:
+            self._heard_of_state(name, report.get("state"))
             known = self._records.get(name)
             if known is None or (known.address, known.pid) != (address, pid):
                 self._catalog.remember_site(name, address, pid)
@@ -70,6 +75,45 @@ class Sites:
             self._starting.pop(name, None)
             self._changed.notify_all()
             return {other: record.address for other, record in self._records.items()}
+
+    def _heard_of_state(self, name: str, state: dict[str, str] | None) -> None:
+        """The first folder of a site is its own; another one, once nothing is expected there."""
+        known = self._state_of(name)
+        if state and state != known and (known is None or not self._expects_state(name)):
+            self._remember_state(name, state)
+
+    def _expects_state(self, name: str) -> bool:
+        return any(name in _sites_of(one) for one in self._catalog.definitions().values())
+
+    def _state_of(self, name: str) -> dict[str, str] | None:
+        if name not in self._states:
+            text = self._catalog.setting(_state_setting(name))
+            self._states[name] = json.loads(text) if text else None
+        return self._states[name]
+
+    def _remember_state(self, name: str, state: dict[str, str]) -> None:
+        self._catalog.remember(_state_setting(name), json.dumps(state))
+        self._states[name] = state
+
+    def accept_states(self) -> None:
+        """Everything begins anew, in the folders that sites have now."""
+        with self._changed:
+            for name, record in self._records.items():
+                if state := record.report.get("state"):
+                    self._remember_state(name, state)
+
+    def check_state(self, name: str) -> None:
+        """Raises CannotResume if a site has another folder than the one in which it kept what it
+        is to go on with."""
+        record = self._records.get(name)
+        state, known = record and record.report.get("state"), self._state_of(name)
+        if state and known and state["id"] != known["id"]:
+            raise CannotResume(
+                f"site {name} keeps its state in {state['place']} (folder {state['id']}), and what"
+                f" it is to go on with is in {known['place']} (folder {known['id']})",
+                remedy="Start it with --state and that folder; or drop what runs there; or let all"
+                " begin anew: anabranch up --anew.",
+            )
 
     def starts(self, name: str) -> None:
         """Whoever starts our sites has just started it, again if it was here before."""
@@ -236,6 +280,17 @@ def none_up(starting: Mapping[str, float]) -> SiteError:
 
 def is_starting(seconds: float) -> str:
     return f"is starting ({seconds:.0f} s so far)"
+
+
+def _sites_of(definition: AnyDef) -> set[str | None]:
+    """Where something of it runs."""
+    nodes = definition.nodes if isinstance(definition, QueryDef) else ()
+    names = [definition, *nodes]
+    return {getattr(one, "site", None) for one in names} | {getattr(definition, "sink_site", None)}
+
+
+def _state_setting(site: str) -> str:
+    return f"state of {site}"
 
 
 def _process(record: SiteRecord) -> tuple[str, int]:

@@ -53,6 +53,7 @@ class Anew:
         Raises the final error of a site, after which it is still begun; what passes is tried
         again."""
         self._catalog.remember(SETTING, "yes")
+        self._sites.accept_states()
         known = dict(self._catalog.definitions())
         async with self._turns.of(known):
             for definition in reversed(known.values()):

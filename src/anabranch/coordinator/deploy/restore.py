@@ -61,6 +61,8 @@ class Restoration:
             raise
 
     async def _run(self) -> None:
+        for site in self._lost:
+            self._sites.check_state(site)
         self._points = await self._protector.restart_points.points()
         for site in self._lost:
             await self._prepare(site)

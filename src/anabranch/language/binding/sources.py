@@ -20,7 +20,7 @@ from anabranch.language.grammar.statements import (
     ShedNode,
 )
 from anabranch.language.source import Script
-from anabranch.plan.catalog import AggregateDef, StreamDef, TableDef
+from anabranch.plan.catalog import HOUR_US, AggregateDef, StreamDef, TableDef
 from anabranch.plan.operators import Column
 from anabranch.plan.timeliness import Shed
 
@@ -47,6 +47,12 @@ def bind_stream(
             "TIMESTAMP names a field of a source, and this stream has none",
             "Leave it out: the program that fills the stream gives event times.",
         )
+    if stmt.ahead and not stmt.timestamp:
+        raise script.error(
+            stmt.ahead.span,
+            "AHEAD bounds the event times that a source brings, and this stream has no TIMESTAMP",
+            "Leave it out, or say TIMESTAMP and the field.",
+        )
     return StreamDef(
         name=stmt.name,
         columns=_columns(script, stmt.columns),
@@ -55,6 +61,7 @@ def bind_stream(
         timestamp=stmt.timestamp.text if stmt.timestamp else None,
         unit=stmt.unit or "",
         lateness_us=stmt.lateness.us if stmt.lateness else 0,
+        ahead_us=stmt.ahead.us if stmt.ahead else HOUR_US,
         text=stmt.text,
         base=base,
     )

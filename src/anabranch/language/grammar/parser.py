@@ -86,6 +86,7 @@ _OF_QUERIES = {
 _STREAM_CLAUSES: Clauses = {
     "TIMESTAMP": timestamp,
     "LATENESS": lambda cursor: cursor.duration(),
+    "AHEAD": lambda cursor: cursor.duration(),
     "SHED": lambda cursor: shed(cursor, *_STREAM_CLAUSES),
     "FROM": lambda cursor: call(cursor, "the name of a wrapper"),
     "AT": lambda cursor: cursor.name("the name of a site"),
@@ -106,6 +107,7 @@ def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
         timestamp=field,
         unit=unit,
         lateness=found.get("LATENESS"),
+        ahead=found.get("AHEAD"),
         shed=found.get("SHED"),
         source=found.get("FROM"),
         site=site.text if site else None,
@@ -120,7 +122,7 @@ _TABLE_CLAUSES: Clauses = {word: _STREAM_CLAUSES[word] for word in ("FROM", "AT"
 _NOT_OF_TABLES = _OF_QUERIES | {
     **{
         word: f"{word} is for streams; a table has no event times"
-        for word in ("TIMESTAMP", "LATENESS")
+        for word in ("TIMESTAMP", "LATENESS", "AHEAD")
     },
     "SHED": "SHED is for streams; a table is read whole",
 }

@@ -171,6 +171,7 @@ class CreateStream:
     unit: str | None
     """Of event times that are whole numbers."""
     lateness: Duration | None
+    ahead: Duration | None
     shed: ShedNode | None
     source: CallNode | None
     site: str | None

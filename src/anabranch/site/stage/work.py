@@ -26,6 +26,7 @@ from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.expressions import Expr
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
+from anabranch.site.sources.ahead import far_ahead, skips, too_far
 from anabranch.site.stage.client import Address, StateClient
 from anabranch.site.stage.inputs import Input, Share, make_input
 from anabranch.site.stage.partials import SLICE, PartialsSql
@@ -157,7 +158,7 @@ def _timely(work: Work, range: Range) -> pa.Table:
     """The tuples of `range` that are not late, with `_slice`. The state server is told of them."""
     stage = _stage(work.stage)
     _skipped.rows = 0
-    table = _input(work.stage, work.columns).read(range)
+    table = _bounded(stage, _input(work.stage, work.columns).read(range))
     times = table.column(EVENT_TIME).to_numpy()
     client = _client(work.address)
     newest = int(times.max()) if len(times) else START_WATERMARK
@@ -175,6 +176,18 @@ def _timely(work: Work, range: Range) -> pa.Table:
     slices = grid.panes(times)
     table = table.append_column(SLICE, pa.array(slices))
     return table if grid.slide <= grid.width else table.filter(pa.array(grid.in_window(slices)))
+
+
+def _bounded(stage: Stage, table: pa.Table) -> pa.Table:
+    """Without rows from further in the future than may be, which are malformed."""
+    ahead_us = stage.input.ahead_us
+    far = too_far(table, time.time_ns() // 1000, ahead_us)
+    if far is None or ahead_us is None:
+        return table
+    if not skips(stage.input.source):
+        raise far_ahead(table, far, ahead_us)
+    _skipped.rows += int(far.sum())
+    return table.filter(pa.array(~far))
 
 
 def late_ones(times: Any, before: int, lateness_us: int) -> Any:

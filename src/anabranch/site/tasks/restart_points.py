@@ -9,6 +9,7 @@ from typing import Any
 
 from anabranch.disk.folder import Appending, Folder
 from anabranch.disk.records import read_records, record
+from anabranch.errors import StorageError
 from anabranch.runtime.base import Runtime
 from anabranch.stream.restart import Points, RestartPoint, join_all, point_of
 
@@ -24,9 +25,11 @@ class PointsFile:
     of the process was told nobody. The points of tasks that ran here before stay until they are
     dropped: after a failure ours may be the only ones."""
 
-    def __init__(self, folder: Folder | None) -> None:
-        """Raises CannotResume if the file is damaged."""
+    def __init__(self, folder: Folder | None, *, synced: bool = False) -> None:
+        """`synced`: what is kept outlives the machine's power, too. Raises CannotResume if the
+        file is damaged."""
         self._folder = folder
+        self._synced = synced
         self._lock = threading.Lock()
         self._points: dict[str, RestartPoint] = {}
         self._file: Appending | None = None
@@ -74,13 +77,23 @@ class PointsFile:
         added = record(_plain_text(news))
         self._bytes += len(added)
         if self._file and self._bytes < LONG:
-            self._file.append(added)
+            self._add(self._file, added)
             return
         self.close()
         data = record(_plain_text(whole))
         folder.replace(POINTS, data)
         self._file = folder.append_to(POINTS, len(data))
         self._bytes = len(data)
+
+    def _add(self, file: Appending, data: bytes) -> None:
+        """After an error the file is written anew."""
+        try:
+            file.append(data)
+            if self._synced:
+                file.sync()
+        except StorageError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """It may be written to again."""
