@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from anabranch.connectors.fields import locate
 from anabranch.connectors.files.read_lines import too_long
+from anabranch.connectors.files.unchanged import Unchanged
 from anabranch.connectors.from_text import from_text
 from anabranch.connectors.table_builder import Block, TableBuilder, source_names
 from anabranch.connectors.wrapper import SourceContext
@@ -96,6 +97,7 @@ class Records:
     ) -> None:
         if byte == 0 and data.read(len(BOM_UTF8)) == BOM_UTF8:
             byte = len(BOM_UTF8)
+        self._unchanged = Unchanged(data, byte)
         data.seek(byte)
         # Bytes that are not UTF-8 become surrogates, so that their row is found and reported.
         self._text = TextIOWrapper(data, "utf-8", errors=_KEEP, newline="")
@@ -125,11 +127,14 @@ class Records:
     def _lines(self) -> Iterator[str]:
         while line := self._text.readline(self._limit + 1):
             self._count(line)
+            if len(line) <= self._limit and not line.endswith(_BREAKS):
+                self._unchanged.check_end(whole=False)
             if self.byte - self._start > self._limit:
                 if self._skip and not line.endswith(_BREAKS):
                     self._pass_over()
                 raise TooLong(too_long(self._limit))
             yield line
+        self._unchanged.check_end(whole=True)
 
     def _pass_over(self) -> None:
         """The rest of a line."""

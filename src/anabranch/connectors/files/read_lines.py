@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from typing import Any, BinaryIO
 
+from anabranch.connectors.files.unchanged import Unchanged
 from anabranch.connectors.options import Kind, Option
 from anabranch.errors import ConfigError
 from anabranch.units import byte_count, show_bytes
@@ -44,6 +45,7 @@ class Lines:
     ) -> None:
         """`skip`: what is too long is passed over; else nothing is read behind its beginning."""
         self.byte = byte
+        self._unchanged = Unchanged(data, byte)
         self._data = data
         self._limit = limit
         self._stopped = stopped
@@ -57,9 +59,12 @@ class Lines:
         while self.byte - start < size:
             line = self._data.readline(self._limit + 1)
             if not line:
+                self._unchanged.check_end(whole=True)
                 break
             self.byte += len(line)
             if len(line) <= self._limit:
+                if not line.endswith(b"\n"):
+                    self._unchanged.check_end(whole=False)
                 found.append(line)
                 continue
             found.append(None)

@@ -19,7 +19,7 @@ from anabranch.connectors.options import TEXT, Kind, Option, take
 from anabranch.connectors.places import read as read_places
 from anabranch.connectors.table_builder import ON_ERROR
 from anabranch.connectors.wrapper import Cursor, SourceContext
-from anabranch.errors import ConfigError, SourceError
+from anabranch.errors import CannotResume, ConfigError, SourceError
 from anabranch.plan.places import Place
 
 
@@ -114,6 +114,17 @@ class FileWrapper:
             break
         raise _changed(end["file"])
 
+    def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
+        """In one reading, as long as its tables end where they did."""
+        reading: Iterator[tuple[pa.Table, Cursor]] = iter(())
+        for end in ends:
+            table, behind = next(reading, (None, None))
+            if table is None or behind != end:
+                table = self.reread(begin, end)
+                reading = self._tables(self._rereader, end)
+            yield table, 1
+            begin = end
+
     def _tables(
         self, reader: Reader, begin: Cursor, end: Cursor | None = None
     ) -> Iterator[tuple[pa.Table, Cursor]]:
@@ -142,8 +153,8 @@ def _told(file: Path) -> Iterator[None]:
         raise SourceError(reason, place=str(file)) from error
 
 
-def _changed(file: str) -> SourceError:
-    return SourceError(
+def _changed(file: str) -> CannotResume:
+    return CannotResume(
         "the file is not the one that was read",
         place=file,
         remedy="Put it back, or drop the stream and create it again.",
