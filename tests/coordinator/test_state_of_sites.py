@@ -24,7 +24,7 @@ def sites(catalog: Catalog) -> Sites:
 
 def beat(known: Sites, folder: str | None, site: str = "room1") -> None:
     state = folder and {"id": folder, "place": f"/state/{folder}"}
-    known.heartbeat({"site": site, "address": "127.0.0.1:1", "pid": 1, "state": state})
+    known.heartbeat({"site": site, "address": "127.0.0.1:1", "pid": 1, "folder": state})
 
 
 def test_a_site_that_comes_with_another_folder_is_refused_while_state_is_expected() -> None:

@@ -194,7 +194,7 @@ class Site:
         folder = self._state and {
             "id": self._state.identity, "place": str(self._state.files.path.absolute()),
         }  # fmt: skip
-        own = {"pid": os.getpid(), "round_trips": trips, "state": folder}
+        own = {"pid": os.getpid(), "round_trips": trips, "folder": folder}
         return report | where | problem | own
 
     async def _describe_pocket(self, asked: DescribePocket) -> Any:

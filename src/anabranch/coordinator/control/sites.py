@@ -66,7 +66,7 @@ class Sites:
         """A site is there and says what it does; the answer is where all the others are."""
         name, address, pid = report["site"], report["address"], report["pid"]
         with self._changed:
-            self._heard_of_state(name, report.get("state"))
+            self._heard_of_state(name, report.get("folder"))
             known = self._records.get(name)
             if known is None or (known.address, known.pid) != (address, pid):
                 self._catalog.remember_site(name, address, pid)
@@ -99,14 +99,14 @@ class Sites:
         """Everything begins anew, in the folders that sites have now."""
         with self._changed:
             for name, record in self._records.items():
-                if state := record.report.get("state"):
+                if state := record.report.get("folder"):
                     self._remember_state(name, state)
 
     def check_state(self, name: str) -> None:
         """Raises CannotResume if a site has another folder than the one in which it kept what it
         is to go on with."""
         record = self._records.get(name)
-        state, known = record and record.report.get("state"), self._state_of(name)
+        state, known = record and record.report.get("folder"), self._state_of(name)
         if state and known and state["id"] != known["id"]:
             raise CannotResume(
                 f"site {name} keeps its state in {state['place']} (folder {state['id']}), and what"
