@@ -188,6 +188,28 @@ def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
         raise TaskError("the output is not what plain Spark gives")
 
 
+def experiment_silence(json_file: Path | None, recovery: str) -> None:
+    from bench.hops import silence
+
+    result = measured_long(lambda progress, keep: silence.run(progress, keep, recovery), json_file)
+    rows = [
+        (row["case"], row["recovery"], f"{row['promised_s']['noticed_s']:.2f} s",
+         f"{row['gap_s']:.2f} s", "yes" if row["took_over"] else "no",
+         *(row[name] for name in silence.FAULTS))
+        for row in result["rows"]
+    ]  # fmt: skip
+    names = (
+        "dropped",
+        "RECOVERY",
+        "noticed within",
+        "no output for",
+        "taken over",
+        *silence.FAULTS,
+    )
+    out.print(plain_table(names, rows))
+    silence.check(result)
+
+
 def experiment_kill(
     json_file: Path | None,
     *,

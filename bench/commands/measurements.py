@@ -142,6 +142,17 @@ def experiment_chain(
     measure(json, tuples or [1_000_000, 10_000_000])
 
 
+@app.command("silence")
+def experiment_silence(
+    json: JsonFile = None,
+    recovery: Annotated[str, typer.Option(help="The query's RECOVERY.")] = "2s",
+) -> None:
+    """A primary's machine vanishes without a word, or its link comes and goes. Needs root."""
+    from bench.commands.commands import experiment_silence as measure
+
+    measure(json, recovery)
+
+
 @app.command("kill")
 def experiment_kill(
     json: JsonFile = None,

@@ -58,7 +58,7 @@ class FakePeer:
             if call["options"].get("path") == "none":
                 raise (SourceError if body["sources"] else SinkError)("no such file", place="none")
         places = [one for call in calls for one in self._places(call, bool(body["tasks"]))]
-        return {"places": places, "problems": []}
+        return {"places": places, "notes": [], "problems": []}
 
     def _places(self, call: dict[str, Any], writes: bool) -> list[dict[str, Any]]:
         """On one machine, and just what `path` says."""
@@ -332,6 +332,8 @@ def test_a_protected_query_is_described_and_explained_with_its_protection() -> N
         "      │  standby: batch tuned for recovery 2s and overhead 30%, compress zstd",
         "      │  placed: 50% of the cost; at room2 all would cost 100% more",
         "      └─ stream a from f()  @ room1",
+        "",
+        "The death of its site is noticed within 0µs if the process dies, 0µs if its machine does.",
     ]
     assert answer(f"EXPLAIN {text};").text == explained
     found = made(f"{SOURCES} {text};")["q"]

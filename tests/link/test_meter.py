@@ -26,8 +26,20 @@ def test_it_says_nothing_while_it_knows_too_little() -> None:
     assert meter.report(0.0, "c") == {}
     meter.appended(0.0, 5, 40)
     meter.released(0.1, "c", 1, 5)
-    assert meter.report(0.2, "c") == {}
+    assert meter.report(0.2, "c") == {"rate": 2.5, "chunk": 5.0, "tuple_bytes": 8.0}
     assert meter.report(9.0, "c") == {}
+
+
+def test_releases_of_long_windows_are_minutes_apart() -> None:
+    """Ten tuples a second, and a window of ten minutes that lets go of what it holds."""
+    meter = Meter()
+    for second in range(1_900):
+        meter.appended(float(second), 10, 80)
+        if second and second % 600 == 0:
+            meter.released(float(second), "c", 5, 10 * second)
+    found = meter.report(1_900.0, "c")
+    assert found["ack_interval_s"] == 600.0
+    assert found["acks"] == [(6_000, 5), (6_000, 5)]
 
 
 def test_acks_of_a_busy_task_may_be_seconds_apart() -> None:
@@ -42,4 +54,4 @@ def test_acks_of_a_busy_task_may_be_seconds_apart() -> None:
     assert found["ack_interval_s"] == 3.0
     assert found["acks"] == [(3000, 2000)] * 3
     meter.appended(90.0, 1000, 8000)
-    assert meter.report(90.5, "c") == {}
+    assert "acks" not in meter.report(90.5, "c")

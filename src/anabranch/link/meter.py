@@ -10,7 +10,9 @@ from typing import Any
 WINDOW_S = 2.0
 ACKS = 4
 OLDEST_S = 20.0
-"""So many acks are looked at if they are not older: those of a busy task may be seconds apart."""
+"""The newest so many acks are looked at, however far apart they are: windows of ten minutes release
+something every ten minutes. They say nothing any more if none has come for as long as three should
+have taken, and this long."""
 
 
 class Meter:
@@ -35,20 +37,31 @@ class Meter:
     def report(self, now: float, consumer: str) -> dict[str, Any]:
         """Tuples a second, tuples at a time, bytes of one; seconds between acks, and the tuples
         that they leave, with how far that varies; the acks themselves, as the tuples that came
-        before each since the one before it, and those it left. Empty while too little is known."""
+        before each since the one before it, and those it left. Nothing of acks while there are too
+        few; empty while nothing comes at all."""
         _forget(self._appended, now)
         acks = self._released.get(consumer, deque())
         _forget(acks, now, ACKS)
         rows = sum(n for _, n, _ in self._appended)
-        if rows == 0 or len(acks) < ACKS - 1:
+        if rows == 0:
+            return {}
+        came = {
+            "rate": rows / WINDOW_S,
+            "chunk": rows / len(self._appended),
+            "tuple_bytes": sum(size for _, _, size in self._appended) / rows,
+        }
+        return came | self._acks(now, acks)
+
+    def _acks(self, now: float, acks: deque[tuple[float, int, int]]) -> dict[str, Any]:
+        if len(acks) < ACKS - 1:
+            return {}
+        interval_s = (acks[-1][0] - acks[0][0]) / (len(acks) - 1)
+        if now - acks[-1][0] > max(OLDEST_S, 3 * interval_s):
             return {}
         left = [n for _, n, _ in acks]
         came = [now - before for (_, _, before), (_, _, now) in pairwise(acks)]
         return {
-            "rate": rows / WINDOW_S,
-            "chunk": rows / len(self._appended),
-            "tuple_bytes": sum(size for _, _, size in self._appended) / rows,
-            "ack_interval_s": (acks[-1][0] - acks[0][0]) / (len(acks) - 1),
+            "ack_interval_s": interval_s,
             "left": fmean(left),
             "left_spread": 1.7 * pstdev(left),  # of a uniform distribution
             "acks": list(zip(came, left[1:], strict=True)),
@@ -56,5 +69,5 @@ class Meter:
 
 
 def _forget(events: deque[tuple[float, int, int]], now: float, keep: int = 0) -> None:
-    while events and events[0][0] < now - (WINDOW_S if len(events) > keep else OLDEST_S):
+    while len(events) > keep and events[0][0] < now - WINDOW_S:
         events.popleft()

@@ -52,8 +52,12 @@ class FlightNetwork:
     async def call(self, site: str, message: Message, seconds: float) -> Any:
         if gate := self._here(site):
             return await gate.answer(message, seconds)
+        end = self._runtime.now() + seconds
         while self._lanes.get(site, 0) >= LANES:
-            await self._freed.wait()
+            left = end - self._runtime.now()
+            if left <= 0:
+                raise SiteError(f"{site} has {LANES} calls to answer, and does not answer")
+            await self._freed.wait(left)
         self._lanes[site] = self._lanes.get(site, 0) + 1
         try:
             return await self._runtime.blocking(self._peers[site].send, message, seconds)

@@ -420,10 +420,14 @@ class LiveOutlet(Generic[P]):
                 self._changed.notify()
 
     def measured(self, consumer: str) -> dict[str, Any]:
-        """What the cost of a consumer's standby depends on; empty while too little is known."""
+        """What the cost of a consumer's standby depends on, as far as it is known; empty while
+        nothing comes. `held`: tuples that are kept for it now."""
         with self._runtime:
             found = self._meter.report(self._runtime.now(), consumer)
-        return found | {"ratio": self.traffic.ratio or 1.0} if found else found
+            known = self._outlet.consumers.get(consumer)
+            held = self._outlet.last - known.released if known else 0
+        more = {"ratio": self.traffic.ratio or 1.0, "held": max(0, held)}
+        return found | more if found else found
 
     def _newest(self, batch: Batch[P]) -> Batch[P]:
         """What can be said of the last batch only when it is sent: the watermark reached since it

@@ -155,7 +155,7 @@ def choose(load: Load, limits: Limits) -> Choice:
 def describe(options: Options, option: Option) -> Choice:
     """`option` as a choice, whether or not it is the best."""
     cost = options.model.cost(option.batch)
-    has = f"b = {option.batch} recovers within {_time(option.worst_s)}, {_share(option)}"
+    has = f"b = {option.batch} recovers within {_times(options, option)} {_share(option)}"
     has += " of its input to the standby"
     why = [has, *_reasons(options, option)]
     return Choice(option.batch, cost, option.broken(), "; ".join(why))
@@ -185,6 +185,16 @@ def _reasons(options: Options, option: Option) -> Iterator[str]:
             yield f"{asked} does not hold: it would at b = {options.best.batch}"
     if not broken and options.room(option) < SPARE:
         yield f"the load may change by {options.room(option):.0%} until a limit breaks"
+
+
+def _times(options: Options, option: Option) -> str:
+    """How soon, after both kinds of death if they differ."""
+    model, load = options.model, options.model.load
+    if load.silence == 1:
+        return f"{_time(option.worst_s)},"
+    process = _time(model.worst_recovery(option.batch, 1.0))
+    machine = _time(model.worst_recovery(option.batch, load.silence))
+    return f"{process} if its process dies, {machine} if its machine does,"
 
 
 def _share(option: Option) -> str:

@@ -71,7 +71,10 @@ class Load:
     """The last acks: tuples that arrived between the one before and this one, and tuples it left.
     Without any, they are made up from the numbers above."""
     missed: float = 1.0
-    """Heartbeats to miss before a takeover: 1 when a dead primary refuses connections."""
+    """Heartbeats to miss before a takeover: 1 when a dead primary refuses connections. A limit on
+    recovery has to hold for that many."""
+    silence: float = 1.0
+    """The same when a machine has gone silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class Model:
         """What every ack leaves pending: a smaller batch ships everything."""
         self.peak = max(_peak(self._cycle), _peak(made_up))
         """The most that can be pending; more perhaps than there was with the last few acks."""
-        self.best_s = self._takeover(1.0)
+        self.best_s = self._takeover(1.0, load.missed)
         """The worst recovery of a standby that has nothing left to process."""
 
     def zero_from(self) -> int:
@@ -124,10 +127,12 @@ class Model:
                 break
         return self.load.ratio * max(0.0, 1 - cut / (self._arrived * passes))
 
-    def worst_recovery(self, b: int) -> float:
-        """Never falls as b grows. The worst moment to die is when the standby would next get
-        something just after it has taken over: later in the batch it gets it before."""
-        load, takeover = self.load, self.best_s
+    def worst_recovery(self, b: int, missed: float | None = None) -> float:
+        """If so many heartbeats are `missed` first. Never falls as b grows. The worst moment to die
+        is when the standby would next get something just after it has taken over: later in the
+        batch it gets it before."""
+        load = self.load
+        takeover = self._takeover(1.0, load.missed if missed is None else missed)
         lot = self._lot(b)
         turn = max(0.0, lot - load.rate * takeover)
         tuples = min(lot, min(turn, self.peak) + load.rate * takeover)
@@ -152,7 +157,7 @@ class Model:
         quarter, chunk = np.arange(4)[:, None], self.load.chunk
         so_far = ((quarter + moment) / 4 * acks[:, 0] / chunk + phase) // 1 * chunk
         now = (before + np.minimum(so_far, acks[:, 0])) % b
-        takeover = self._takeover((quarter / 4 + detection) % 1)
+        takeover = self._takeover((quarter / 4 + detection) % 1, self.load.missed)
         with np.errstate(over="ignore"):  # at next to no rate it takes forever to fill a batch
             times = self._recovery(b, now, (lag, phase), takeover)
         return min(float(times.mean()), self.worst_recovery(b))
@@ -160,11 +165,11 @@ class Model:
     def cost(self, b: int) -> Cost:
         return Cost(self.overhead(b), self.mean_recovery(b), self.worst_recovery(b))
 
-    def _takeover(self, phase: Number) -> Number:
+    def _takeover(self, phase: Number, missed: float) -> Number:
         """Detection, at `phase` of the last heartbeat's interval, and round trips to raise the
         epoch up- and downstream, and to ask for what is lacking."""
         load = self.load
-        return (load.missed - 1 + phase) * load.heartbeat_s + 3 * load.rtt_s
+        return (missed - 1 + phase) * load.heartbeat_s + 3 * load.rtt_s
 
     def _instance(self, tuples: Number) -> Number:
         return self.load.fixed_s + tuples * self.load.per_tuple_s

@@ -60,7 +60,7 @@ def _checked(
     placing = Placing(planned, Catalog(IN_MEMORY), cluster)
     return ScriptCheck(
         script, {}, planned, base, list, placing,
-        heartbeat_us=cluster.heartbeat_interval_us, types=types,
+        heartbeat_us=cluster.heartbeat_interval_us, missed=cluster.missed_heartbeats, types=types,
     ).run()  # fmt: skip
 
 

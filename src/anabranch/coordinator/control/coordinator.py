@@ -298,7 +298,8 @@ class Coordinator:
     ) -> ScriptCheck:
         return ScriptCheck(
             script, known, self.sites, base, self.sites.rows, self._placing,
-            self._control.protector.stands_by, self.cluster.heartbeat_interval_us, unnamed,
+            self._control.protector.stands_by, self.cluster.heartbeat_interval_us,
+            self.cluster.missed_heartbeats, unnamed,
             reported=self._approximations.report().get,
             assignment=self._approximations.models.assignment,
         )  # fmt: skip

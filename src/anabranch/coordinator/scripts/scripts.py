@@ -61,7 +61,7 @@ from anabranch.plan.operators import Aggregate, Call, Column
 from anabranch.plan.rules import rewritten
 from anabranch.plan.staging import staged
 from anabranch.plan.tasks import tasks_of
-from anabranch.standby.limits import impossible
+from anabranch.standby.limits import impossible, noticed, reservation
 
 __all__ = ["Answer", "Changes", "ScriptCheck"]
 
@@ -81,6 +81,7 @@ class ScriptCheck:
         placing: Placing,
         stands_by: Callable[[str], str | None] = lambda query: None,
         heartbeat_us: int = 0,
+        missed: int = 1,
         unnamed: str = "",
         types: Types | None = None,
         reported: Reported = lambda query: None,
@@ -100,7 +101,7 @@ class ScriptCheck:
         self._base = base
         self._site_rows = site_rows
         self._stands_by = stands_by
-        self._heartbeat_us = heartbeat_us
+        self._beats = heartbeat_us, missed
         self._unnamed = unnamed
         self._types: Types = types or SparkTypes(sites)
         self._changes = Changes()
@@ -232,7 +233,7 @@ class ScriptCheck:
         """The statements in a pocket's class, checked as if they stood here."""
         return ScriptCheck(
             script, known, self._sites, self._base, self._site_rows, self._placing,
-            heartbeat_us=self._heartbeat_us, types=self._types,
+            heartbeat_us=self._beats[0], missed=self._beats[1], types=self._types,
         ).run()  # fmt: skip
 
     def _create_query(self, statement: CreateQuery) -> Answer:
@@ -294,7 +295,7 @@ class ScriptCheck:
             self._outside.check_site(name.text, name.span)
         for name in (*statement.at, *statement.never):
             self._outside.check_known(name.text, name.span)
-        if statement.standby and (wrong := impossible(statement.standby.asked, self._heartbeat_us)):
+        if statement.standby and (wrong := impossible(statement.standby.asked, *self._beats)):
             raise self._script.error(statement.standby.span, *wrong)
         stage, why = self._stages.choose(query, statement.stage, self._known)
         if stage:
@@ -309,7 +310,10 @@ class ScriptCheck:
         self._known[definition.name] = definition
         self._changes.add.append(definition)
         where = "" if isinstance(definition, AggregateDef) else f" at {definition.site}"
-        return Answer("line", f"{definition.kind} {definition.name} created{where}")
+        standby = definition.standby if isinstance(definition, QueryDef) else None
+        but = reservation(standby, *self._beats) if standby else ""
+        made = f"{definition.kind} {definition.name} created{where}"
+        return Answer("line", f"{made}. {but}" if but else made)
 
     def _drop(self, statement: Drop) -> Answer:
         found = self._lookup(statement.name)
@@ -409,8 +413,10 @@ class ScriptCheck:
         plans_of = asked(self._sites) if asks_sites else reported(self._sites)
         if plans := plans_explained(plans_of, specs):
             text += f"\n\n{plans}"
+        if found.standby:
+            text += f"\n\nThe death of its site is {noticed(found.standby, *self._beats)}."
         if found.standby and isinstance(target, Name) and found not in self._changes.add:
-            text += f"\n\n{self._now(found)}"
+            text += f" {self._now(found)}"
         return Answer("text", text)
 
     def _now(self, query: QueryDef) -> str:

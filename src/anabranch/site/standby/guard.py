@@ -23,7 +23,7 @@ from anabranch.site.standby.tuning import Costs, Tuning
 from anabranch.site.standby.warmth import Warmth
 from anabranch.site.tasks.measures import Cost
 from anabranch.site.tasks.task import Task
-from anabranch.standby.detector import Beat, Detector
+from anabranch.standby.detector import Beat, Detector, cadence
 from anabranch.stream.routes import Route
 
 RETRY_S = 0.05
@@ -75,8 +75,13 @@ class Guard:
         self._links = links
         self._network = network
         self._host = host
-        self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
-        self._detector = Detector(cluster.missed_heartbeats)
+        heartbeat_s = cluster.heartbeat_interval_us / 1e6
+        self._cadence = cadence(heartbeat_s, cluster.missed_heartbeats, post.wishes.recovery_s)
+        self._detector = Detector(self._cadence.missed)
+        self._answered = False
+        """Since the last beat was sent."""
+        self._gone: Beat | None = None
+        """A certain sign that it is dead."""
         self._upstream = Upstream(task.spec, links, network)
         self._rtts: deque[float] = deque(maxlen=RTTS)
         self._costs = Costs(0.0, 0.0, 0.0)
@@ -86,7 +91,7 @@ class Guard:
         self._wake = runtime.signal()
         self._inputs = self._new_inputs()
         self._tuning = Tuning(
-            runtime, task.spec, cluster, name, post.wishes, self._upstream.measured,
+            runtime, task.spec, cluster, name, post.wishes, self._cadence, self._upstream.measured,
             lambda: self._costs, self._inputs.ship_by,
         )  # fmt: skip
         self._warmth = Warmth(runtime, task, host.in_slot, self._consider)
@@ -150,28 +155,47 @@ class Guard:
             await self._catch_up(self._sent)
 
     async def _watch(self) -> None:
+        """Beats go out at their own times: one that is not answered costs one interval, not two. An
+        answer that comes later than the next beat still is one."""
         while not self._asked:
-            await self._wake.wait(self._heartbeat_s)
-            if self._asked or self._detector.heard(await self._beat()):
-                break
+            self._answered = False
+            self._runtime.spawn(self._beat(), f"beat for {self.task.spec.name}")
+            await self._until(self._runtime.now() + self._cadence.every_s)
+            if self._asked or self._detector.heard(self._found()):
+                return
             await self._inputs.look_up()
 
-    async def _beat(self) -> Beat:
+    async def _until(self, due: float) -> None:
+        while not (self._asked or self._gone) and (left := due - self._runtime.now()) > 0:
+            await self._wake.wait(left)
+
+    def _found(self) -> Beat:
+        return self._gone or (Beat.ALIVE if self._answered else Beat.SILENT)
+
+    async def _beat(self) -> None:
         begun = self._runtime.now()
+        asked = AskBeat(self.task.spec.name)
         try:
             answer: Alive = await self._network.call(
-                self.post.primary, AskBeat(self.task.spec.name), self._heartbeat_s
+                self.post.primary, asked, self._cadence.silent_s
             )
         except Refused:
-            return Beat.REFUSED
+            self._dead(Beat.REFUSED)
+            return
         except SiteError:
-            return Beat.SILENT
+            return
+        self._answered = True
         self.beaten = self._host.wall_clock()
         self._rtts.append(self._runtime.now() - begun)
         measures = self.task.measures
         known = measures.cost() if measures.samples >= ENOUGH else _cost(answer)
         self._costs = Costs(known.fixed, known.per_tuple, median(self._rtts))
-        return Beat.ALIVE if answer.runs else Beat.ABSENT
+        if not answer.runs:
+            self._dead(Beat.ABSENT)
+
+    def _dead(self, sign: Beat) -> None:
+        self._gone = sign
+        self._wake.notify()
 
     async def _claim(self) -> Sequence[ConsumerState]:
         """Tell everyone, learn from upstream where to go on, and go on. What is there already can
@@ -267,6 +291,7 @@ class Guard:
             "tuning": self._tuning.report(),
             "codec": self.post.codec,
             "primary": self.post.primary,
+            "noticed": {"process_s": self._cadence.refused_s, "machine_s": self._cadence.silent_s},
             "kept_inputs": self._inputs.kept,
             "jumps": self._inputs.jumps,
             "received": list(self._inputs.received),

@@ -10,12 +10,14 @@ from typing import Any
 from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Wishes
-from anabranch.plan.operators import Aggregate
+from anabranch.plan.operators import Aggregate, Join
 from anabranch.plan.tasks import TaskSpec
-from anabranch.plan.windows import RowPanes
+from anabranch.plan.windows import Range, RowPanes, Rows
 from anabranch.runtime.base import Runtime
+from anabranch.standby.assumed import Hold, assumed
 from anabranch.standby.choice import Choice, Limits
-from anabranch.standby.cost import Load
+from anabranch.standby.cost import Load, Model
+from anabranch.standby.detector import Cadence
 from anabranch.standby.tuner import Tuner
 
 LOOK_S = 1.0
@@ -44,6 +46,7 @@ class Tuning:
         cluster: Cluster,
         site: str,
         wishes: Wishes,
+        beats: Cadence,
         measured: Callable[[int], Coroutine[Any, Any, Measured]],
         costs: Callable[[], Costs],
         set_batch: Callable[[int, int], Coroutine[Any, Any, None]],
@@ -51,6 +54,8 @@ class Tuning:
         self._spec = spec
         self._cluster = cluster
         self._site = site
+        self._beats = beats
+        self._must_recover = wishes.recovery_s is not None
         self._measured = measured
         self._costs = costs
         self._set_batch = set_batch
@@ -58,6 +63,8 @@ class Tuning:
         self._tuners = [Tuner(limits, wishes.batch) for _ in spec.inputs]
         self._choices: dict[int, Choice] = {}
         self._loads: dict[int, Load] = {}
+        self._measured_acks: dict[int, bool] = {}
+        """Input → whether releases were measured, or are assumed."""
         self._runtime = runtime
         self._coroutine = runtime.supervise(f"batches of {spec.name}", self._run)
 
@@ -67,8 +74,11 @@ class Tuning:
     def report(self) -> list[dict[str, Any]]:
         """Per input that something is known of."""
         return [
-            {"stream": self._spec.inputs[index].stream, "batch": choice.batch, "why": choice.why,
-             "broken": list(choice.broken), **asdict(choice.cost), "load": _finite(load)}
+            {"stream": self._spec.inputs[index].stream, "batch": choice.batch,
+             "why": self._why(index),
+             "measured": self._measured_acks.get(index, True),
+             "broken": list(choice.broken), **asdict(choice.cost), **_promised(load, choice.batch),
+             "load": _finite(load)}
             for index, choice in list(self._choices.items())
             if (load := self._loads[index])
         ]  # fmt: skip
@@ -87,6 +97,7 @@ class Tuning:
         load = self._load(index, found) if found else None
         if load is None:
             return
+        self._measured_acks[index] = "acks" in found
         before = self._choices.get(index)
         choice = self._tuners[index].step(self._runtime.now(), load)
         self._loads[index], self._choices[index] = load, choice
@@ -95,6 +106,8 @@ class Tuning:
 
     def _load(self, index: int, found: Measured) -> Load:
         costs, rate = self._costs(), found["rate"]
+        if "acks" not in found:
+            found = found | self._assumed(found)
         window = min(_held(self._spec), found["left"])
         link = self._cluster.link(self._spec.inputs[index].site, self._site)
         return Load(
@@ -107,12 +120,60 @@ class Tuning:
             ratio=found.get("ratio", 1.0),
             bandwidth=link.bandwidth or math.inf,
             rtt_s=costs.rtt_s + 2 * link.delay_us / 1e6,
-            heartbeat_s=self._cluster.heartbeat_interval_us / 1e6,
+            heartbeat_s=self._beats.every_s,
+            # A limit holds for the longer of both. Without one, what is weighed is the usual death.
+            missed=self._beats.missed + 1 if self._must_recover else 1.0,
+            silence=self._beats.missed + 1,
             fixed_s=costs.fixed_s,
             per_tuple_s=costs.per_tuple_s,
             chunk=found["chunk"],
             acks=tuple((arrived, left) for arrived, left in found["acks"]),
         )
+
+    def _assumed(self, found: Measured) -> Measured:
+        """In the place of what has not been measured yet. The acks themselves are made up by the
+        model: those that were assumed before are not to be remembered."""
+        ack_interval_s = self._cluster.ack_interval_us / 1e6
+        costs = self._costs()
+        lag_s = ack_interval_s + costs.fixed_s + costs.rtt_s
+        held = found.get("held", 0)
+        guess = assumed(hold_of(self._spec), found["rate"], held, ack_interval_s, lag_s)
+        return {
+            "ack_interval_s": guess.interval_s,
+            "left": guess.left,
+            "left_spread": 0.0,
+            "acks": [],
+        }
+
+    def _why(self, index: int) -> str:
+        """What is known of the load, too, if that is not all measured."""
+        why = self._choices[index].why
+        if self._measured_acks.get(index, True):
+            return why
+        return f"{why}; assumed from {hold_of(self._spec)} until releases have been measured"
+
+
+def hold_of(spec: TaskSpec) -> Hold:
+    """What the windows of a task's first operator hold back."""
+    for one in spec.operators:
+        if isinstance(one, Aggregate):
+            if isinstance(one.panes, RowPanes):
+                return Hold(width_rows=one.panes.width, slide_rows=one.panes.slide)
+            return Hold(one.panes.width_us / 1e6, one.panes.slide_us / 1e6)
+        if isinstance(one, Join):
+            times = [window.width_us for window in one.windows if isinstance(window, Range)]
+            rows = [window.count for window in one.windows if isinstance(window, Rows)]
+            return Hold(max(times, default=0) / 1e6, 0.0, max(rows, default=0))
+    return Hold()
+
+
+def _promised(load: Load, batch: int) -> dict[str, float]:
+    """The worst recovery, by how the primary dies."""
+    model = Model(load)
+    return {
+        "process_s": model.worst_recovery(batch, 1.0),
+        "machine_s": model.worst_recovery(batch, load.silence),
+    }
 
 
 def _finite(load: Load) -> dict[str, Any]:
