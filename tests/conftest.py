@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -33,6 +35,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
     long_files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long_files)
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever became of the test: processes that work in its folder end with it."""
+    yield
+    folder: Path | None = getattr(request.node, "funcargs", {}).get("tmp_path")
+    if folder and request.node.get_closest_marker("spark"):
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.pid != os.getpid() and folder in Path(process.cwd(), "x").parents:
+                    process.kill()
 
 
 @pytest.fixture(scope="session")

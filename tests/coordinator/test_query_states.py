@@ -88,6 +88,23 @@ def test_a_sink_that_takes_nothing_is_told() -> None:
     assert found["hot"] == ("stuck", "its sink cannot go on: it lacks 20 rows. Put them back")
 
 
+def test_a_stream_whose_service_is_away_is_told() -> None:
+    away = source() | {"state": "running", "problem": "no broker answers", "problem_s": 75.2}
+    found = states(site("room1", away), CENTRE, DESK)
+    reason = "stream Sensor1 waits: no broker answers (for 75 s so far)"
+    assert found == {"hot": ("no input", reason), "hotter": ("no input", "query hot has no input")}
+
+
+def test_what_is_read_again_after_a_restart_is_told() -> None:
+    """And it is no trouble: the results come."""
+    again = source() | {"state": "running", "replayed": 1_200, "to_replay": 34_000}
+    found = states(site("room1", again), CENTRE, DESK)
+    reason = "stream Sensor1: 1,200 of 34,000 recorded tuples are read again"
+    assert found == {"hot": ("catching up", reason), "hotter": ("catching up", reason)}
+    done = again | {"replayed": 34_000}
+    assert states(site("room1", done), CENTRE, DESK)["hot"] == ("running", "")
+
+
 def test_a_failed_stream_stops_all_that_read_it() -> None:
     found = states(site("room1", source(FAILED)), CENTRE, DESK)
     assert found["hot"] == ("no input", "stream Sensor1 failed: line 9 is no row")

@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.errors import SourceAway
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import ArrowBatches, wire_schema
 from anabranch.plan.catalog import TableDef
 from anabranch.plan.operators import Call, Column
+from anabranch.runtime.backoff import Backoff
 from anabranch.site.sources.table import LEAD_S, Changes, TableIngest
 from anabranch.stream.batch import START_WATERMARK
-from tests.link.support import LOOP, follow
+from tests.link.support import LOOP, eventually, follow
 
 ROOMS = TableDef(
     name="Rooms", site="a", source=Call(name="fake"),
@@ -51,6 +54,8 @@ def test_changes_lead_from_each_version_to_the_next(versions: list[list[Row]]) -
 class FakeReader:
     """Whose content a test changes."""
 
+    away = False
+
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
         self._changed = threading.Event()
@@ -60,6 +65,8 @@ class FakeReader:
         self._changed.set()
 
     def read(self, stopped: threading.Event) -> pa.Table:
+        if self.away:
+            raise SourceAway("connection refused", place="db:5432")
         columns = list(zip(*self.rows, strict=True)) or [(), ()]
         return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)],
                         schema=SCHEMA)  # fmt: skip
@@ -117,6 +124,31 @@ def test_versions_are_stamped_and_kept(tmp_path: Path) -> None:
     assert [row[:3] for row in found[4:]] == [(4, "cellar", None), (None, None, 2)]
     assert found[4][3] > stamp
     again.close()
+
+
+def test_a_table_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the start, after a restart, and when it goes away later. It promises nothing meanwhile,
+    so nobody takes an old version for the present one."""
+    monkeypatch.setattr("anabranch.site.sources.table.AWAY", Backoff(0.02, 0.05))
+    reader, outlet = FakeReader([(1, "bath")]), an_outlet()
+    reader.away = True
+    table = TableIngest(ROOMS, outlet, reader, None)
+    table.start()
+    eventually(lambda: "connection refused" in table.report()["problem"])
+    assert (table.state, outlet.watermark) == ("running", START_WATERMARK)
+    reader.away = False
+    assert rows_of(outlet, 1) == [(1, "bath", None, START_WATERMARK)]
+    reader.away = True
+    reader.change([(1, "bath"), (2, "hall")])
+    eventually(lambda: "connection refused" in table.report()["problem"])
+    promised = outlet.watermark
+    time.sleep(0.2)
+    assert outlet.watermark == promised
+    reader.away = False
+    assert rows_of(outlet, 2)[1][:3] == (2, "hall", None)
+    eventually(lambda: table.report()["problem"] == "" and outlet.watermark > promised)
+    table.close()
+    assert (table.state, table.error) == ("stopped", None)
 
 
 def test_a_half_written_version_is_left_out(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import uuid4
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.connectors import TableContext, make_table
+from anabranch.errors import SourceAway
 from bench.systems.server_process import free_port
 from tests.wrappers.support import UTC_MICROS, message
 
@@ -121,6 +123,19 @@ def test_notify(make, rooms, postgres):
     assert table.wait(stopped, 10)  # one may have been missed
     assert len(table.read(threading.Event())) == 3
     assert not table.wait(stopped, 0.1)
+
+
+def test_after_a_restart_the_server_need_not_be_there(tmp_path):
+    """It is waited for when it is read; a table that is created is refused at once."""
+    nowhere = f"127.0.0.1:{free_port()}"
+    options = {"url": f"postgresql://me:secret@{nowhere}/db", "table": "t"}
+    context = TableContext("rooms", pa.schema(list(COLUMNS.items())), options, tmp_path)
+    with pytest.raises(SourceAway, match="Connection refused"):
+        make_table("postgres", context)
+    table = make_table("postgres", replace(context, resume=True))
+    with pytest.raises(SourceAway, match="Connection refused"):
+        table.read(threading.Event())
+    table.close()
 
 
 def test_mistakes(make, rooms, postgres):

@@ -30,6 +30,8 @@ class TableContext:
     schema: pa.Schema
     options: Mapping[str, Any]
     base: Path
+    resume: bool = False
+    """It goes on after a restart: what it reads from need not be there yet."""
 
 
 class TableReader(Protocol):
@@ -39,7 +41,8 @@ class TableReader(Protocol):
 
     def read(self, stopped: threading.Event) -> pa.Table:
         """The whole content as it is now, with exactly the columns of `schema` in its order and
-        types. SourceError if a value does not fit, and soon after `stopped` is set."""
+        types. SourceError if a value does not fit, and soon after `stopped` is set; SourceAway if
+        it may be read later."""
 
     def wait(self, stopped: threading.Event, timeout_s: float) -> bool:
         """True as soon as the content may have changed since the last `read` began; False after

@@ -40,6 +40,8 @@ class SourceContext:
     """Called with the number of malformed rows left out (`on_error = 'skip'`)."""
     unit: str = ""
     """Of event times that are whole numbers, if the stream says it: s, ms, us or ns."""
+    resume: bool = False
+    """It goes on after a restart: what it reads from need not be there yet."""
     begins: bool = False
     """The first tuple that is read is the first of the stream."""
     plans: Mode = "auto"

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from anabranch.face.model import Frozen, QueryView, SiteView, Snapshot
+from anabranch.face.model import WELL, Frozen, QueryView, SiteView, Snapshot
 
 Kind = Literal[
     "site_up", "site_down", "created", "dropped", "failed", "done", "noticed", "taken_over",
@@ -111,7 +111,7 @@ def _stalled(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
         now, then = query.state in STALLED, bool(old and old.state in STALLED)
         if now and not (old and old.state == query.state):
             stalled[query.state].append(query)
-        elif then and query.state in ("running", "done"):
+        elif then and query.state in WELL:
             again.append(query.name)
     for state, queries in stalled.items():
         reasons = {one.error for one in queries if one.error}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from anabranch.face.model import Snapshot
+from anabranch.face.model import WELL, Snapshot
 from anabranch.site.http.figures import Figure, Values, exposition
 
 INVENTORY = (
@@ -51,7 +51,7 @@ def _values(now: Snapshot) -> dict[str, Values]:
         "anabranch_stream_rate": [((one.name, one.site), one.rate) for one in streams],
         "anabranch_stream_left_out": [((one.name, one.site, why), count) for one in streams
                                       for why, count in one.left_out.items()],
-        "anabranch_query_running": [((one.name, one.site), one.state in ("running", "done"))
+        "anabranch_query_running": [((one.name, one.site), one.state in WELL)
                                     for one in queries],
         "anabranch_query_tuples_out": [((one.name, one.site), one.rows_out) for one in queries],
         "anabranch_query_rate_in": [((one.name, one.site), one.rate_in) for one in queries],

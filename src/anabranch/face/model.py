@@ -130,6 +130,10 @@ class EstimatesView(Frozen):
     problem: str = ""
 
 
+WELL = ("running", "done", "catching up")
+"""States of queries that do what they should."""
+
+
 class QueryView(Frozen):
     name: str
     site: str

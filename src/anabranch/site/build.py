@@ -110,7 +110,7 @@ class Builder:
         outlet = self._outlet(definition.name, definition.wire_columns, whole=table)
         if isinstance(definition, TableDef):
             log = self._kept(definition.name, ".table", resume=resume)
-            return TableIngest(definition, outlet, self._reader(definition), log)
+            return TableIngest(definition, outlet, self._reader(definition, resume=resume), log)
         if definition.stage:
             return self._staged(definition, definition.stage, outlet, resume=resume)
         if definition.source is None:
@@ -157,12 +157,13 @@ class Builder:
         schemas = [wire_schema(arrow_schema(one.columns)) for one in spec.inputs]
         return calibrated(body, schemas, in_slot)
 
-    def _reader(self, table: TableDef) -> TableReader:
+    def _reader(self, table: TableDef, *, resume: bool = False) -> TableReader:
         context = TableContext(
             table=table.name,
             schema=arrow_schema(table.columns),
             options=table.source.options,
             base=Path(table.base or "."),
+            resume=resume,
         )
         return make_table(table.source.name, context)
 
@@ -170,7 +171,7 @@ class Builder:
         self, stream: StreamDef, source: Call, outlet: LiveOutlet, *, resume: bool
     ) -> Ingest:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
-        make = partial(self._wrapper, stream, source, begins=not resume)
+        make = partial(self._wrapper, stream, source, resume=resume, begins=not resume)
         journal = self._journal(stream.name, resume=resume)
         pace = Pace(outlet, self._budget, footprint.excess)
         shedder = (
@@ -215,6 +216,7 @@ class Builder:
         stopped: threading.Event,
         skipped: Callable[[int], None],
         *,
+        resume: bool = False,
         begins: bool = False,
     ) -> Wrapper:
         context = SourceContext(
@@ -222,6 +224,7 @@ class Builder:
             schema=arrow_schema(stream.columns),
             timestamp=stream.timestamp,
             unit=stream.unit,
+            resume=resume,
             begins=begins,
             options=source.options,
             base=Path(stream.base or "."),

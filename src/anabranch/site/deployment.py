@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 PATIENCE_S = 1.0
 """How long something that is not urgent waits for a slot."""
-GRACE_S, HANG_S = 2.0, 6.0
+GRACE_S, HANG_S = 2.0, 9.0
 """How long an instance of what is dropped may take to end, at first by itself, and then once it has
 been cut off."""
 LOOK_S = 0.05

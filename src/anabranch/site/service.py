@@ -82,6 +82,8 @@ class SiteService:
         )
         self.protection = Protection(name, cluster, runtime, network, self.deployment, self.links)
         self._ghosts = Ghosts(runtime, self.deployment)
+        self._troubled: dict[str, float] = {}
+        """Stream → since when nothing can come for now."""
 
     async def close(self) -> None:
         self.protection.close()
@@ -139,7 +141,12 @@ class SiteService:
 
     def _source_report(self, name: str) -> dict[str, Any]:
         deployment = self.deployment
-        return deployment.sources[name].report() | {"born": deployment.born.get(name, 0)}
+        report = deployment.sources[name].report() | {"born": deployment.born.get(name, 0)}
+        if not report.get("problem"):
+            self._troubled.pop(name, None)
+            return report
+        now = self._runtime.now()
+        return report | {"problem_s": round(now - self._troubled.setdefault(name, now), 1)}
 
     async def _points(self, asked: Points) -> dict[str, RestartPoint]:
         return await self.deployment.restart_points()

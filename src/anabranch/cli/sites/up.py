@@ -16,6 +16,7 @@ from rich.markup import escape
 from anabranch.cli.queries.scripts import ONLY_SITE
 from anabranch.cli.show.tables import err, out, system_tables, working
 from anabranch.cli.sites.anew import confirm_anew
+from anabranch.cli.sites.catching_up import CatchingUp
 from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.config.rules import unguarded
@@ -27,6 +28,7 @@ from anabranch.coordinator.control.state import (
     find_coordinator,
     write_endpoint,
 )
+from anabranch.coordinator.status.query_states import WELL
 from anabranch.disk.own import own_folder
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.runtime.log import log_no_more, log_to
@@ -93,6 +95,8 @@ def up(
             err.print(f"dashboard at {shown.address}")
         err.print(f"coordinator at {coordinator.address}, state in {state.resolve()}")
         err.print(f"sites: {', '.join(coordinator.sites.alive())}. Ctrl-C stops everything.")
+        if how:
+            CatchingUp(lambda: coordinator.status(ask=False), tell).begin(stopping)
         coordinator.stop_asked.wait()
     finally:
         stopping.set()
@@ -114,7 +118,7 @@ def _go_on(coordinator: Coordinator, say: Callable[[str], None], *, anew: bool) 
     if not coordinator.settle():
         return ""
     waiting = [name for name, one in coordinator.status()["states"].items()
-               if one["state"] not in ("running", "done")]  # fmt: skip
+               if one["state"] not in WELL]  # fmt: skip
     if not waiting:
         return "everything goes on where it was"
     return f"what can goes on where it was; {', '.join(waiting)} cannot yet (anabranch status)"

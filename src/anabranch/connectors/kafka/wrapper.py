@@ -65,7 +65,8 @@ class KafkaWrapper:
             SourceAway,
             CannotResume,
         )
-        self._topic.partitions(known=[option.name for option in self.options])
+        if not context.resume:  # else it is waited for when it is read
+            self._topic.partitions(known=[option.name for option in self.options])
 
     def read(self) -> Iterator[pa.Table]:
         return (table for table, _ in self.read_from(self.start_cursor()))

@@ -14,11 +14,11 @@ from psycopg import sql
 
 from anabranch.connectors.from_values import from_values
 from anabranch.connectors.options import TEXT, Option, take
-from anabranch.connectors.postgres.client import URL, Database, reason, table_name
+from anabranch.connectors.postgres.client import URL, Database, is_passing, reason, table_name
 from anabranch.connectors.table import REFRESH_US, TableContext, refresh_option
 from anabranch.connectors.table_builder import Block, TableBuilder
 from anabranch.connectors.wrapper import SourceContext
-from anabranch.errors import ConfigError, SourceError
+from anabranch.errors import ConfigError, SourceAway, SourceError
 
 _ROWS = 20_000
 _POLL_S = 0.2
@@ -46,7 +46,7 @@ class PostgresTable:
         self._builder = _builder(context)
         self._read_at = 0.0
         self._listening: psycopg.Connection[Any] | None = None
-        self._check()
+        self._check(context.resume)
 
     def read(self, stopped: threading.Event) -> pa.Table:
         """In one transaction, so the content of one moment."""
@@ -118,18 +118,21 @@ class PostgresTable:
         for _ in self._listening.notifies(timeout=0):
             pass
 
-    def _check(self) -> None:
-        """The server plans the query, which needs every column, but runs nothing."""
+    def _check(self, resume: bool) -> None:
+        """The server plans the query, which needs every column, but runs nothing. What goes on need
+        not find it there: it is waited for."""
         try:
             with contextlib.closing(self._database.connect()) as connection:
                 connection.execute(sql.SQL("EXPLAIN {}").format(self._select))
         except psycopg.OperationalError as error:
-            raise self._failed(error, "Check the url, and that the server runs.") from error
+            if not (resume and is_passing(error)):
+                raise self._failed(error, "Check the url, and that the server runs.") from error
         except psycopg.Error as error:
             raise self._failed(error, "Check the table and the declared columns.") from error
 
     def _failed(self, error: psycopg.Error, remedy: str = "") -> SourceError:
-        return SourceError(reason(error), place=self._database.place, remedy=remedy)
+        kind = SourceAway if is_passing(error) else SourceError
+        return kind(reason(error), place=self._database.place, remedy=remedy)
 
     def _place(self, row: int) -> str:
         return f"{self._database.place}, row {row}"

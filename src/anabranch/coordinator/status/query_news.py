@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from anabranch.coordinator.status.query_states import WELL
 from anabranch.errors import from_dict
 from anabranch.runtime.log import note
 
@@ -82,7 +83,7 @@ class QueryNews:
         since = {what.partition(" ")[2]: began for (what, _), began in over.items()
                  if what not in still and what.startswith("query ")}  # fmt: skip
         names = [name for name in since
-                 if states.get(name, {}).get("state") in ("running", "done")]  # fmt: skip
+                 if states.get(name, {}).get("state") in WELL]  # fmt: skip
         if names:
             after = now - min(since[name] for name in names)
             verb = "query goes on" if len(names) == 1 else "queries go on"

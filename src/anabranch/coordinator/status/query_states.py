@@ -15,6 +15,9 @@ from anabranch.plan.graph import Node
 from anabranch.plan.tasks import sink_task
 
 Report = dict[str, Any]
+CATCHING_UP = "catching up"
+"""It goes on, at first with what it had before a restart."""
+WELL = ("running", "done", CATCHING_UP)
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class State:
 
     @property
     def goes_on(self) -> bool:
-        return self.state in ("running", "done")
+        return self.state in WELL
 
 
 def query_states(
@@ -75,6 +78,8 @@ class _States:
             return sink
         if task["state"] == "running" and (trouble := next(self._troubles(one), None)):
             return trouble
+        if task["state"] == "running" and (replayed := self._replayed(one)):
+            return State(CATCHING_UP, replayed)
         return sink or State(task["state"])
 
     def _of_workers(self, workers: Sequence[str]) -> State:
@@ -140,6 +145,24 @@ class _States:
         elif report["error"]:
             why = from_dict(report["error"]).message
             yield State("no input", f"{source.kind} {source.name} failed: {why}")
+        elif why := report.get("problem"):
+            by = {"reason": why, "passes": True, "since_s": report.get("problem_s", 0.0)}
+            yield _held_up("no input", f"{source.kind} {source.name}", by)
+
+    def _replayed(self, one: QueryDef | PocketDef) -> str:
+        """How far the streams are that are read again for it, if some are."""
+        far = []
+        for name in one.reads:
+            read = self._known.get(self._filled.get(name, name))
+            if isinstance(read, QueryDef | PocketDef):
+                state = self.of(read.name)
+                far += [state.reason] if state.state == CATCHING_UP else []
+            elif (report := self._sources.get(name)) and report.get("state") == "running":
+                there, whole = report.get("replayed", 0), report.get("to_replay", 0)
+                if there < whole:
+                    told = f"stream {name}: {there:,} of {whole:,} recorded tuples are read again"
+                    far.append(told)
+        return "; ".join(dict.fromkeys(far))
 
     def _away(self, site: str, name: str) -> State | None:
         """Of something that its site does not run."""

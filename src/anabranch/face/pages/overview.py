@@ -9,7 +9,7 @@ from urllib.parse import quote
 from nicegui import events, ui
 
 from anabranch.face.layout import NARROW, WIDE
-from anabranch.face.model import QueryView, SiteView, Snapshot
+from anabranch.face.model import WELL, QueryView, SiteView, Snapshot
 from anabranch.face.pages.frame import POOR, colour_of, every_second, frame, ms
 from anabranch.face.picture import LEGEND, graph_options
 from anabranch.face.promises import told
@@ -107,7 +107,7 @@ def _renew(summary: ui.row, now: Snapshot, shown: dict[str, Any]) -> None:
 
 def _chips(now: Snapshot) -> list[tuple[str, str]]:
     up = sum(one.state == "up" for one in now.sites)
-    running = sum(one.state in ("running", "done") for one in now.queries)
+    running = sum(one.state in WELL for one in now.queries)
     chips = [
         (f"{up} of {len(now.sites)} sites up", colour_of("up" if up == len(now.sites) else "lost")),
         (f"{running} of {len(now.queries)} queries well",

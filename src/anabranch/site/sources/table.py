@@ -18,17 +18,19 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.connectors.table import TableReader
-from anabranch.errors import AnabranchError, SourceError
+from anabranch.errors import AnabranchError, SourceAway, SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import record_batches
 from anabranch.plan.catalog import TableDef
 from anabranch.plan.windows import GONE
+from anabranch.runtime.backoff import Backoff
 from anabranch.runtime.log import note
 from anabranch.stream.batch import START_WATERMARK
 
 LEAD_S = 1.0
 """A change holds from about so much later on: the watermark runs ahead of the clock, so that no
 instant waits for a change that may come."""
+AWAY = Backoff(0.2, 5.0)
 PIECE_ROWS = 65_536
 Row = tuple[Any, ...]
 
@@ -115,6 +117,8 @@ class TableIngest:
         self.state = "waiting"
         self.error: AnabranchError | None = None
         self.failed_at: float | None = None
+        self._trouble = ""
+        """Why nothing can be read at present."""
         self._reader = reader
         self._changes = Changes()
         self._log = log
@@ -145,6 +149,7 @@ class TableIngest:
             "finite": self.finite,
             "error": self.error.to_dict() if self.error else None,
             "failed_at": self.failed_at,
+            "problem": self._trouble,
             "rows": self.outlet.last,
             "late": 0,
             "skipped": 0,
@@ -156,7 +161,7 @@ class TableIngest:
             if self._kept:
                 self._again(self._kept)
             else:
-                self._ship(self._reader.read(self._stopped), START_WATERMARK)
+                self._ship(self._content(), START_WATERMARK)
             self._follow()
             self.state = "stopped"
         except AnabranchError as error:
@@ -175,11 +180,27 @@ class TableIngest:
         """Ship what changes, and promise meanwhile that nothing does."""
         promised = self._promise()
         if self._kept:  # what has changed while we were away
-            self._ship(self._reader.read(self._stopped), promised)
+            self._ship(self._content(), promised)
         while not self._stopped.is_set():
             if self._reader.wait(self._stopped, LEAD_S / 2) and not self._stopped.is_set():
-                self._ship(self._reader.read(self._stopped), promised)
+                self._ship(self._content(), promised)
             promised = self._promise()
+
+    def _content(self) -> pa.Table:
+        """What is away is waited for, and nothing is promised meanwhile. SourceAway only once we
+        are to stop."""
+        tries = 0
+        while True:
+            try:
+                found = self._reader.read(self._stopped)
+            except SourceAway as away:
+                tries += 1
+                self._trouble = away.line()
+                if self._stopped.wait(AWAY.pause_s(tries, self.table.name)):
+                    raise
+            else:
+                self._trouble = ""
+                return found
 
     def _promise(self) -> int:
         """No version is stamped before this; said to those who wait."""

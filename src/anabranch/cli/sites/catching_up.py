@@ -1,0 +1,71 @@
+"""How far a system is that goes on after a restart, a line now and then on the terminal of `up`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.runtime.threads import supervised
+
+LOOK_S = 1.0
+TELL_S = 5.0
+QUIET_S = 3.0
+"""What is over sooner is not told: most restarts are."""
+GIVE_UP_S = 30.0
+"""So long nothing to be read again may be seen, before there is nothing to tell any more."""
+
+
+class CatchingUp:
+    """`look` gives the system's status. Nothing here keeps anything from going on."""
+
+    def __init__(
+        self,
+        look: Callable[[], dict[str, Any]],
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look = look
+        self._say = say
+        self._clock = clock
+        self._begun = self._seen = self._told = clock()
+        self._since: float | None = None
+
+    def begin(self, stopped: threading.Event) -> None:
+        """In a thread of its own, until it has caught up or is stopped."""
+
+        def watch() -> None:
+            while not stopped.wait(LOOK_S) and self.tell():
+                pass
+
+        supervised("catching-up", watch, stopped).start()
+
+    def tell(self) -> bool:
+        """Say how far it is, if that is due. Whether there may be more to say."""
+        now = self._clock()
+        streams = list(_behind(self._look()))
+        if streams:
+            self._seen = now
+            self._since = self._since or now
+            if now - self._since >= QUIET_S and now - self._told >= TELL_S:
+                self._told = now
+                self._say(f"catching up: {'; '.join(_line(one) for one in streams)}")
+            return True
+        if self._since is None:
+            return now - self._begun < GIVE_UP_S
+        if now - self._since >= QUIET_S:
+            self._say(f"caught up after {now - self._begun:.0f} s")
+        return False
+
+
+def _behind(status: dict[str, Any]) -> list[dict[str, Any]]:
+    sources = [one for site in status["sites"] for one in site["sources"]]
+    return [one for one in sources if one.get("replayed", 0) < one.get("to_replay", 0)]
+
+
+def _line(source: dict[str, Any]) -> str:
+    there, whole = source["replayed"], source["to_replay"]
+    rate = source.get("rate") or 0.0
+    left = f", about {(whole - there) / rate:.0f} s left" if rate else ""
+    return f"stream {source['stream']} {there:,} of {whole:,} recorded tuples{left}"
