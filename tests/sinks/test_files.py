@@ -112,9 +112,14 @@ def test_csv_without_header(tmp_path):
     assert written("csv", tmp_path, [], header="true") == '"a","s","_pos","_ts"\n'
 
 
+def listed(folder):
+    """But for the record of how far it is."""
+    return sorted({*os.listdir(folder)} - {".positions"})
+
+
 def test_parquet_files(tmp_path):
     written("parquet", tmp_path, [numbered(1, 3), numbered(4, 4), numbered(8, 13)], rows_per_file=5)
-    names = sorted(os.listdir(tmp_path / "out"))
+    names = sorted(listed(tmp_path / "out"))
     assert names == [f"part-{first:020d}.parquet" for first in (1, 6, 11, 16)]
     counts = [parquet.read_metadata(tmp_path / "out" / name).num_rows for name in names]
     assert counts == [5, 5, 5, 5]
@@ -122,7 +127,7 @@ def test_parquet_files(tmp_path):
 
 def test_parquet_gathers_small_tables_into_few_row_groups(tmp_path):
     written("parquet", tmp_path, [numbered(i, 10) for i in range(1, 1000, 10)])
-    (file,) = (tmp_path / "out").iterdir()
+    (file,) = (tmp_path / "out").glob("part-*")
     metadata = parquet.read_metadata(file)
     assert (metadata.num_rows, metadata.num_row_groups) == (1000, 1)
 
@@ -131,7 +136,7 @@ def test_parquet_stores_what_grows_as_differences(tmp_path):
     """And all else with dictionaries, nested columns too."""
     table = table_of(TYPES, [VALUES, EMPTY])
     written("parquet", tmp_path, [table], TYPES)
-    (file,) = (tmp_path / "out").iterdir()
+    (file,) = (tmp_path / "out").glob("part-*")
     group = parquet.read_metadata(file).row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     encodings = {column.path_in_schema: set(column.encodings) for column in columns}
@@ -147,9 +152,9 @@ def test_parquet_shows_whole_files_only(tmp_path):
     made.open()
     made.write(numbered(1, 7))
     made.write(numbered(8, 1))
-    assert os.listdir(tmp_path / "out") == ["part-00000000000000000001.parquet"]
+    assert listed(tmp_path / "out") == ["part-00000000000000000001.parquet"]
     made.close()
-    assert len(os.listdir(tmp_path / "out")) == 2
+    assert len(listed(tmp_path / "out")) == 2
 
 
 def test_parquet_removes_what_an_earlier_run_left_and_nothing_else(tmp_path):
@@ -158,11 +163,13 @@ def test_parquet_removes_what_an_earlier_run_left_and_nothing_else(tmp_path):
         (tmp_path / "out" / name).write_text("x")
     claim(tmp_path / "out", "q")
     written("parquet", tmp_path, [])
-    assert os.listdir(tmp_path / "out") == ["mine"]
+    assert listed(tmp_path / "out") == ["mine"]
 
 
 def values_of(folder):
-    return [row["a"] for f in sorted(folder.iterdir()) for row in parquet.read_table(f).to_pylist()]
+    return [
+        row["a"] for f in sorted(folder.glob("part-*")) for row in parquet.read_table(f).to_pylist()
+    ]
 
 
 def test_a_parquet_file_appears_with_its_last_row(tmp_path):
@@ -186,16 +193,19 @@ def test_parquet_that_fails_can_be_tried_again(tmp_path):
     assert values_of(tmp_path / "out") == [1, 2, 3, 4]
 
 
-def test_parquet_that_cannot_be_made_whole_leaves_nothing(tmp_path):
+def test_a_parquet_file_whose_name_is_taken_waits_for_it(tmp_path):
     made = sink("parquet", tmp_path, path="out", rows_per_file=200_000)
     made.open()
     made.write(numbered(1, 70_000))
-    assert [name[0] for name in os.listdir(tmp_path / "out")] == ["."]
+    assert [name[0] for name in listed(tmp_path / "out")] == ["."]
     (tmp_path / "out" / f"part-{1:020d}.parquet").mkdir()  # its name is taken
     (tmp_path / "out" / f"part-{1:020d}.parquet" / "x").touch()
     assert "part-" in message(made.close)
-    assert os.listdir(tmp_path / "out") == [f"part-{1:020d}.parquet"]
+    assert "part-" in message(made.close)
+    (tmp_path / "out" / f"part-{1:020d}.parquet" / "x").unlink()
+    (tmp_path / "out" / f"part-{1:020d}.parquet").rmdir()
     made.close()
+    assert len(values_of(tmp_path / "out")) == 70_000
 
 
 def test_parquet_that_begins_anew_leaves_its_unfinished_file(tmp_path):
@@ -203,7 +213,7 @@ def test_parquet_that_begins_anew_leaves_its_unfinished_file(tmp_path):
     made.open()
     made.write(numbered(1, 70_000))
     made.open()
-    assert os.listdir(tmp_path / "out") == []
+    assert listed(tmp_path / "out") == []
     made.write(numbered(1, 3))
     made.close()
     assert values_of(tmp_path / "out") == [1, 2, 3]
@@ -224,7 +234,7 @@ def test_parquet_keeps_little_in_memory(tmp_path):
     finally:
         tracemalloc.stop()
     made.close()
-    (file,) = (tmp_path / "out").iterdir()
+    (file,) = (tmp_path / "out").glob("part-*")
     assert kept < 5_000_000 < 10_000_000 < file.stat().st_size
     assert parquet.read_table(file)["_pos"].to_pylist() == list(range(1, 1_000_001))
 
@@ -254,9 +264,7 @@ def test_a_write_needs_an_open_file(tmp_path):
 def test_a_full_device(tmp_path):
     made = sink("jsonl", tmp_path, path="/dev/full")
     made.open()
-    assert message(lambda: made.write(numbered(1, 1))) == (
-        "/dev/full: disk full. Free some space or choose another path, then start the query again."
-    )
+    assert message(lambda: made.write(numbered(1, 1))) == ("/dev/full: disk full. Free some space.")
     made.close()
 
 
@@ -358,6 +366,6 @@ def test_a_disk_that_is_really_full(name, options, small_disk):
     error, rows, state = ran.stdout.splitlines()
     assert ": disk full. Free some space" in error
     if name == "parquet":
-        assert set(json.loads(state.replace("'", '"'))) == {"p"}
+        assert {*json.loads(state.replace("'", '"'))} <= {"p", "."}
     else:
         assert state == f"{rows} b'\\n'"

@@ -7,11 +7,13 @@ import io
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from anabranch.connectors import make_sink
 from anabranch.connectors.files import line_file
@@ -108,6 +110,95 @@ def test_no_part_of_a_csv_line_looks_like_a_whole_one(tmp_path: Path) -> None:
         except csv.Error:
             continue
         assert len(fields[-1]) < 3 or fields[-1][-1] == "", line[:length]
+
+
+def keyed(first: int, count: int) -> pa.Table:
+    """With a column by which there are folders."""
+    table = rows(first, count)
+    return table.add_column(
+        0, "k", pa.array([n % 3 for n in range(first, first + count)], pa.int64())
+    )
+
+
+def a_parquet(folder: Path, *, resume: bool, **options: Any) -> Any:
+    given = {"path": "out"} | options
+    schema = keyed(1, 0).schema
+    context = SinkContext("q", schema, given, folder, lambda: None, resume=resume)  # type: ignore[arg-type,return-value]
+    sink = make_sink("parquet", context)
+    sink.open()
+    return sink
+
+
+def parquet_rows(folder: Path) -> list[int]:
+    files = sorted(folder.rglob("part-*.parquet"))
+    return sorted(p for file in files for p in parquet.read_table(file)["_pos"].to_pylist())
+
+
+@pytest.mark.parametrize("folders", [False, True])
+def test_parquet_acknowledges_what_is_whole_and_goes_on_behind_it(
+    folders: bool, tmp_path: Path
+) -> None:
+    more = {"partition_by": "k"} if folders else {}
+    sink = a_parquet(tmp_path, resume=False, every="0s", **more)
+    sink.write(keyed(1, 5))
+    assert sink.settle() == 5
+    assert parquet_rows(tmp_path) == [1, 2, 3, 4, 5]
+    sink._every_s = 1e9
+    sink.write(keyed(6, 5))
+    assert sink.settle() == 5
+    again = a_parquet(tmp_path, resume=True, **more)
+    assert written(again) == 5
+    again.write(keyed(6, 2))
+    again.close()
+    assert parquet_rows(tmp_path) == [*range(1, 8)]
+    assert again.settle() == 7
+
+
+def test_full_parquet_files_are_acknowledged_at_once(tmp_path: Path) -> None:
+    sink = a_parquet(tmp_path, resume=False, rows_per_file=5)
+    sink.write(keyed(1, 12))
+    assert sink.settle() == 10
+    assert written(a_parquet(tmp_path, resume=True)) == 10
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+@pytest.mark.parametrize("calls", range(1, 10))
+def test_parquet_files_of_several_folders_appear_together(
+    calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after any step: what goes on finds all of them, or none."""
+    sink = a_parquet(tmp_path, resume=False, every="0s", partition_by="k")
+    sink.write(keyed(1, 2))
+    assert sink.settle() == 2
+    sink.write(keyed(3, 3))
+    steps = 0
+    rename = Path.rename
+
+    def killing(path: Path, target: Path) -> Path:
+        nonlocal steps
+        steps += 1
+        if steps == calls:
+            raise Killed
+        done = rename(path, target)
+        steps += 1
+        if steps == calls:
+            raise Killed
+        return done
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killing)
+        with suppress(Killed):
+            sink.settle()
+    again = a_parquet(tmp_path, resume=True, partition_by="k")
+    have = written(again)
+    assert have == (2 if calls == 1 else 5)
+    assert parquet_rows(tmp_path) == [*range(1, have + 1)]
+    again.write(keyed(have + 1, 6 - have))
+    again.close()
+    assert parquet_rows(tmp_path) == [*range(1, 7)]
 
 
 WRITER = """

@@ -77,6 +77,15 @@ class Resumable(Protocol):
 
 
 @runtime_checkable
+class Deferred(Protocol):
+    """A sink that takes rows before they are there for good."""
+
+    def settle(self) -> int:
+        """Make whole what is due. The last position up to which all is there, whatever befalls the
+        machine; rows behind it may have to be given again to another instance."""
+
+
+@runtime_checkable
 class Keeping(Protocol):
     """A sink that keeps what an earlier query of the same name wrote, unless it is told not to."""
 

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from anabranch.errors import SinkError
+from anabranch.errors import SinkAway, SinkError
 
 _TAIL_BYTES = 65_536
 _PIECE_BYTES = 1 << 20
 _FULL = {errno.ENOSPC: "disk full", errno.EDQUOT: "quota used up", errno.EFBIG: "file too large"}
+_PASSING = (*_FULL, errno.EIO, errno.ESTALE, errno.EAGAIN)
 
 
 class LineFile:
@@ -88,6 +89,14 @@ class LineFile:
                 os.ftruncate(self._descriptor, before)
             raise self._failed(error) from error
 
+    def sync(self) -> None:
+        """What was added survives the machine."""
+        if self._descriptor is not None:
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise self._failed(error) from error
+
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -115,11 +124,23 @@ class LineFile:
 
 
 def write_error(error: OSError, path: Path) -> SinkError:
-    """The error for a write to `path` that failed."""
+    """The error for a write to `path` that failed: a full disk passes."""
     if error.errno in _FULL:
-        remedy = "Free some space or choose another path, then start the query again."
-        return SinkError(_FULL[error.errno], place=str(path), remedy=remedy)
-    return SinkError(error.strerror or str(error), place=str(path))
+        return SinkAway(_FULL[error.errno], place=str(path), remedy="Free some space.")
+    kind = SinkAway if error.errno in _PASSING else SinkError
+    return kind(error.strerror or str(error), place=str(path))
+
+
+def sync_folder(path: Path) -> None:
+    """Names that were given in it survive the machine."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise write_error(error, path) from error
 
 
 def _write_all(descriptor: int, data: memoryview) -> None:

@@ -1,15 +1,22 @@
 """Results as a folder of Parquet files.
 
 Rows are encoded as they come and go to a file whose name begins with a dot, which readers ignore;
-once it is whole it is renamed. Names carry the first position, so that name order is stream order.
-Encoded rows cannot be taken back, so what the disk does not take waits in memory, and the next call
-says so before it takes any more rows.
+once it is whole and on the disk it is renamed. Names carry the first position, so that name order
+is stream order. Encoded rows cannot be taken back, so what the disk does not take waits in memory,
+and the next call says so before it takes any more rows.
+
+Rows of a file that is not whole yet are not there, and are not acknowledged. A hidden file says up
+to which position all rows are in whole files, and which of these were about to be renamed: so files
+of several folders appear together, and a query that goes on after a failure goes on behind them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
+import os
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,26 +25,27 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.connectors.files.line_file import LineFile, write_error
+from anabranch.connectors.files.line_file import LineFile, sync_folder, write_error
 from anabranch.connectors.files.line_folder import check_folder
 from anabranch.connectors.files.own import OVERWRITE, check_own, claim
 from anabranch.connectors.files.partitions import PARTITION_BY, Partitions
 from anabranch.connectors.files.paths import absolute
-from anabranch.connectors.options import COUNT, TEXT, Option, take
+from anabranch.connectors.options import COUNT, DURATION, TEXT, Option, take
 from anabranch.connectors.places import written as written_place
 from anabranch.connectors.sink import ANEW, Beginning, SinkContext
 from anabranch.errors import SinkError
 from anabranch.plan.places import Place
 from anabranch.stream.names import EVENT_TIME, POSITION
 
+_RECORD = ".positions"
 _GROUP_ROWS = 65_536
 _MOST_GROWING = 64
 """Files that take rows at a time: each has some in memory."""
 
 
 class ParquetSink:
-    """Each file has `rows_per_file` rows, the last one of its folder fewer; with very many folders
-    others, too."""
+    """Each file has `rows_per_file` rows at most. Files are made whole when they have that many, or
+    when rows have waited for so long as `every` says; in folders, all of them at once."""
 
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -48,7 +56,10 @@ class ParquetSink:
         ),
         PARTITION_BY,
         OVERWRITE,
-        Option("rows_per_file", COUNT, "rows of a part file", default=1_000_000),
+        Option("rows_per_file", COUNT, "rows of a part file at most", default=1_000_000),
+        Option(
+            "every", DURATION, "how long a row waits at most until its file is whole", 10_000_000
+        ),
     )
 
     def __init__(self, context: SinkContext) -> None:
@@ -56,7 +67,13 @@ class ParquetSink:
         self._folder = absolute(chosen["path"], context.base)
         self._limit: int = chosen["rows_per_file"]
         self._partitions = Partitions("parquet", chosen["partition_by"], context.schema)
-        self._query = context.query
+        self._query, self._resume = context.query, context.resume
+        self._every_s: float = chosen["every"] / 1e6
+        self._written = self._last = 0
+        """The last position up to which all is there, and the last that was taken."""
+        self._recorded: tuple[int, list[str]] | None = None
+        self._waiting_since: float | None = None
+        """When the oldest row came that is not there yet."""
         self._parts: dict[str, list[Part]] = {}
         """By folder, those not stored yet. Only the last may have fewer rows than it should; the
         folder that got rows last is the last."""
@@ -64,7 +81,7 @@ class ParquetSink:
         check_folder(self._folder)
 
     def check_own(self) -> None:
-        if any(self._earlier()):
+        if not self._resume and any(self._earlier()):
             check_own("parquet", self._folder, self._query, overwrite=self._overwrite)
 
     def places(self) -> list[Place]:
@@ -76,10 +93,37 @@ class ParquetSink:
         try:
             self._folder.mkdir(exist_ok=True)
             claim(self._folder, self._query)
-            for file in list(self._earlier()):
-                file.unlink()
+            if self._resume:
+                self._go_on()
+            else:
+                for file in list(self._earlier()):
+                    file.unlink()
+                (self._folder / _RECORD).unlink(missing_ok=True)
         except OSError as error:
             raise write_error(error, self._folder) from error
+        self._last = self._written
+
+    def _go_on(self) -> None:
+        """Files that were whole when we were killed get their names, all others go."""
+        record = self._folder / _RECORD
+        self._written = 0
+        if record.exists():
+            found = json.loads(record.read_text(encoding="utf-8"))
+            self._publish(found["files"])
+            self._written = found["written"]
+        for file in list(self._earlier()):
+            if file.name.startswith("."):
+                file.unlink()
+
+    def written(self) -> int:
+        return self._written if self._resume else 0
+
+    def settle(self) -> int:
+        due = self._waiting_since
+        if due is not None and time.monotonic() - due >= self._every_s:
+            with contextlib.suppress(SinkError):  # the next write says so
+                self._finish(everything=True)
+        return self._written
 
     def _earlier(self) -> Iterator[Path]:
         """The files of an earlier run, whole and unfinished, in folders or not."""
@@ -89,15 +133,24 @@ class ParquetSink:
             yield from self._folder.glob(f"{below}.part-*")
 
     def write(self, table: pa.Table) -> None:
+        self._show()
         self._store()
+        if not table.num_rows:
+            return
         try:
             parts = list(self._partitions.split(table))
         except ValueError as error:
             raise SinkError(str(error), place=str(self._folder)) from error
+        if self._waiting_since is None:
+            self._waiting_since = time.monotonic()
         for folder, rows in parts:
             self._add(folder, rows)
             with contextlib.suppress(SinkError):  # it has the rows; the next call fails
                 self._store()
+        self._last = table["_pos"][-1].as_py()
+        if not self._partitions.columns:
+            with contextlib.suppress(SinkError):
+                self._finish(everything=False)
 
     def _add(self, folder: str, table: pa.Table) -> None:
         while table.num_rows:
@@ -110,12 +163,69 @@ class ParquetSink:
 
     def close(self) -> None:
         """Raises SinkError if a file cannot be made whole; what there is of it is removed then."""
-        for part in self._unstored():
-            part.end()
         try:
-            self._store()
+            self._finish(everything=True)
         finally:
             self._discard()
+
+    def _finish(self, *, everything: bool) -> None:
+        """Files that are full, or all, appear as a whole. Where there are folders, what lies in one
+        of them is all that there is up to a position only together with the others."""
+        self._show()
+        parts = self._unstored()
+        if not everything:
+            parts = [part for part in parts if part.ended]
+        if not parts:
+            return
+        for part in parts:
+            part.end()
+        self._store()
+        written = self._last if everything else parts[-1].last
+        names = [str(part.name.relative_to(self._folder)) for part in parts]
+        self._record(written, names)
+        self._recorded = written, names
+        for folder, kept in list(self._parts.items()):
+            self._parts[folder] = [part for part in kept if part not in parts]
+            if not self._parts[folder]:
+                del self._parts[folder]
+        self._waiting_since = time.monotonic() if self._parts else None
+        self._show()
+
+    def _show(self) -> None:
+        """Give the files that the record says are whole their names."""
+        if self._recorded:
+            written, names = self._recorded
+            self._publish(names)
+            self._written, self._recorded = written, None
+
+    def _record(self, written: int, files: list[str]) -> None:
+        """In one step: whoever comes after a kill finds this or what was there before."""
+        record = self._folder / _RECORD
+        new = record.with_name(f"{_RECORD}.new")
+        try:
+            with new.open("w", encoding="utf-8") as file:
+                json.dump({"written": written, "files": files}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.rename(record)
+        except OSError as error:
+            raise write_error(error, record) from error
+        sync_folder(self._folder)
+
+    def _publish(self, files: list[str]) -> None:
+        """Idempotent."""
+        folders = set()
+        for name in files:
+            path = self._folder / name
+            hidden = path.with_name(f".{path.name}")
+            try:
+                with contextlib.suppress(FileNotFoundError):  # it has been renamed
+                    hidden.rename(path)
+            except OSError as error:
+                raise write_error(error, path) from error
+            folders |= {path.parent, self._folder}
+        for folder in folders:
+            sync_folder(folder)
 
     def _unstored(self) -> list[Part]:
         return [part for parts in self._parts.values() for part in parts]
@@ -136,15 +246,10 @@ class ParquetSink:
 
     def _store(self) -> None:
         """What fails stays, to be tried again by the next call."""
-        for folder in list(self._parts):
-            parts = self._parts[folder]
-            while parts:
-                parts[0].store()
-                if not parts[0].ended:
-                    break
-                del parts[0]
-            if not parts:
-                del self._parts[folder]
+        for part in self._unstored():
+            part.store()
+            if part.ended:
+                part.sync()  # of very many folders few have an open file
 
 
 class Part:
@@ -153,10 +258,12 @@ class Part:
     def __init__(self, schema: pa.Schema, root: Path, folder: str, first: int) -> None:
         """In the `folder` below `root`, which is made if it is missing; `root` is not."""
         self.rows = 0
+        self.last = 0
+        """The position of its last row."""
         self.ended = False
         self._schema = schema
         self._root = root
-        self._path = root / folder / f"part-{first:020d}.parquet"
+        self.name = self._path = root / folder / f"part-{first:020d}.parquet"
         self._waiting: list[pa.Table] = []
         self._encoded = _Encoded()
         self._writer: pq.ParquetWriter | None = None
@@ -165,6 +272,7 @@ class Part:
     def add(self, table: pa.Table) -> None:
         self._waiting.append(table)
         self.rows += table.num_rows
+        self.last = table["_pos"][-1].as_py() if "_pos" in table.column_names else 0
         if sum(waiting.num_rows for waiting in self._waiting) >= _GROUP_ROWS:
             self._encode()
 
@@ -175,8 +283,8 @@ class Part:
             self.ended = True
 
     def store(self) -> None:
-        """All that is encoded is on the disk afterwards, under the file's own name if it is whole;
-        or SinkError is raised and nothing has changed."""
+        """All that is encoded is in the hidden file afterwards, or SinkError is raised and nothing
+        has changed."""
         if self._encoded.pieces:
             if self._file is None:
                 self._make_folder()
@@ -185,11 +293,11 @@ class Part:
                 self._file = file
             self._file.add(b"".join(self._encoded.pieces))
             self._encoded.pieces.clear()
-        if self.ended and self._file:
-            try:
-                self._file.path.rename(self._path)
-            except OSError as error:
-                raise write_error(error, self._path) from error
+
+    def sync(self) -> None:
+        """It is whole, and survives the machine."""
+        if self._file:
+            self._file.sync()
             self._file.close()
 
     def _make_folder(self) -> None:

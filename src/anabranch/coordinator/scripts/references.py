@@ -68,7 +68,7 @@ class Outside:
             )
             places = tuple(Place.model_validate(one) for one in found["places"])
             self._check_places(named, call, places, known)
-            self.notes[named] = found["notes"]
+            self.notes[named] = found.get("notes", [])
             for problem in found["problems"]:
                 raise from_dict(problem)
         except ConfigError as error:

@@ -15,10 +15,11 @@ from anabranch.connectors.sink import (
     Abandonable,
     Beginning,
     Continued,
+    Deferred,
     Resumable,
     Sink,
 )
-from anabranch.errors import AnabranchError, Fenced, ProtocolError, SinkAway
+from anabranch.errors import AnabranchError, Fenced, ProtocolError, SinkAway, SinkBehind
 from anabranch.link.wire import EVENT_TIME, POSITION, wire_schema
 from anabranch.runtime.backoff import Backoff
 from anabranch.runtime.log import note
@@ -82,8 +83,9 @@ class SinkBody:
             self._write(continued.sink, table, first + known)
         if taken.watermark == END_WATERMARK:
             continued.sink.close()
-        self.begin = replace(self.begin, after=max(self.begin.after, taken.last), accept_loss=False)
-        return Produced(table, taken.watermark, (taken.last,))
+        safe = max(self.begin.after, _safe(continued.sink, taken.last))
+        self.begin = replace(self.begin, after=safe, accept_loss=False)
+        return Produced(table, taken.watermark, (safe,))
 
     def _opened(self) -> Continued:
         if self._continued is None:
@@ -106,7 +108,8 @@ class SinkBody:
         try:
             sink.write(table_out.add_column(at, pa.field(POSITION, pa.int64()), positions))
         except Exception:
-            if isinstance(sink, Resumable):  # what it has by now, it says when it is opened
+            # What it has by now, it says when it is opened; unless it has taken rows for later.
+            if isinstance(sink, Resumable) and not isinstance(sink, Deferred):
                 self._continued = self._sink = None
                 with suppress(Exception):
                     sink.close()
@@ -121,6 +124,11 @@ class SinkBody:
     def close(self) -> None:
         if sink := self._sink:
             sink.close()
+
+
+def _safe(sink: Sink, last: int) -> int:
+    """Up to where nothing that was taken is needed again."""
+    return sink.settle() if isinstance(sink, Deferred) else last
 
 
 @dataclass(frozen=True)
@@ -184,7 +192,8 @@ class SinkTask(Task):
     def _waits_for(self, error: AnabranchError) -> bool:
         if self.state != "running" or isinstance(error, Fenced | ProtocolError):
             return False
-        return error.passes or getattr(self._body, "is_refused", False)
+        refused = isinstance(error, SinkBehind) or getattr(self._body, "is_refused", False)
+        return error.passes or refused
 
     def _hold(self, taken: Sequence[Taken], error: AnabranchError) -> None:
         """What is held still counts against the room of the inlet it came from."""
