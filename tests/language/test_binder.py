@@ -2,7 +2,7 @@ import pytest
 
 from anabranch.errors import ScriptError
 from anabranch.language import Script, bind_stream, parse
-from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.catalog import HOUR_US, StreamDef, TableDef
 from anabranch.plan.expressions import Expr
 from anabranch.plan.graph import Port
 from anabranch.plan.operators import Call, Column, Item, Projection, Selection
@@ -36,6 +36,14 @@ def test_a_stream_without_at_is_at_the_default_site() -> None:
     [statement] = parse(script)
     stream = bind_stream(statement, script, default_site="centre", base="")  # type: ignore[arg-type]
     assert (stream.site, stream.timestamp, stream.lateness_us) == ("centre", None, 0)
+
+
+def test_how_far_event_times_may_be_ahead() -> None:
+    text = "CREATE STREAM s (a INT) TIMESTAMP ts {} FROM file(path = 'a.csv') AT room1"
+    [usual], [said] = define(text.format("")), define(text.format("AHEAD 2d LATENESS 1s"))
+    assert isinstance(usual, StreamDef)
+    assert isinstance(said, StreamDef)
+    assert (usual.ahead_us, said.ahead_us) == (HOUR_US, 48 * HOUR_US)
 
 
 def test_a_stream_that_programs_fill() -> None:

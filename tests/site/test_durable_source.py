@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from anabranch.disk.real import RealFolder
-from anabranch.errors import CannotResume, SourceAway
+from anabranch.errors import CannotResume, SiteError, SourceAway
 from anabranch.link.outlet import LiveOutlet
+from anabranch.runtime.pipe import Pipe
 from anabranch.site.sources.checksum import checksum
 from anabranch.site.sources.entries import Entry, State
 from anabranch.site.sources.ingest import Ingest
@@ -23,7 +24,7 @@ from anabranch.site.sources.journal import Journal
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.restart import FOREVER
 from tests.disk.memory import Disk, MemoryFolder
-from tests.link.support import eventually, follow, values
+from tests.link.support import LOOP, eventually, follow, values
 from tests.site.fakes import an_ingest, source_table
 
 TIMES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 10, 12, 11, 13]
@@ -170,6 +171,33 @@ def test_a_journal_that_does_not_reach_the_restart_point_is_refused(tmp_path: Pa
         " that it had, or drop the stream and create it again: that begins anew."
     )
     ingest.close()
+
+
+def test_a_reader_that_has_had_more_than_the_journal_knows_is_told(tmp_path: Path) -> None:
+    """Whether it comes back before the source goes on or later; another is not held up by it."""
+    disk = Disk()
+    run(reading(Log("4"), Journal(MemoryFolder(disk), "j")))
+    journal = disk.files["j.00000001"]
+    disk.files["j.00000001"] = journal[: len(journal) * 2 // 3]  # what a loss of power left
+    for early in (True, False):
+        again = reading(Live(TIMES), Journal(MemoryFolder(disk), "j"))
+        again.outlet.attach("ahead", after=4)
+        asked = Pipe(LOOP, limit=0)
+        if early:
+            LOOP.spawn(again.outlet.follow(asked, "ahead", 17))
+            eventually(lambda again=again: bool(again.outlet._returned.get("ahead")))
+            with pytest.raises(CannotResume, match=r"ahead has had 17 tuples, and the journal kno"):
+                again.resume(4)
+        else:
+            again.resume(4)
+            LOOP.spawn(again.outlet.follow(asked, "ahead", 17))
+            eventually(lambda again=again: again.outlet.ahead() is not None)
+            again.start()
+            eventually(lambda again=again: again.state == "failed")
+            assert "ahead has had 17 tuples, and the journal knows of" in str(again.error)
+            with pytest.raises(SiteError, match="and ahead has had 17"):
+                LOOP.run(asked.receive(10))
+        again.close()
 
 
 @pytest.mark.parametrize("kind", [Log, Bulk])

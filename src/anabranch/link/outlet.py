@@ -88,6 +88,9 @@ class LiveOutlet(Generic[P]):
         self._shippers: dict[str, object] = {}
         self._leases: dict[str, float] = {}
         """Since when consumers with a lease do not follow; those that do have `inf`."""
+        self._given: int | None = None
+        self._returned: dict[str, int] = {}
+        """Consumers that have followed this outlet → what they had then."""
 
     def produced_by(self, producer: Producer | None) -> None:
         """Who hears of room and acks from now on."""
@@ -170,13 +173,34 @@ class LiveOutlet(Generic[P]):
     def epoch(self) -> int:
         return self._outlet.epoch
 
-    def start_at(self, position: int) -> None:
+    def start_at(self, position: int, given: int | None = None) -> None:
         """The next tuple is the one behind `position`: before anything is appended, or when all
-        that was is forgotten."""
+        that was is forgotten. Up to `given` tuples may have been given by another outlet of the
+        stream, as far as our producer knows."""
         with self._runtime:
+            self._given = given
             before = self._outlet
             self._outlet = Outlet(self.stream, position, before.epoch, whole=before.whole)
             self._outlet.consumers = before.consumers  # some were quick to come back
+
+    def ahead(self) -> tuple[str, int, int] | None:
+        """A consumer that came with more tuples than our producer knows to have been given, how
+        many, and how many it knows of. What follows here is not what that consumer had."""
+        with self._runtime:
+            if self._given is not None:
+                for consumer, had in self._returned.items():
+                    if had > self._given:
+                        return consumer, had, self._given
+        return None
+
+    def _meet(self, consumer: str, after: int) -> None:
+        """Raises SiteError for one that is ahead: it waits, and keeps what it has."""
+        self._returned.setdefault(consumer, after)
+        if self._given is not None and self._returned[consumer] > self._given:
+            raise SiteError(
+                f"stream {self.stream} knows of {self._given} tuples, and {consumer} has had"
+                f" {self._returned[consumer]}"
+            )
 
     def produce_in(self, epoch: int, *, standing_by: bool = False) -> None:
         """Produce the stream in `epoch`, or stand by to do so."""
@@ -200,6 +224,8 @@ class LiveOutlet(Generic[P]):
             if lease:
                 self._leases[consumer] = self._runtime.now()
             before = self._outlet.consumers.get(consumer)
+            if after is None and before is None:
+                self._returned[consumer] = 0  # it is new
             start = self._outlet.attach(consumer, after=after, point=point, epoch=epoch, born=born)
             if before and self._outlet.consumers[consumer] is not before:  # those go no further
                 self._followers.pop(consumer, None)
@@ -316,6 +342,7 @@ class LiveOutlet(Generic[P]):
         try:
             self._must_serve()
             self._outlet.fence(consumer, epoch, born)
+            self._meet(consumer, after)
             self._followers[consumer] = me
             if consumer in self._leases:
                 self._leases[consumer] = math.inf
@@ -372,6 +399,7 @@ class LiveOutlet(Generic[P]):
         try:
             self._must_serve()
             self._outlet.back_up(consumer, epoch, batch, after)
+            self._meet(consumer, after)
             self._shippers[consumer] = me
             while shipped := await self._next_shipment(out, consumer, after, epoch, me):
                 if not await out.send(shipped):

@@ -129,7 +129,9 @@ class Ingest:
             position = self._journal.last if self._journal else 0
         if position or (self._journal and self._journal.lacks(0)):
             self._must_cover(position)
-        self.outlet.start_at(position)
+        known = self._journal.last if self._journal and self._journal.state else None
+        self.outlet.start_at(position, known)
+        self._must_not_be_behind()
         self._to_replay = max(0, self._journal.last - position) if self._journal else 0
 
     def _must_cover(self, position: int) -> None:
@@ -151,6 +153,19 @@ class Ingest:
                 f"stream {name} cannot be resumed behind {position}: its journal knows of"
                 f" {journal.last} tuples, so others would come under numbers that were given",
                 place=journal.place,
+                remedy="Start the site with the state folder that it had, or drop the stream and"
+                " create it again: that begins anew.",
+            )
+
+    def _must_not_be_behind(self) -> None:
+        """A journal that has lost its end may reach the restart points and not what readers had
+        received: other tuples would come under those numbers, and be dropped there."""
+        if found := self.outlet.ahead():
+            reader, had, known = found
+            raise CannotResume(
+                f"stream {self.stream.name} cannot go on: {reader} has had {had} tuples, and the"
+                f" journal knows of {known}",
+                place=self._journal.place if self._journal else "",
                 remedy="Start the site with the state folder that it had, or drop the stream and"
                 " create it again: that begins anew.",
             )
@@ -395,6 +410,7 @@ class Ingest:
                 self._pace.wait(self._stopped)
             if not self.outlet.wait_for_room(self._stopped):
                 return False
+            self._must_not_be_behind()
             with self._lock:
                 last = number == len(pieces)
                 self.outlet.append([piece], judged.watermark if last else START_WATERMARK)
