@@ -5,11 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from anabranch.version import VERSION
+
 if TYPE_CHECKING:
     from anabranch.api import Cluster, join, sink, source
     from anabranch.pocket import Pocket
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["Cluster", "Pocket", "join", "sink", "source"]
 
 _HOMES = {"Pocket": "anabranch.pocket"} | dict.fromkeys(

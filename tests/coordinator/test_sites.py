@@ -20,6 +20,7 @@ from anabranch.coordinator.control.sites import Sites, nearest
 from anabranch.errors import AnabranchError, SetupError, SiteError
 from anabranch.link.gate import LOCAL, Credentials, Gate
 from anabranch.link.messages import (
+    PROTOCOL,
     Ping,
     Status,
 )
@@ -33,7 +34,8 @@ TOKEN = Credentials("secret")
 
 
 def report(site: str, address: str = "127.0.0.1:1", pid: int = 1) -> dict[str, Any]:
-    return {"site": site, "address": address, "pid": pid, "tasks": [], "sources": []}
+    told = {"site": site, "address": address, "pid": pid, "protocol": PROTOCOL}
+    return told | {"tasks": [], "sources": []}
 
 
 def a_register(catalog: Catalog, gone_after_s: float = 60, expected: tuple[str, ...] = ()) -> Sites:
@@ -250,13 +252,13 @@ def test_a_site_of_the_same_name_may_not_join_twice(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path, Cluster(), TOKEN)
     peer = Peer("coordinator", coordinator.address, TOKEN)
     gate = Gate("127.0.0.1:0", TOKEN, {Ping: lambda asked: {}})
-    peer.call("join", site="room1", pid=1)
+    peer.call("join", site="room1", pid=1, protocol=PROTOCOL)
     peer.call("heartbeat", report=report("room1", gate.address, pid=1))
-    peer.call("join", site="room1", pid=1)
+    peer.call("join", site="room1", pid=1, protocol=PROTOCOL)
     with pytest.raises(SiteError, match=f"site room1 is up already, at {gate.address}"):
-        peer.call("join", site="room1", pid=2)
+        peer.call("join", site="room1", pid=2, protocol=PROTOCOL)
     gate.shutdown()  # killed: another may take its place at once
-    peer.call("join", site="room1", pid=2)
+    peer.call("join", site="room1", pid=2, protocol=PROTOCOL)
     coordinator.close()
 
 

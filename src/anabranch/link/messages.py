@@ -22,6 +22,10 @@ from anabranch.plan.wanted import Wanted
 from anabranch.stream.restart import RestartPoint
 from anabranch.stream.routes import Route
 
+PROTOCOL = 1
+"""Rises with every change of the messages that an older program would misunderstand. What is new
+and may be left out is ignored by those who do not know it."""
+
 
 class Message:
     """Subclasses are frozen dataclasses with an `action`."""
@@ -29,6 +33,21 @@ class Message:
     __slots__ = ()
     action: ClassVar[str]
     answer: ClassVar[Any] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The catalog that somebody belongs to: its identity, and the state folder that it is in."""
+
+    id: str = ""
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order(Message):
+    """What a coordinator has a site do. One that runs something for another catalog refuses."""
+
+    origin: Origin = field(default_factory=Origin)
 
 
 # -- following streams (DoGet) -------------------------------------------------------------------
@@ -110,7 +129,7 @@ class Check(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare(Message):
+class Prepare(Order):
     """Build all or nothing. `resume`: they ran here before, and what they left is used again."""
 
     action: ClassVar[str] = "prepare"
@@ -148,7 +167,7 @@ class Detach(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Message):
+class Place(Order):
     """Before the start: the positions behind which outputs and sources go on."""
 
     action: ClassVar[str] = "place"
@@ -165,19 +184,19 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Start(Message):
+class Start(Order):
     action: ClassVar[str] = "start"
     tasks: dict[str, Begin]
 
 
 @dataclass(frozen=True, slots=True)
-class StartSources(Message):
+class StartSources(Order):
     action: ClassVar[str] = "start_sources"
     sources: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Urgencies(Message):
+class Urgencies(Order):
     """Task → its sub-deadlines from now on; None: it has none any more."""
 
     action: ClassVar[str] = "urgencies"
@@ -185,7 +204,7 @@ class Urgencies(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Drop(Message):
+class Drop(Order):
     """`standbys`: these tasks only if they still stand by. `resume`: they are going to be prepared
     again, and go on from their points. `born`: name → the creation that is meant, and no later one
     of that name; a name that is not in it is meant whatever it is."""
@@ -245,7 +264,7 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class StandBy(Message):
+class StandBy(Order):
     """Run `task` from `point` on as the standby of `primary`, to take over in `epoch`. `sink` is
     the task that goes with it, if one does."""
 
@@ -262,7 +281,7 @@ class StandBy(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOver(Message):
+class TakeOver(Order):
     """Now, though the primary may be well."""
 
     action: ClassVar[str] = "take_over"
@@ -476,12 +495,14 @@ class End(Message):
 
 @dataclass(frozen=True, slots=True)
 class Join(Message):
-    """A site is about to start; answered with the cluster."""
+    """A site is about to start; answered with the cluster and the number of this life of it."""
 
     action: ClassVar[str] = "join"
     answer: ClassVar[Any] = dict[str, Any]
     site: str
     pid: int
+    protocol: int = 0
+    version: str = "of an earlier version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,6 +513,7 @@ class News:
     addresses: dict[str, str]
     routes: dict[str, Route]
     wanted: Wanted | None = None
+    origin: Origin = field(default_factory=Origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,9 +605,10 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def read(kind: type[Message], data: bytes) -> Any:
-    """Raises ProtocolError if `data` is no such message."""
+    """Raises ProtocolError if `data` is no such message. What a later version has added to it, at
+    any depth, is ignored."""
     try:
-        return _adapter(kind).validate_json(data or b"{}")
+        return _adapter(kind).validate_json(data or b"{}", extra="ignore")
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -597,4 +620,6 @@ def written(value: Any) -> bytes:
 
 
 def read_answer(kind: type[Message], value: Any) -> Any:
-    return _adapter(kind.answer).validate_python(value) if kind.answer is not None else value
+    if kind.answer is None:
+        return value
+    return _adapter(kind.answer).validate_python(value, extra="ignore")

@@ -20,6 +20,7 @@ from anabranch.link.messages import (
     Measured,
     Message,
     News,
+    Order,
     Place,
     Points,
     Prepare,
@@ -37,6 +38,7 @@ from anabranch.site.deployment import Builds, Deployment, Runs
 from anabranch.site.ghosts import Ghosts
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
+from anabranch.site.member import Member
 from anabranch.site.standby.protection import Protection
 from anabranch.site.tasks.limits import Limits
 from anabranch.site.tasks.restart_points import PointsFile
@@ -84,6 +86,8 @@ class SiteService:
         self._ghosts = Ghosts(runtime, self.deployment)
         self._troubled: dict[str, float] = {}
         """Stream → since when nothing can come for now."""
+        self._points_kept = points
+        self.member = Member(name, lambda: bool(tasks or self.deployment.sources))
 
     async def close(self) -> None:
         self.protection.close()
@@ -93,7 +97,7 @@ class SiteService:
 
     def handlers(self) -> Handlers:
         deployment, protection = self.deployment, self.protection
-        return {
+        handlers: Handlers = {
             Check: deployment.check,
             Prepare: deployment.prepare,
             Attach: self._attach,
@@ -114,9 +118,19 @@ class SiteService:
             ShipBy: protection.ship_by,
             Measured: protection.measured,
         }
+        return {kind: self._checked(handle) if issubclass(kind, Order) else handle
+                for kind, handle in handlers.items()}  # fmt: skip
+
+    def _checked(self, handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        async def checked(order: Order) -> Any:
+            self.member.check(order)
+            return await handle(order)
+
+        return checked
 
     def learn(self, news: News, report: dict[str, Any]) -> None:
         """What the coordinator answers to a report."""
+        self.member.belongs_to(news.origin)
         self.protection.learn(news.routes)
         if news.wanted:
             self._ghosts.heard(news.wanted, report)
@@ -133,7 +147,21 @@ class SiteService:
             "kept": {name: outlet.kept() for name, outlet in outlets},
             "consumers": {name: outlet.tasks() for name, outlet in outlets},
             "traffic": {name: asdict(one.traffic) for name, one in outlets if one.traffic.tuples},
-        }
+            "seen": self._seen(),
+        } | self.member.report()
+
+    def _seen(self) -> int:
+        """The greatest number of a coordinator's that is known here: of an epoch or a creation."""
+        tasks = self.deployment.tasks.values()
+        points = self._points_kept.all().values()
+        return max(
+            *self.deployment.born.values(),
+            *(number for task in tasks for number in (task.epoch, task.spec.born)),
+            *(point.incarnation for point in points),
+            self.links.routes.newest(),
+            0,
+            0,
+        )
 
     def _task_report(self, task: Task) -> dict[str, Any]:
         report = task.report() | self.links.report(task) | self.protection.report(task)

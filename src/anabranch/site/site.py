@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.connectors.operator import let_use
-from anabranch.errors import SiteError, SourceError
+from anabranch.errors import SiteError, SourceError, Superseded
 from anabranch.link.gate import LOCAL, Credentials, Gate, Handler
 from anabranch.link.messages import (
     Analyse,
@@ -101,6 +101,8 @@ class Site:
         self._trips = RoundTrips(name, self._runtime, network, self.service.links.emulated)
         self._jvm = Alive(self._runtime, pings(spark), cluster.instance_limit_us / 1e6)
         self._beats: Heartbeat | None = None
+        self.dismissed: Superseded | None = None
+        """Another process has become this site meanwhile: this one is to end."""
         self._closed = threading.Event()
         self._gate = Gate(
             str(self._config.listen),
@@ -125,7 +127,11 @@ class Site:
 
         async def beat() -> None:
             report = self.report()
-            news = await self._runtime.blocking(tell, report)
+            try:
+                news = await self._runtime.blocking(tell, report)
+            except Superseded as error:
+                self.dismissed = error
+                raise
             self.peers.update(news.addresses)
             self.service.learn(news, report)
 

@@ -45,6 +45,11 @@ class Routes:
         """Stream → who produces it, in which epoch."""
         return {stream: (route.site, route.epoch) for stream, route in list(self._known.items())}
 
+    def newest(self) -> int:
+        """The greatest epoch that anybody has or would take over in."""
+        known = list(self._known.values())
+        return max((number for one in known for number in (one.epoch, one.claim)), default=0)
+
     def learn(self, news: Mapping[str, Route]) -> dict[str, Route]:
         """Those of the `news` that are news."""
         fresh = {

@@ -19,6 +19,7 @@ from anabranch.coordinator.control.launch import report_interval_s
 from anabranch.disk.own import own_folder
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials, check_address
+from anabranch.link.messages import PROTOCOL
 from anabranch.link.peer import Peer
 from anabranch.runtime.log import log_to, note
 from anabranch.scratch import scratch_folder
@@ -26,6 +27,7 @@ from anabranch.site.site import Site
 from anabranch.site.state_folder import StateFolder
 from anabranch.spark.jvm import jvm
 from anabranch.spark.own import OwnSpark
+from anabranch.version import VERSION
 
 PARENT_CHECK_S = 0.5
 
@@ -39,13 +41,16 @@ def address_of(option: str, value: str) -> HostPort:
         raise ConfigError(said["message"], place=option, remedy=said["remedy"]) from None
 
 
-def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> Cluster:
-    """The cluster as the coordinator knows it, with this site in it as asked for here."""
-    answer = coordinator.call("join", site=name, pid=os.getpid())
+def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> tuple[Cluster, int]:
+    """The cluster as the coordinator knows it, with this site in it as asked for here, and the
+    number of this life of the site."""
+    answer = coordinator.call(
+        "join", site=name, pid=os.getpid(), protocol=PROTOCOL, version=VERSION
+    )
     cluster = Cluster.model_validate(answer["cluster"])
     config = cluster.sites.get(name) or SiteConfig(name=name)
     sites = cluster.sites | {name: config.model_copy(update=changes)}
-    return cluster.model_copy(update={"sites": sites})
+    return cluster.model_copy(update={"sites": sites}), answer.get("life", 0)
 
 
 class SiteSpark(OwnSpark):
@@ -75,7 +80,7 @@ def run_site(
     asked = {"listen": listen, "address": address}
     changes = {key: address_of(f"--{key}", value) for key, value in asked.items() if value}
     coordinator = Peer("the coordinator", str(where), credentials)
-    cluster = join(name, coordinator, changes)
+    cluster, life = join(name, coordinator, changes)
     config = cluster.sites[name]
     for place in ("listen", "address"):
         _check_guarded(getattr(config, place), credentials, cluster, f"--{place}")
@@ -87,11 +92,12 @@ def run_site(
         if state:
             log_to(state / "log.jsonl")
         site = Site(name, cluster, credentials, spark.session, held)
+        site.service.member.life = life
         try:
             site.report_to(coordinator, report_interval_s(cluster))
             err.print(f"site {name} is up at {site.address}")
             note("up", f"site {name} is up at {site.address}", site=name)
-            _wait(parent)
+            _wait(parent, site)
         finally:
             jvm.closing()
             site.close()
@@ -144,9 +150,12 @@ def _scratch(state: Path | None, *, tied: bool) -> Path:
     return scratch
 
 
-def _wait(parent: int | None) -> None:
+def _wait(parent: int | None, site: Site) -> None:
     never = threading.Event()
     while not never.wait(PARENT_CHECK_S):
+        if site.dismissed:
+            err.print(f"error: {site.dismissed.line()}")
+            return
         if parent is not None and os.getppid() != parent:
             return
 

@@ -6,22 +6,30 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
+from uuid import uuid4
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from anabranch.errors import StorageError
+from anabranch.errors import ConfigError, StorageError
+from anabranch.link.messages import Origin
 from anabranch.plan.catalog import AnyDef, Definition
 from anabranch.plan.spec import Spec
+from anabranch.version import VERSION
 
 IN_MEMORY = Path(":memory:")
 """For a catalog that nothing is to be kept of."""
+FORMAT = 1
+"""Of what is in the file; a later one cannot be read."""
 _DEFINITION: TypeAdapter[AnyDef] = TypeAdapter(Definition)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS definition (
     position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE COLLATE NOCASE, body TEXT);
 CREATE TABLE IF NOT EXISTS site (
     name TEXT PRIMARY KEY, address TEXT NOT NULL, pid INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS life (
+    site TEXT PRIMARY KEY, number INTEGER NOT NULL, started TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS intention (
     number INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -55,10 +63,49 @@ class Catalog:
         self._known: dict[str, AnyDef] | None = None
         self._intended: dict[int, Intention] | None = None
         self._place = str(path)
+        self._counted = 0
+        """No number up to it is given out any more."""
         with self._disk():
             self._db = sqlite3.connect(path, check_same_thread=False)
             pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
             self._db.executescript(pragmas + _TABLES)
+        self._check_format()
+        if not self.setting("identity"):
+            self.remember("identity", uuid4().hex)
+
+    @cached_property
+    def origin(self) -> Origin:
+        """What sites tell this catalog by from others."""
+        folder = Path(self._place).absolute().parent
+        return Origin(self.setting("identity") or "", str(folder))
+
+    def _check_format(self) -> None:
+        """Raises ConfigError for a catalog of a later version."""
+        written, writer = int(self.setting("format") or 0), self.setting("version")
+        if written > FORMAT:
+            self._db.close()
+            raise ConfigError(
+                f"anabranch {writer} has written this catalog in format {written}; this is"
+                f" anabranch {VERSION}, which reads formats up to {FORMAT}",
+                place=self._place,
+                remedy="Start the version that has written it, or a later one.",
+            )
+
+    def _read(self, body: str) -> AnyDef:
+        """Raises ConfigError for a definition that another version has written in its own way."""
+        try:
+            return _DEFINITION.validate_json(body)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            row = self._db.execute("SELECT value FROM setting WHERE name = 'version'").fetchone()
+            writer = row[0] if row else "of an earlier version"
+            raise ConfigError(
+                f"a definition cannot be read: {where}: {first['msg']}. This is anabranch"
+                f" {VERSION}; anabranch {writer} has written the catalog",
+                place=self._place,
+                remedy="Start that version, or a later one.",
+            ) from None
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
@@ -88,7 +135,7 @@ class Catalog:
         with self._reading():
             if self._known is None:
                 rows = self._db.execute("SELECT body FROM definition ORDER BY position").fetchall()
-                found = (_DEFINITION.validate_json(body) for (body,) in rows)
+                found = [self._read(body) for (body,) in rows]
                 self._known = {definition.name: definition for definition in found}
             return self._known
 
@@ -121,6 +168,8 @@ class Catalog:
         `intention`: the one that this completes or takes back."""
         with self._writing():
             self._known = self._intended = None
+            now = (("format", str(FORMAT)), ("version", VERSION))
+            self._db.executemany("REPLACE INTO setting VALUES (?, ?)", now)
             self._db.execute("DELETE FROM intention WHERE number = ?", (intention,))
             self._db.executemany(
                 "DELETE FROM definition WHERE name = ?", [(name,) for name in drop]
@@ -144,6 +193,16 @@ class Catalog:
             rows = self._db.execute("SELECT name, address, pid FROM site").fetchall()
         return {name: (address, pid) for name, address, pid in rows}
 
+    def lives(self) -> dict[str, tuple[int, str]]:
+        """Site → the number of its newest process, and when that was started, as last heard."""
+        with self._reading():
+            rows = self._db.execute("SELECT site, number, started FROM life").fetchall()
+        return {site: (number, started) for site, number, started in rows}
+
+    def remember_life(self, site: str, number: int, started: str) -> None:
+        with self._writing():
+            self._db.execute("REPLACE INTO life VALUES (?, ?, ?)", (site, number, started))
+
     def remember_site(self, name: str, address: str, pid: int) -> None:
         with self._writing():
             self._db.execute("REPLACE INTO site VALUES (?, ?, ?)", (name, address, pid))
@@ -151,6 +210,7 @@ class Catalog:
     def forget_sites(self) -> None:
         with self._writing():
             self._db.execute("DELETE FROM site")
+            self._db.execute("UPDATE life SET started = ''")
 
     def setting(self, name: str) -> str | None:
         with self._reading():
@@ -178,6 +238,18 @@ class Catalog:
             moment = max(now_us, int(row[0] if row else 0) + 1)
             self._db.execute("REPLACE INTO setting VALUES ('moment', ?)", (str(moment),))
             return moment
+
+    def pass_over(self, number: int) -> None:
+        """Somebody has seen it, so it was given out, though this catalog may not know: it may be an
+        older copy. The next is greater."""
+        if number > self._counted:
+            with self._writing():
+                self._db.execute(
+                    "INSERT INTO setting VALUES ('epoch', ?) ON CONFLICT (name) DO UPDATE"
+                    " SET value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))",
+                    (str(number),),
+                )
+                self._counted = number
 
     def samples(self) -> list[str]:
         """What was measured of the system, the oldest first."""

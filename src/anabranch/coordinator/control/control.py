@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.control.members import Members
 from anabranch.coordinator.control.restorer import Restorer
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.turns import Turns
@@ -59,6 +60,7 @@ class Control:
         self._statements = Statements(runtime, sites, catalog, self.protector, self._turns, say)
         self.restorer = Restorer(runtime, sites, catalog, self.protector, self._turns, say)
         self._anew = Anew(runtime, sites, catalog, self.protector, self._turns, say)
+        self.members = Members(catalog)
         self._moving = Mutex(runtime)
         self._news = Bell(runtime)
         self._settled = False
@@ -86,12 +88,14 @@ class Control:
 
     def heard(self, report: dict[str, Any]) -> News:
         """A site says what it does."""
+        self.members.heard(report)
         before = self._sites.record(report["site"])
         addresses = self._sites.heartbeat(report)
         self._news.ring()
         if before and before.pid != report["pid"]:  # it was killed and has come back empty
             self._begin(self.restore())
-        return News(addresses, self.protector.routes(), self.wanted.at(report["site"]))
+        wanted = self.wanted.at(report["site"])
+        return News(addresses, self.protector.routes(), wanted, self._catalog.origin)
 
     def _begin(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._begun = [one for one in self._begun if not one.done]

@@ -22,6 +22,7 @@ from anabranch.coordinator.approximate.watch import Approximations
 from anabranch.coordinator.approximate.workers import Workers
 from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.control import Control
+from anabranch.coordinator.control.members import Members
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.state import claim
 from anabranch.coordinator.placement.placing import Placing
@@ -164,13 +165,18 @@ class Coordinator:
 
     def _join(self, asked: Join) -> dict[str, Any]:
         """What a site needs to know before it starts."""
+        life = self.members.join(asked)
         taken = self.sites.record(asked.site)
         if taken and taken.pid != asked.pid and self._answers(asked.site):
             raise SiteError(
                 f"site {asked.site} is up already, at {taken.address}",
                 remedy="Stop that one first, or choose another name.",
             )
-        return {"cluster": self.cluster.model_dump(mode="json")}
+        return {"cluster": self.cluster.model_dump(mode="json"), "life": life}
+
+    @property
+    def members(self) -> Members:
+        return self._control.members
 
     def _answers(self, site: str) -> bool:
         """Heard of lately and still there: one that was killed a moment ago may come back."""

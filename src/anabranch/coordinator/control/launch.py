@@ -23,6 +23,8 @@ from anabranch.coordinator.status.site_output import SiteOutput
 from anabranch.errors import SiteError
 from anabranch.link.gate import check_address
 from anabranch.link.peer import Peer
+from anabranch.process import birth, end
+from anabranch.runtime.log import note
 from anabranch.runtime.threads import supervised
 from anabranch.site.site import Site
 from anabranch.site.state_folder import StateFolder
@@ -31,6 +33,9 @@ from anabranch.spark.own import OwnSpark
 
 Progress = Callable[[str], None]
 START_S = 120.0
+LEASE_S = 10.0
+"""So long a process of an earlier life of the system is waited for, if it is there and silent."""
+END_S = 15.0
 STOP_S = 15.0
 WATCH_S = 0.2
 SPARE_LOG = "up.spares.log"
@@ -80,9 +85,16 @@ class SiteProcesses:
     ends; the others go on without it."""
 
     def __init__(
-        self, coordinator: Coordinator, configs: list[SiteConfig], logs: Path, *, tied: bool
+        self,
+        coordinator: Coordinator,
+        configs: list[SiteConfig],
+        logs: Path,
+        *,
+        tied: bool,
+        progress: Progress = lambda line: None,
     ) -> None:
         self._coordinator = coordinator
+        self._progress = progress
         self._logs = logs
         self._tied = tied
         self._closing = threading.Event()
@@ -94,14 +106,37 @@ class SiteProcesses:
         """Site → when its process was found dead; it has not been started again yet."""
         self.held: set[str] = set()
         """Those that are not started again for now."""
+        self._lease_ends = time.monotonic() + LEASE_S
         for config in configs:
-            if config.name in coordinator.sites.alive():
+            if self._goes_on(config.name):
                 self._adopt(config.name)
             else:
                 self._processes[config.name] = self._spawn(config.name)
         watched = [one for one in configs if one.name in self._processes]
         count = 0 if tied else coordinator.cluster.spares
         self._spares = Spares(count, watched, self._start_spare)
+
+    def _goes_on(self, name: str) -> bool:
+        """A site that outlived an earlier coordinator has reported. One that has a process and is
+        silent until its lease ends has ended when this returns: two processes of one site would
+        write the same files. Raises SiteError if it cannot be ended."""
+        sites = self._coordinator.sites
+        if name in sites.alive():
+            return True
+        record, started = sites.record(name), self._coordinator.members.started(name)
+        if not record or not started or birth(record.pid) != started:
+            return False
+        left = self._lease_ends - time.monotonic()
+        self._progress(f"Waiting for site {name} (process {record.pid}), which does not answer …")
+        if sites.wait_for(name, max(left, 0.0)):
+            return True
+        if not end(record.pid, started, END_S):
+            raise SiteError(
+                f"process {record.pid} of site {name} does not answer and does not end",
+                remedy="End it, then start again.",
+            )
+        note("ended", f"site {name} was silent for {LEASE_S:g} s: its process is ended", site=name)
+        return False
 
     def _adopt(self, name: str) -> None:
         """A site that outlived an earlier coordinator is ours to stop now."""
@@ -259,7 +294,9 @@ class RunningCluster:
                 check_address(str(one.listen))  # before Spark, which takes its time
                 coordinator.sites.starts(one.name)
             if own:
-                self._processes = SiteProcesses(coordinator, own, logs, tied=tied)
+                self._processes = SiteProcesses(
+                    coordinator, own, logs, tied=tied, progress=progress
+                )
             if shared:
                 if spark is None:
                     self._spark = OwnSpark(shared[0], "sites", progress=progress)

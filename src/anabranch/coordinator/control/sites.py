@@ -6,12 +6,12 @@ import difflib
 import json
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.coordinator.control.catalog import Catalog
 from anabranch.errors import AnabranchError, CannotResume, Refused, SiteError
-from anabranch.link.messages import Message, Ping
+from anabranch.link.messages import Message, Order, Ping
 from anabranch.link.network import Network
 from anabranch.link.peer import Peer, Peers
 from anabranch.plan.catalog import AnyDef, QueryDef
@@ -206,6 +206,8 @@ class Sites:
         if record is None:
             raise unknown_site(site, self._records)
         try:
+            if isinstance(message, Order):
+                message = replace(message, origin=self._catalog.origin)
             return await self._network.call(site, message, seconds)
         except Refused:
             raise

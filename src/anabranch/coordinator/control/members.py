@@ -1,0 +1,70 @@
+"""Which sites are ours: they speak our protocol, belong to our catalog, and have not been started
+again since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.coordinator.control.catalog import Catalog
+from anabranch.errors import ProtocolError, SiteError, Superseded
+from anabranch.link.messages import PROTOCOL, Join
+from anabranch.version import VERSION
+
+Report = Mapping[str, Any]
+
+
+class Members:
+    """Each process that becomes a site is given a number, a life of that site. Whoever reports with
+    an earlier one has been replaced, though it may have stood still and not know."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lives = catalog.lives()
+
+    def join(self, asked: Join) -> int:
+        """The number of its life. Raises ProtocolError for another protocol."""
+        _check_protocol(asked.site, asked.protocol, asked.version)
+        return self._catalog.next_number()
+
+    def heard(self, report: Report) -> None:
+        """Raises what is wrong with who reports. Else its life is the newest, and no number that it
+        has seen is given out again."""
+        site = report["site"]
+        _check_protocol(site, report.get("protocol", 0), report.get("version", "of before"))
+        self._check_origin(site, report)
+        known, _ = self._lives.get(site, (0, ""))
+        life = report.get("life", 0)
+        if 0 < life < known:
+            raise Superseded(
+                f"site {site} has been started again since: this process of it is to end"
+            )
+        self._catalog.pass_over(max(life, report.get("seen", 0)))
+        now = life, report.get("started", "")
+        if self._lives.get(site) != now:
+            self._catalog.remember_life(site, *now)
+            self._lives[site] = now
+
+    def _check_origin(self, site: str, report: Report) -> None:
+        """One that runs nothing may become ours."""
+        theirs, ours = report.get("origin") or {}, self._catalog.origin
+        runs = report.get("tasks") or report.get("sources")
+        if runs and theirs.get("id") and theirs["id"] != ours.id:
+            raise SiteError(
+                f"site {site} runs what the system with its state in {theirs['folder']} has"
+                f" created; this coordinator has its state in {ours.folder}",
+                remedy="Stop one of the two systems, or end the site and start it again for this.",
+            )
+
+    def started(self, site: str) -> str:
+        """When its process was started, as it said last."""
+        return self._lives.get(site, (0, ""))[1]
+
+
+def _check_protocol(site: str, protocol: int, version: str) -> None:
+    if protocol != PROTOCOL:
+        raise ProtocolError(
+            f"site {site} is anabranch {version} with protocol {protocol}, its coordinator is"
+            f" anabranch {VERSION} with protocol {PROTOCOL}",
+            remedy="Install the same version on both, and start the site again.",
+        )
