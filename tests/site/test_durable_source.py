@@ -284,7 +284,7 @@ def test_a_watermark_that_the_clock_moved_holds_after_a_restart(tmp_path: Path) 
     ingest.outlet.attach("c")
     ingest.start()
     eventually(lambda: ingest.outlet.last == 1)
-    ingest._heard -= 4.0  # nothing has come for so long
+    ingest.reading.heard -= 4.0  # nothing has come for so long
     eventually(lambda: ingest.outlet.watermark > start - 5_000_000)
     promised = ingest.outlet.watermark
     live.stopped.set()

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from anabranch.errors import SourceError
 from anabranch.link.outlet import LiveOutlet
-from anabranch.site.sources.ingest import GRACE_US, LIVE_US, Ingest
+from anabranch.site.sources.ingest import Ingest
+from anabranch.site.sources.reading import GRACE_US, LIVE_US
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch
 from tests.link.support import eventually, follow
 from tests.site.fakes import an_ingest, an_outlet, source_table, until_stopped
@@ -124,7 +125,7 @@ def test_without_an_event_time_it_is_the_moment_of_entry() -> None:
 
 def test_a_clock_that_is_set_back_makes_no_tuple_late(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count(10**18, -(10**9))
-    monkeypatch.setattr("anabranch.site.sources.ingest.time.time_ns", lambda: next(clock))
+    monkeypatch.setattr("anabranch.site.sources.arrival.time.time_ns", lambda: next(clock))
     ingest = an_ingest([plain(0), plain(3), plain(6)], timestamp=None, replay=True)
     run(ingest)
     assert (ingest.late, ingest.outlet.last) == (0, 9)
@@ -143,7 +144,7 @@ def now_us() -> int:
 
 def test_a_live_stream_that_is_idle_follows_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrapper advances the watermark of an idle stream by the clock."""
-    monkeypatch.setattr("anabranch.site.sources.ingest.GRACE_US", 10_000)
+    monkeypatch.setattr("anabranch.site.sources.reading.GRACE_US", 10_000)
     start = now_us()
     ingest = an_ingest([source_table([start]), until_stopped], lateness_us=5_000)
     ingest.start()
@@ -198,14 +199,14 @@ def test_the_floor_of_an_idle_stream(more: dict[str, int], idle_us: int, floor: 
     newest = 10**15
     given = {key: newest + value for key, value in more.items()}
     ingest = an_ingest([], lateness_us=300, heartbeat_s=0.02, **given)
-    ingest._newest, ingest._heard = newest, 1.0
+    ingest.reading.intake.newest, ingest.reading.heard = newest, 1.0
     expected = START_WATERMARK if floor is None else newest + floor
-    assert ingest._idle_floor(idle_us, newest + idle_us) == expected
+    assert ingest.reading.idle_floor(idle_us, newest + idle_us) == expected
 
 
 def test_tuples_that_wait_for_room_do_not_become_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source held up by its consumers is not idle: its clock must not run on without it."""
-    monkeypatch.setattr("anabranch.site.sources.ingest.GRACE_US", 0)
+    monkeypatch.setattr("anabranch.site.sources.reading.GRACE_US", 0)
     outlet = an_outlet("S", limit=10)
     start = now_us()
     parts = [source_table([start]), source_table([start + 1], first=1)]
