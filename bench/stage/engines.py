@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from anabranch.errors import TaskError
 from anabranch.plan.stage import Stage
 from anabranch.scratch import scratch_folder
-from anabranch.site.stage.run import StageRun, cores
+from anabranch.stage.run import StageRun, cores
 from anabranch.stream.batch import START_WATERMARK
 from bench.stage.input import Workload, stage_over
 

@@ -162,7 +162,7 @@ class _Run:
                 self._database.start()
                 return f"away for {away_s:.1f} s"
         named = {"task": "", "executor": "CoarseGrainedExecutorBackend"}
-        word = named.get(self._kind.name, "anabranch.site.stage.server")
+        word = named.get(self._kind.name, "anabranch.stage.server")
         found = list(_processes(self._cluster, "centre", word))
         for process in found[:1]:
             process.kill()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import TaskError
-from anabranch.site.stage.backup import Backup
-from anabranch.site.stage.global_database import GlobalDatabase
-from anabranch.site.stage.partials import PartialsSql
-from anabranch.site.stage.service import StateService
-from anabranch.site.stage.store import Store
+from anabranch.stage.backup import Backup
+from anabranch.stage.global_database import GlobalDatabase
+from anabranch.stage.partials import PartialsSql
+from anabranch.stage.service import StateService
+from anabranch.stage.store import Store
 from anabranch.stream.batch import START_WATERMARK
 from bench.systems.postgres import Postgres
 from tests.stage.test_service import ROWS, SAMPLE, World

@@ -16,9 +16,9 @@ import pytest
 from anabranch.connectors import make_wrapper
 from anabranch.connectors.wrapper import SourceContext
 from anabranch.errors import SourceError
-from anabranch.site.stage import inputs
-from anabranch.site.stage.inputs import Input, Share, make_input
-from anabranch.state.offsets import Range
+from anabranch.stage import inputs
+from anabranch.stage.inputs import Input, Share, make_input
+from anabranch.stage.offsets import Range
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 

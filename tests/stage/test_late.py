@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from anabranch.site.stage import inputs
-from anabranch.site.stage.late import LateTuples
+from anabranch.stage import inputs
+from anabranch.stage.late import LateTuples
 from tests.stage.test_work import COLUMNS, stage_of
 
 COLUMNS_OF_LATE = COLUMNS.append(pa.field("event_time", pa.int64()))

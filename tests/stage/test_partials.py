@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from anabranch.site.stage import partials
-from anabranch.site.stage.partials import PartialsSql
+from anabranch.stage import partials
+from anabranch.stage.partials import PartialsSql
 from anabranch.window.panes import Grid
 from tests.stage.test_service import stage
 

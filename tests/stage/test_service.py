@@ -14,10 +14,10 @@ import pytest
 from anabranch.plan.expressions import Expr
 from anabranch.plan.operators import AggregateCall, Item
 from anabranch.plan.stage import Stage
-from anabranch.site.stage.partials import PartialsSql
-from anabranch.site.stage.service import Counts, StateService
-from anabranch.site.stage.store import FAN_IN, Store
-from anabranch.state.offsets import Range
+from anabranch.stage.offsets import Range
+from anabranch.stage.partials import PartialsSql
+from anabranch.stage.service import Counts, StateService
+from anabranch.stage.store import FAN_IN, Store
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.panes import Grid
 from bench.stage.input import stage_over

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import TaskError
-from anabranch.site.stage.backup import Backup
-from anabranch.site.stage.global_database import GlobalDatabase
-from anabranch.site.stage.merged import MergedRun
-from anabranch.site.stage.partials import PartialsSql
-from anabranch.site.stage.service import StateService
-from anabranch.site.stage.store import Store, partials_of
+from anabranch.stage.backup import Backup
+from anabranch.stage.global_database import GlobalDatabase
+from anabranch.stage.merged import MergedRun
+from anabranch.stage.partials import PartialsSql
+from anabranch.stage.service import StateService
+from anabranch.stage.store import Store, partials_of
 from anabranch.stream.batch import START_WATERMARK
 from bench.systems.postgres import Postgres
 from tests.stage.test_service import ROWS, SAMPLE, World

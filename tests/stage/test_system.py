@@ -133,7 +133,7 @@ def test_a_topic_with_partitions_live_and_its_state(system: System, kafka: Kafka
 
 def state_servers() -> list[psutil.Process]:
     mine = psutil.Process().children()
-    return [one for one in mine if "anabranch.site.stage.server" in one.cmdline()]
+    return [one for one in mine if "anabranch.stage.server" in one.cmdline()]
 
 
 @pytest.mark.spark

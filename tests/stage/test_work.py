@@ -18,9 +18,9 @@ from anabranch.plan.expressions import Expr
 from anabranch.plan.operators import Aggregate, AggregateCall, Call, Column, Item
 from anabranch.plan.stage import Stage, StageInput
 from anabranch.plan.windows import TimePanes
-from anabranch.site.stage import inputs
-from anabranch.site.stage.process import ServerProcess
-from anabranch.site.stage.work import Work, input_of, take_range
+from anabranch.stage import inputs
+from anabranch.stage.process import ServerProcess
+from anabranch.stage.work import Work, input_of, take_range
 from anabranch.stream.batch import START_WATERMARK
 
 COLUMNS = pa.schema([("k", pa.string()), ("v", pa.int64())])

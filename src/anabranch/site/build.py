@@ -46,7 +46,6 @@ from anabranch.site.sources.pace import Pace
 from anabranch.site.sources.shedder import Shedder
 from anabranch.site.sources.source import Source
 from anabranch.site.sources.table import TableIngest
-from anabranch.site.stage.wrappers import stage_wrapper
 from anabranch.site.tasks.aggregate import AggregateBody
 from anabranch.site.tasks.body import Body, SelectionBody
 from anabranch.site.tasks.calibration import InSlot, calibrated
@@ -61,6 +60,7 @@ from anabranch.spark.footprint import footprint
 from anabranch.spark.jobs import SparkJobs
 from anabranch.spark.kept.expressions import Expressions, Mode
 from anabranch.spark.session import arrow_schema
+from anabranch.stage.wrappers import stage_wrapper
 from anabranch.stream.batch import Batch
 
 

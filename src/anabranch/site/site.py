@@ -45,15 +45,15 @@ from anabranch.site.programs.submission import described
 from anabranch.site.round_trips import RoundTrips
 from anabranch.site.service import SiteService
 from anabranch.site.sources.open_stream import OpenStream, decoded, encoded
-from anabranch.site.stage.look import look
-from anabranch.site.stage.results import StageResults
-from anabranch.site.stage.run import size_of
 from anabranch.site.state_folder import StateFolder
+from anabranch.site.state_query import look
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.spark.alive import Alive, pings
 from anabranch.spark.analyse import analyse, check_types
 from anabranch.spark.jvm import jvm
+from anabranch.stage.results import StageResults
+from anabranch.stage.run import size_of
 
 TRIAL_S = 1.0
 """How long a trial waits for a slot."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from anabranch.connectors.ahead import far_ahead, skips, too_far
 from anabranch.errors import CannotResume
 from anabranch.plan.catalog import StreamDef
-from anabranch.site.sources.ahead import far_ahead, skips, too_far
 from anabranch.site.sources.arrival import ArrivalClock
 from anabranch.site.sources.checksum import checksum
 from anabranch.site.sources.entries import Entry, State

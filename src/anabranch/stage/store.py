@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from anabranch.site.stage.partials import SLICE, PartialsSql
+from anabranch.stage.partials import SLICE, PartialsSql
 
 FILE = "local.duckdb"
 FAN_IN = 16

@@ -25,10 +25,14 @@ from anabranch.errors import AnabranchError, SiteError, TaskError, from_dict
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.expressions import plain
 from anabranch.plan.stage import Stage
-from anabranch.site.stage.partials import SLICE
-from anabranch.site.stage.process import ServerProcess
-from anabranch.site.stage.ranges import Ranges
-from anabranch.site.stage.work import (
+from anabranch.spark.failures import SPARK_ERRORS, cause
+from anabranch.spark.jobs import SparkJobs
+from anabranch.spark.session import arrow_schema
+from anabranch.stage.offsets import Range
+from anabranch.stage.partials import SLICE
+from anabranch.stage.process import ServerProcess
+from anabranch.stage.ranges import Ranges
+from anabranch.stage.work import (
     REPORT,
     Report,
     Work,
@@ -38,10 +42,6 @@ from anabranch.site.stage.work import (
     read_range,
     take_range,
 )
-from anabranch.spark.failures import SPARK_ERRORS, cause
-from anabranch.spark.jobs import SparkJobs
-from anabranch.spark.session import arrow_schema
-from anabranch.state.offsets import Range
 from anabranch.stream.batch import END_WATERMARK
 
 LOOK_S = 0.2

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from anabranch.errors import SiteError
 from anabranch.plan.stage import Stage
-from anabranch.site.stage.global_database import READER, GlobalDatabase
-from anabranch.site.stage.partials import PartialsSql
-from anabranch.site.stage.slices import Slices, first_slice
-from anabranch.site.stage.store import Checkpoint
-from anabranch.state.offsets import Offsets
+from anabranch.stage.global_database import READER, GlobalDatabase
+from anabranch.stage.offsets import Offsets
+from anabranch.stage.partials import PartialsSql
+from anabranch.stage.slices import Slices, first_slice
+from anabranch.stage.store import Checkpoint
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.panes import Grid
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import TaskError
-from anabranch.site.stage.backup import Backup
-from anabranch.site.stage.partials import SLICE
-from anabranch.site.stage.slices import Slices, first_slice
-from anabranch.site.stage.store import Checkpoint, Store
-from anabranch.state.epochs import Epochs
-from anabranch.state.offsets import Offsets, Range
+from anabranch.stage.backup import Backup
+from anabranch.stage.epochs import Epochs
+from anabranch.stage.offsets import Offsets, Range
+from anabranch.stage.partials import SLICE
+from anabranch.stage.slices import Slices, first_slice
+from anabranch.stage.store import Checkpoint, Store
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.panes import Grid
 

@@ -1,6 +1,6 @@
 """The state server: a process that holds a stage's state for the Spark tasks of its site.
 
-Run by the site as `python -m anabranch.site.stage.server`. Its first line of input says what to
+Run by the site as `python -m anabranch.stage.server`. Its first line of input says what to
 serve; it answers with its port, and ends when its input does, that is, with the site.
 """
 
@@ -23,12 +23,12 @@ from anabranch.errors import AnabranchError, TaskError
 from anabranch.plan.spec import Spec
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
-from anabranch.site.stage.backup import Backup
-from anabranch.site.stage.global_database import GlobalDatabase
-from anabranch.site.stage.partials import PartialsSql
-from anabranch.site.stage.service import Counts, StateService
-from anabranch.site.stage.store import Store
-from anabranch.state.offsets import Range
+from anabranch.stage.backup import Backup
+from anabranch.stage.global_database import GlobalDatabase
+from anabranch.stage.offsets import Range
+from anabranch.stage.partials import PartialsSql
+from anabranch.stage.service import Counts, StateService
+from anabranch.stage.store import Store
 from anabranch.window.panes import Grid
 
 

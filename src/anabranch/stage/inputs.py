@@ -24,8 +24,8 @@ from anabranch.connectors.files.wrapper import FileWrapper
 from anabranch.connectors.kafka.wrapper import KafkaWrapper
 from anabranch.connectors.wrapper import SourceContext, Wrapper
 from anabranch.errors import SourceError
-from anabranch.site.stage.lines import cut_lines, read_lines
-from anabranch.state.offsets import Range
+from anabranch.stage.lines import cut_lines, read_lines
+from anabranch.stage.offsets import Range
 
 ROWS = 1 << 20
 """Of Parquet in a task's range, unless its row groups are larger."""

@@ -13,8 +13,8 @@ import pyarrow.flight as flight
 
 from anabranch.errors import AnabranchError, SiteError, from_dict
 from anabranch.plan.spec import Spec
-from anabranch.site.stage.service import Counts
-from anabranch.state.offsets import Range
+from anabranch.stage.offsets import Range
+from anabranch.stage.service import Counts
 
 CALL_S = 30.0
 """Longest wait for an answer. A server that stands still is one that is gone."""

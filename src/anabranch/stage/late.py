@@ -17,9 +17,9 @@ import pyarrow as pa
 from anabranch.connectors.wrapper import Cursor
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
-from anabranch.site.stage.inputs import Input
-from anabranch.site.stage.work import input_of, late_ones
-from anabranch.state.offsets import Range
+from anabranch.stage.inputs import Input
+from anabranch.stage.offsets import Range
+from anabranch.stage.work import input_of, late_ones
 from anabranch.stream.batch import START_WATERMARK
 
 LOOK_S = 0.2

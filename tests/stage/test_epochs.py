@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from anabranch.state.epochs import Epochs
-from anabranch.state.offsets import Offsets, Range
+from anabranch.stage.epochs import Epochs
+from anabranch.stage.offsets import Offsets, Range
 
 RANGES = [Range(name, at, at + 10) for name in "ab" for at in range(0, 200, 10)]
 

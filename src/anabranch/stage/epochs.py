@@ -10,7 +10,7 @@ flushed is saved in the global database later, all that it lacks at once, with t
 
 from __future__ import annotations
 
-from anabranch.state.offsets import Offsets, Range
+from anabranch.stage.offsets import Offsets, Range
 
 
 class Epochs:

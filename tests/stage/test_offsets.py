@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.state.offsets import Offsets, Range
+from anabranch.stage.offsets import Offsets, Range
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 
 

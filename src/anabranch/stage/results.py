@@ -12,7 +12,7 @@ from anabranch.connectors.wrapper import Cursor
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
-from anabranch.site.stage.run import StageRun
+from anabranch.stage.run import StageRun
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window.panes import Grid
 

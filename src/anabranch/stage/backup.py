@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from anabranch.errors import SiteError
-from anabranch.site.stage.global_database import GENERATION, READER, GlobalDatabase
-from anabranch.site.stage.store import Checkpoint, Store
+from anabranch.stage.global_database import GENERATION, READER, GlobalDatabase
+from anabranch.stage.store import Checkpoint, Store
 from anabranch.stream.batch import START_WATERMARK
 
 Since = Callable[[int], tuple[Checkpoint, pa.Table]]

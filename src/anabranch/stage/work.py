@@ -20,18 +20,18 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from anabranch.connectors.ahead import far_ahead, skips, too_far
 from anabranch.connectors.wrapper import SourceContext
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.expressions import Expr
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
-from anabranch.site.sources.ahead import far_ahead, skips, too_far
-from anabranch.site.stage.client import Address, StateClient
-from anabranch.site.stage.inputs import Input, Share, make_input
-from anabranch.site.stage.partials import SLICE, PartialsSql
-from anabranch.site.stage.service import Counts
-from anabranch.state.offsets import Range
+from anabranch.stage.client import Address, StateClient
+from anabranch.stage.inputs import Input, Share, make_input
+from anabranch.stage.offsets import Range
+from anabranch.stage.partials import SLICE, PartialsSql
+from anabranch.stage.service import Counts
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window.panes import Grid
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from anabranch.errors import ConfigError
 from anabranch.link.messages import StateQuery
 from anabranch.plan.expressions import plain
-from anabranch.site.stage.results import StageResults
 from anabranch.site.tasks.body import apply
 from anabranch.spark.failures import SPARK_ERRORS, cause
+from anabranch.stage.results import StageResults
 
 MOST_ROWS = 10_000
 """That are shown."""

@@ -7,10 +7,10 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
-from anabranch.site.stage.inputs import Input
-from anabranch.site.stage.process import ServerProcess
-from anabranch.site.stage.work import Report
-from anabranch.state.offsets import Range
+from anabranch.stage.inputs import Input
+from anabranch.stage.offsets import Range
+from anabranch.stage.process import ServerProcess
+from anabranch.stage.work import Report
 
 WORTH = 0.9
 """Aggregating a range first is worth it if this part of it or less is left."""

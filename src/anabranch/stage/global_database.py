@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from anabranch.errors import TaskError
 from anabranch.plan.stage import Stage
-from anabranch.site.stage.partials import SLICE, PartialsSql
-from anabranch.site.stage.sessions import Place, Rows, Session, place_of
-from anabranch.site.stage.store import Checkpoint
+from anabranch.stage.partials import SLICE, PartialsSql
+from anabranch.stage.sessions import Place, Rows, Session, place_of
+from anabranch.stage.store import Checkpoint
 
 MERGE_EVERY = 16
 """Saves between two merges of a part in the database."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anabranch.errors import SiteError
 from anabranch.plan.stage import Stage
-from anabranch.site.stage.client import Address, StateClient
+from anabranch.stage.client import Address, StateClient
 
 START_S = 60.0
 
@@ -32,7 +32,7 @@ class ServerProcess:
             "token": token,
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "anabranch.site.stage.server"],
+            [sys.executable, "-m", "anabranch.stage.server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -9,14 +9,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.plan.stage import Stage
-from anabranch.site.stage.late import LateTuples
-from anabranch.site.stage.merged import MergedRun
-from anabranch.site.stage.partials import PartialsSql
-from anabranch.site.stage.results import StagePart, StageResults, grid_of
-from anabranch.site.stage.run import StageRun, cores, sample_schema
-from anabranch.site.stage.store import partials_of
-from anabranch.site.stage.work import input_of
 from anabranch.spark.session import arrow_schema
+from anabranch.stage.late import LateTuples
+from anabranch.stage.merged import MergedRun
+from anabranch.stage.partials import PartialsSql
+from anabranch.stage.results import StagePart, StageResults, grid_of
+from anabranch.stage.run import StageRun, cores, sample_schema
+from anabranch.stage.store import partials_of
+from anabranch.stage.work import input_of
 
 
 def stage_wrapper(
