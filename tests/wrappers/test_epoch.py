@@ -82,7 +82,11 @@ def test_another_unit_than_it_is_read_in_is_refused_at_the_first_row(
     ]
 
 
-@pytest.mark.parametrize("value", [0, 1_000_000, NOW_S * 10**6, "1970-01-01T00:30:00Z"])
+@pytest.mark.parametrize(
+    "value",
+    [0, 1_000_000, NOW_S * 10**6, "1970-01-01T00:30:00Z"],
+    ids=["zero", "a second", "now", "a date"],
+)
 def test_what_may_be_microseconds_is_taken_as_such(value: Any, tmp_path: Path) -> None:
     assert len(built(value, tmp_path)) == 1
 
