@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from anabranch.coordinator.deploy.deploy import tasks
 from anabranch.plan.catalog import QueryDef, StreamDef
+from anabranch.plan.definitions import tasks
 from anabranch.plan.tasks import TaskSpec
 from simulation.reference import first_difference
 from simulation.site import SimSite

@@ -13,11 +13,11 @@ from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.turns import Turns
 from anabranch.coordinator.protection.assignments import Assignment
 from anabranch.coordinator.protection.protect import Protector
-from anabranch.coordinator.protection.protected import placed, protected
 from anabranch.link.gate import Credentials
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import QueryDef
+from anabranch.plan.definitions import placed, protected
 from anabranch.plan.operators import Column
 from anabranch.plan.tasks import Input, TaskSpec
 from tests.link.support import LOOP

@@ -9,11 +9,12 @@ from functools import partial
 from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import Definitions, Deployment, relation, tasks, undeploy
+from anabranch.coordinator.deploy.deploy import Deployment, undeploy
 from anabranch.errors import Refused, SiteError
 from anabranch.link.messages import Points, Status
 from anabranch.plan.approximate import dealt_out, located, replaced, worker_query
 from anabranch.plan.catalog import ApproximateDef, QueryDef
+from anabranch.plan.definitions import Definitions, relation, tasks
 from anabranch.plan.protection import Standby
 from anabranch.plan.rules import rewritten
 from anabranch.runtime.base import Runtime

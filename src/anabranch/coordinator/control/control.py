@@ -23,16 +23,15 @@ from anabranch.coordinator.deploy.wanted import WantedThere
 from anabranch.coordinator.protection.adoption import adopt, release
 from anabranch.coordinator.protection.follow import Followed, follow
 from anabranch.coordinator.protection.protect import Costs, Protector
-from anabranch.coordinator.protection.protected import protected
 from anabranch.link.messages import News
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef
+from anabranch.plan.definitions import Definitions, protected
 from anabranch.plan.protection import Standby
 from anabranch.runtime.base import Bell, Mutex, Runtime, Spawned
 
 RESTORE_S = 1.0
 """Between two looks, at what sites have reported, whether something that should run does not."""
 SETTLE_S, LOOK_S = 30.0, 0.05
-Definitions = Mapping[str, AnyDef]
 
 
 class Control:

@@ -28,7 +28,6 @@ from anabranch.coordinator.control.state import claim
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
 from anabranch.coordinator.placement.replan import Moved, Replan
-from anabranch.coordinator.protection.protected import settled_sink
 from anabranch.coordinator.scripts.pockets import changes_for
 from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.scripts.sites import asks_types, sites_needed
@@ -57,6 +56,7 @@ from anabranch.link.messages import (
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef
+from anabranch.plan.definitions import settled_sink
 from anabranch.plan.runs import run_name
 from anabranch.runtime.log import note
 from anabranch.runtime.loop import process_loop

@@ -13,7 +13,6 @@ from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.obstacles import Obstacles
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.turns import Turns
-from anabranch.coordinator.deploy.deploy import Definitions, tasks
 from anabranch.coordinator.deploy.lost import (
     Lost,
     begun,
@@ -28,6 +27,7 @@ from anabranch.coordinator.deploy.restore import Restoration
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.definitions import Definitions, tasks
 from anabranch.runtime.base import Runtime
 
 

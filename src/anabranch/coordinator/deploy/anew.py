@@ -14,11 +14,12 @@ from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.obstacles import PASSING
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.turns import Turns
-from anabranch.coordinator.deploy.deploy import Definitions, Deployment, undeploy
+from anabranch.coordinator.deploy.deploy import Deployment, undeploy
 from anabranch.coordinator.deploy.statements import created
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import AnyDef
+from anabranch.plan.definitions import Definitions
 from anabranch.runtime.base import Runtime
 
 SETTING = "anew"

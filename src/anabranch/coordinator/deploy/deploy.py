@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from anabranch.coordinator.control.sites import Sites
@@ -22,19 +21,16 @@ from anabranch.link.messages import (
     StartSources,
 )
 from anabranch.plan.catalog import (
-    AggregateDef,
     AnyDef,
-    ApproximateDef,
     PocketDef,
     QueryDef,
-    Relation,
     StreamDef,
     TableDef,
 )
-from anabranch.plan.tasks import TaskSpec, pocket_task, tasks_of
+from anabranch.plan.definitions import Definitions, parts_read, relation, tasks, without
+from anabranch.plan.tasks import TaskSpec
 from anabranch.stream.restart import RestartPoint
 
-Definitions = Mapping[str, AnyDef]
 Source = StreamDef | TableDef
 PREPARE_S = 120.0
 DROP_S = 5.0
@@ -158,38 +154,6 @@ class Deployment:
                 by_site[definition.site].append(name)
         for site, sources in by_site.items():
             await self._sites.call(site, StartSources(tuple(sources)))
-
-
-def parts_read(streams: Collection[str], known: Definitions) -> set[str]:
-    """The parts of stages whose merged results are among `streams`: who reads those reads them."""
-    merged = {one.stage.name for name in streams if isinstance(one := known.get(name), StreamDef)
-              and one.stage and one.stage.role == "merge"}  # fmt: skip
-    return {one.name for one in known.values() if isinstance(one, StreamDef)
-            and one.stage and one.stage.role == "part" and one.stage.name in merged}  # fmt: skip
-
-
-def tasks(definitions: Iterable[AnyDef], known: Definitions) -> list[TaskSpec]:
-    """The tasks of the queries and pockets among `definitions`; a shared one comes once."""
-    found: dict[str, TaskSpec] = {}
-    for one in definitions:
-        look = partial(relation, known)
-        if isinstance(one, QueryDef):
-            for task in tasks_of(one, look):
-                found.setdefault(task.name, task)
-        elif isinstance(one, PocketDef):
-            found[one.name] = pocket_task(one, look)
-    return list(found.values())
-
-
-def relation(known: Definitions, name: str) -> Relation:
-    found = known[name]
-    assert not isinstance(found, AggregateDef | ApproximateDef | PocketDef)
-    return found
-
-
-def without(some: Iterable[TaskSpec], others: Iterable[TaskSpec]) -> list[TaskSpec]:
-    names = {task.name for task in others}
-    return [task for task in some if task.name not in names]
 
 
 async def undeploy(sites: Sites, definition: AnyDef, known: Definitions) -> list[str]:

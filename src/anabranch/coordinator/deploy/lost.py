@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import Definitions, parts_read, tasks
 from anabranch.coordinator.protection.protect import Protector
-from anabranch.coordinator.protection.protected import settled_sink
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Status
 from anabranch.plan.catalog import QueryDef, StreamDef, TableDef
+from anabranch.plan.definitions import Definitions, parts_read, settled_sink, tasks
 from anabranch.runtime.base import Runtime
 
 STATUS_S = 3.0

@@ -18,10 +18,10 @@ from anabranch.coordinator.control.sites import Sites, nearest
 from anabranch.coordinator.control.turns import Turn, Turns
 from anabranch.coordinator.protection.adoption import adopt
 from anabranch.coordinator.protection.protect import Protector, changed_with
-from anabranch.coordinator.protection.protected import spec_of
 from anabranch.errors import AnabranchError, ConfigError, SiteError, TaskError
 from anabranch.link.messages import Status, TakeOver
 from anabranch.plan.catalog import QueryDef
+from anabranch.plan.definitions import spec_of
 from anabranch.plan.protection import Standby
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Mutex, Runtime

@@ -8,10 +8,10 @@ from contextlib import suppress
 from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.turns import Turns
-from anabranch.coordinator.deploy.deploy import tasks
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Drop
 from anabranch.plan.catalog import AnyDef, StreamDef
+from anabranch.plan.definitions import tasks
 
 DROP_S = 10.0
 

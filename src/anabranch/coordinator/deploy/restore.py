@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S, Definitions, tasks
+from anabranch.coordinator.deploy.deploy import PREPARE_S
 from anabranch.coordinator.deploy.lost import Lost, streams_read
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
@@ -22,6 +22,7 @@ from anabranch.link.messages import (
     StartSources,
 )
 from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.definitions import Definitions, tasks
 from anabranch.plan.tasks import TaskSpec
 from anabranch.stream.restart import FOREVER, RestartPoint
 

@@ -22,12 +22,13 @@ from typing import Any
 from anabranch.coordinator.control.catalog import Catalog, Intention
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.turns import Turns
-from anabranch.coordinator.deploy.deploy import Definitions, Deployment, tasks, undeploy
+from anabranch.coordinator.deploy.deploy import Deployment, undeploy
 from anabranch.coordinator.deploy.runs import new_run
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Status
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.definitions import Definitions, tasks
 from anabranch.runtime.base import Runtime
 
 AWAY_S = 60.0

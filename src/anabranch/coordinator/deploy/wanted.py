@@ -7,10 +7,9 @@ from operator import is_
 from typing import Any
 
 from anabranch.coordinator.control.catalog import Catalog, Intention
-from anabranch.coordinator.deploy.deploy import tasks
 from anabranch.coordinator.protection.protect import Protector
-from anabranch.coordinator.protection.protected import settled_sink
 from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.definitions import settled_sink, tasks
 from anabranch.plan.tasks import TaskSpec
 from anabranch.plan.wanted import Creations, Wanted
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.coordinator.deploy.deploy import Definitions, tasks
 from anabranch.coordinator.placement.workload import Free, Latency, Workload
 from anabranch.deadline.plan import Plan
 from anabranch.deadline.problem import Problem
@@ -16,6 +15,7 @@ from anabranch.deadline.tasks import ends, tasks_of
 from anabranch.errors import AdmissionError
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.costs import Measured
+from anabranch.plan.definitions import Definitions, tasks
 from anabranch.plan.tasks import TaskSpec
 from anabranch.plan.timeliness import Urgency
 from anabranch.units import show_duration

@@ -11,12 +11,13 @@ from typing import Any
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S, tasks
+from anabranch.coordinator.deploy.deploy import PREPARE_S
 from anabranch.coordinator.placement.admission import Admission, Decision, urgent
 from anabranch.coordinator.placement.workload import Latency
 from anabranch.errors import AdmissionError, AnabranchError, SiteError
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.costs import Measured, TaskCost
+from anabranch.plan.definitions import tasks
 from anabranch.plan.tasks import TaskSpec
 
 LOOK_S = 30.0

@@ -10,7 +10,6 @@ from typing import Any
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import relation
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.coordinator.placement.monitor import Monitor, sample_of
 from anabranch.coordinator.placement.replan import Replan, Replanner
@@ -18,6 +17,7 @@ from anabranch.coordinator.placement.timely import with_deadlines
 from anabranch.coordinator.placement.together import placed_together
 from anabranch.placement.methods import placer
 from anabranch.plan.catalog import AnyDef, QueryDef, Relation
+from anabranch.plan.definitions import relation
 from anabranch.plan.placed import Surroundings, placed, placed_with_pocket
 
 

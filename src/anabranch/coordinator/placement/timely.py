@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.coordinator.placement.replan import Moved, Replan
-from anabranch.coordinator.protection.protected import placed, settled_sink
 from anabranch.plan.catalog import AnyDef, QueryDef
+from anabranch.plan.definitions import placed, settled_sink
 from anabranch.plan.placed import allowed
 from anabranch.plan.tasks import sink_task
 from anabranch.units import show_duration

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from anabranch.coordinator.deploy.deploy import relation, tasks
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.plan.catalog import AnyDef, QueryDef
+from anabranch.plan.definitions import relation, tasks
 from anabranch.plan.placed import Spread, allowed, settled, spread
 from anabranch.plan.tasks import sink_task
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from anabranch.coordinator.deploy.deploy import Definitions, tasks
 from anabranch.deadline.problem import Operator, Output, Problem, Source
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.costs import GUESSED, Measured
+from anabranch.plan.definitions import Definitions, tasks
 from anabranch.plan.tasks import TaskSpec, sink_task
 from anabranch.plan.timeliness import Deadline
 

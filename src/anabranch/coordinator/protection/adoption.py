@@ -6,12 +6,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from anabranch.coordinator.control.sites import ASK_S, Sites
-from anabranch.coordinator.deploy.deploy import Definitions
 from anabranch.coordinator.protection.assignments import Assignment
 from anabranch.coordinator.protection.protect import Protector
-from anabranch.coordinator.protection.protected import spec_of
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Drop
+from anabranch.plan.definitions import Definitions, spec_of
 
 
 def adopt(protector: Protector, name: str, known: Definitions) -> Assignment:

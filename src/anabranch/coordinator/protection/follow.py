@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from anabranch.coordinator.control.turns import Turns
-from anabranch.coordinator.deploy.deploy import Definitions
 from anabranch.coordinator.protection.protect import Costs, Protector, changed_with
-from anabranch.coordinator.protection.protected import protected, spec_of
 from anabranch.errors import AnabranchError
+from anabranch.plan.definitions import Definitions, protected, spec_of
 from anabranch.plan.protection import Standby
 from anabranch.runtime.base import Runtime
 

@@ -15,13 +15,12 @@ from typing import Any
 from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.turns import Turns
-from anabranch.coordinator.deploy.deploy import Definitions
 from anabranch.coordinator.protection.assignments import Assignment, Assignments
-from anabranch.coordinator.protection.protected import placed, protected, sink_along, spec_of
 from anabranch.coordinator.protection.restart_points import RestartPoints
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.messages import Announce, Drop, Peers, StandBy, Wishes
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
+from anabranch.plan.definitions import Definitions, placed, protected, sink_along, spec_of
 from anabranch.plan.protection import Standby
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime, Spawned

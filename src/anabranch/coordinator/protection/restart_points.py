@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import Definitions, tasks
 from anabranch.coordinator.protection.assignments import Assignments
 from anabranch.errors import SiteError
 from anabranch.link.messages import AskConsumer, ConsumerState, Needs, Points
+from anabranch.plan.definitions import Definitions, tasks
 from anabranch.plan.tasks import TaskSpec
 from anabranch.stream.restart import RestartPoint, gather
 

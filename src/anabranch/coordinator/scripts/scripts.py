@@ -13,9 +13,7 @@ from anabranch.coordinator.approximate.scripts import (
     Reported,
 )
 from anabranch.coordinator.control.sites import Sites, nearest
-from anabranch.coordinator.deploy.deploy import tasks
 from anabranch.coordinator.placement.placing import Placing
-from anabranch.coordinator.protection.checks import unprotected_sink
 from anabranch.coordinator.scripts.changes import Changes
 from anabranch.coordinator.scripts.plans import asked, reported
 from anabranch.coordinator.scripts.plans import explained as plans_explained
@@ -56,6 +54,7 @@ from anabranch.plan.catalog import (
     Relation,
     StreamDef,
 )
+from anabranch.plan.definitions import tasks, unprotected_sink
 from anabranch.plan.explain import explain
 from anabranch.plan.operators import Aggregate, Call, Column
 from anabranch.plan.rules import rewritten

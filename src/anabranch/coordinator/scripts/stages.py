@@ -10,12 +10,13 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S, relation
+from anabranch.coordinator.deploy.deploy import PREPARE_S
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.language.grammar.statements import CallNode, SelectState, StageNode
 from anabranch.language.source import Script
 from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
+from anabranch.plan.definitions import relation
 from anabranch.plan.stage import Stage
 from anabranch.plan.staging import candidate
 from anabranch.units import duration_us

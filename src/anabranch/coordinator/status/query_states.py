@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, TypeGuard
 
-from anabranch.coordinator.deploy.deploy import Definitions
 from anabranch.coordinator.protection.description import primaries
 from anabranch.errors import from_dict
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.definitions import Definitions
 from anabranch.plan.graph import Node
 from anabranch.plan.tasks import sink_task
 

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from anabranch.coordinator.control.sites import Sites, is_starting
-from anabranch.coordinator.deploy.deploy import Definitions, tasks
 from anabranch.coordinator.deploy.wanted import WantedThere
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.coordinator.status.query_states import is_asked_for, query_states
 from anabranch.errors import SiteError
 from anabranch.plan.catalog import ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.definitions import Definitions, tasks
 
 Status = dict[str, Any]
 Obstacles = Mapping[str, Status]

@@ -1,0 +1,135 @@
+"""What definitions say together: which tasks run, what those read, which of them are to have a
+standby, and where a query is once one of them has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from anabranch.plan.catalog import (
+    AggregateDef,
+    AnyDef,
+    ApproximateDef,
+    PocketDef,
+    QueryDef,
+    Relation,
+    StreamDef,
+    TableDef,
+)
+from anabranch.plan.protection import SHARED_SINKS, Standby
+from anabranch.plan.tasks import TaskSpec, pocket_task, sink_task, tasks_of
+
+Definitions = Mapping[str, AnyDef]
+"""All definitions of a system, by their names."""
+
+
+def tasks(definitions: Iterable[AnyDef], known: Definitions) -> list[TaskSpec]:
+    """The tasks of the queries and pockets among `definitions`; a shared one comes once."""
+    found: dict[str, TaskSpec] = {}
+    for one in definitions:
+        look = partial(relation, known)
+        if isinstance(one, QueryDef):
+            for task in tasks_of(one, look):
+                found.setdefault(task.name, task)
+        elif isinstance(one, PocketDef):
+            found[one.name] = pocket_task(one, look)
+    return list(found.values())
+
+
+def relation(known: Definitions, name: str) -> Relation:
+    found = known[name]
+    assert not isinstance(found, AggregateDef | ApproximateDef | PocketDef)
+    return found
+
+
+def without(some: Iterable[TaskSpec], others: Iterable[TaskSpec]) -> list[TaskSpec]:
+    names = {task.name for task in others}
+    return [task for task in some if task.name not in names]
+
+
+def parts_read(streams: Collection[str], known: Definitions) -> set[str]:
+    """The parts of stages whose merged results are among `streams`: who reads those reads them."""
+    merged = {one.stage.name for name in streams if isinstance(one := known.get(name), StreamDef)
+              and one.stage and one.stage.role == "merge"}  # fmt: skip
+    return {one.name for one in known.values() if isinstance(one, StreamDef)
+            and one.stage and one.stage.role == "part" and one.stage.name in merged}  # fmt: skip
+
+
+def protected(known: Definitions) -> dict[str, Standby]:
+    """The tasks that queries ask a standby for. What reads a source where that is dies with it,
+    and comes back with it; only the query itself is protected even there."""
+    found: dict[str, Standby] = {}
+    for query in known.values():
+        if isinstance(query, PocketDef) and query.standby:
+            found[query.name] = query.standby
+        if not isinstance(query, QueryDef) or query.standby is None:
+            continue
+        for node in query.nodes:
+            sources = [known.get(port.stream) for port in node.inputs]
+            with_it = any(isinstance(one, StreamDef | TableDef) and one.site == node.site
+                          for one in sources)  # fmt: skip
+            if node.name == query.name or not with_it:
+                found[node.name] = query.standby
+    return found
+
+
+def sink_along(spec: TaskSpec, site: str, known: Definitions) -> TaskSpec | None:
+    """The task of the sink that goes where its query goes, as it would be at `site`."""
+    query = known.get(spec.name)
+    if not isinstance(query, QueryDef) or not query.sink or settled_sink(query):
+        return None
+    sink = spec_of(sink_task(query.name), known)
+    there = tuple(source.model_copy(update={"site": site}) for source in sink.inputs)
+    return sink.model_copy(update={"site": site, "inputs": there})
+
+
+def spec_of(name: str, known: Definitions) -> TaskSpec:
+    return next(task for task in tasks(known.values(), known) if task.name == name)
+
+
+def settled_sink(query: QueryDef) -> str | None:
+    """The site that a query's sink stays at though the query moves; None if it moves along."""
+    if query.sink_site or not query.sink or query.sink.name in SHARED_SINKS:
+        return query.sink_site
+    return query.site
+
+
+def placed(one: AnyDef, task: str, site: str) -> AnyDef:
+    """A definition once `task` runs at another site: of a query or pocket that it belongs to, or of
+    the stream that the pocket fills."""
+    if isinstance(one, PocketDef) and one.name == task:
+        return one.model_copy(update={"site": site})
+    if not isinstance(one, QueryDef) or all(node.name != task for node in one.nodes):
+        return one
+    nodes = tuple(n.model_copy(update={"site": site}) if n.name == task else n for n in one.nodes)
+    update: dict[str, Any] = {"nodes": nodes}
+    if task == one.name:
+        update["site"] = site
+        update["sink_site"] = settled_sink(one)
+    return one.model_copy(update=update)
+
+
+def unprotected_sink(query: QueryDef, known: Definitions) -> str:
+    """A warning if the query is protected and where it writes is not; else empty.
+
+    Where one of its own sources is, nothing more would be lost by the death of that site."""
+    site = settled_sink(query) if query.standby and query.sink else None
+    if site is None or site in _source_sites(query, known):
+        return ""
+    return (
+        f"warning: what {query.name} writes stays at {site}, which nothing protects: while that"
+        " site is away results wait. kafka() and postgres() go where the query goes."
+    )
+
+
+def _source_sites(query: QueryDef, known: Definitions) -> set[str]:
+    """Where the streams and tables are that it comes from in the end."""
+    found: set[str] = set()
+    for name in query.reads:
+        one = known.get(name)
+        if isinstance(one, QueryDef):
+            found |= _source_sites(one, known)
+        elif one is not None:
+            found.add(getattr(one, "site", ""))
+    return found
