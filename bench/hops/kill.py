@@ -234,7 +234,7 @@ def _recovery_s(status: Status, struck: float) -> float | None:
 
 
 def _epochs(status: Status) -> int:
-    return max(one["epoch"] for one in status["protection"].values())
+    return int(max(one["epoch"] for one in status["protection"].values()))
 
 
 def _strike(cluster: FailingCluster, kind: str, status: Status, chance: float) -> tuple[str, float]:

@@ -49,4 +49,4 @@ def _cast_time(values: pa.Array, type: pa.DataType) -> pa.Array:
 
 
 def _is_text(type: pa.DataType) -> bool:
-    return pt.is_string(type) or pt.is_large_string(type) or pt.is_string_view(type)
+    return bool(pt.is_string(type) or pt.is_large_string(type) or pt.is_string_view(type))

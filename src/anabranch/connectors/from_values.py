@@ -141,7 +141,7 @@ def _micros(value: Any, type: pa.DataType | None) -> int:
         _refuse(value)
     # Whole numbers throughout: datetime.timestamp() is a float and loses the last µs.
     since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return int((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -161,11 +161,11 @@ class RateWrapper:
         """Of the block that begins with tuple `first`; not above 0 behind the last one."""
         return self._block_rows if self._rows is None else min(self._block_rows, self._rows - first)
 
-    def _submit(self, pool: ThreadPoolExecutor, start: int, first: int) -> Future | None:
+    def _submit(self, pool: ThreadPoolExecutor, start: int, first: int) -> Future[Any] | None:
         size = self._size(first)
         return pool.submit(self._make, start, first, size) if size > 0 else None
 
-    def _await(self, block: Future) -> pa.Table | None:
+    def _await(self, block: Future[Any]) -> pa.Table | None:
         """None once stopped."""
         while not self._context.stopped.is_set():
             try:

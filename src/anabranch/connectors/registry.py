@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from anabranch.connectors.options import Option, unknown
 from anabranch.errors import SetupError
@@ -22,8 +22,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def __getitem__(self, name: str) -> type[T]:
         module, _, attribute = self._entries[name].partition(":")
-        found: Any = getattr(import_module(module), attribute)
-        return found
+        connector: type[T] = getattr(import_module(module), attribute)
+        return connector
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

@@ -38,10 +38,10 @@ def unpacker(
 
 def _compress(buffer: pa.Buffer, codec: str) -> bytes:
     """The size in front: Arrow's codecs want to know it to undo it."""
-    size = buffer.size.to_bytes(8, "little")
+    size: bytes = buffer.size.to_bytes(8, "little")
     if codec == "zlib":
         return size + zlib.compress(buffer, _ZLIB_LEVEL)
-    return size + pa.Codec(codec).compress(buffer, asbytes=True)
+    return size + bytes(pa.Codec(codec).compress(buffer, asbytes=True))
 
 
 def _decompress(blob: pa.Buffer, codec: str) -> pa.Buffer:

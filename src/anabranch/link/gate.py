@@ -36,13 +36,13 @@ from anabranch.stream.batch import Batch
 
 Handler = Callable[[Any], Any]
 """Takes a message; returns the answer, or a coroutine that does."""
-FindOutlet = Callable[[str], LiveOutlet]
+FindOutlet = Callable[[str], LiveOutlet[Any]]
 Pack = Callable[[Batch[pa.RecordBatch]], pa.RecordBatch]
 
 _PATIENCE_S = 3.0
 _RETRY_S = 0.25
 _LOOK_S = 1.0
-_NOTHING: dict[str, LiveOutlet] = {}
+_NOTHING: dict[str, LiveOutlet[Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _cannot_listen(listen: str, credentials: Credentials) -> SetupError:
     )
 
 
-class _TokenCheck(flight.ServerMiddlewareFactory):
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # Arrow says no types
     def __init__(self, token: str) -> None:
         super().__init__()
         self._expected = f"Bearer {token}"
@@ -174,7 +174,7 @@ def packer(traffic: Traffic, codec: str | None) -> Pack:
 
 
 def serve(
-    outlet: LiveOutlet, request: Follow | Ship, out: Outgoing[pa.RecordBatch]
+    outlet: LiveOutlet[Any], request: Follow | Ship, out: Outgoing[pa.RecordBatch]
 ) -> Coroutine[Any, Any, None]:
     """Send what is asked for until it ends or nobody reads any more."""
     if isinstance(request, Ship):
@@ -188,7 +188,7 @@ LOCAL: dict[str, Gate] = {}
 """The gates of this process by address: what is next door is not called over the network."""
 
 
-class Gate(flight.FlightServerBase):
+class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no types
     """Serves `actions` and the outlets that `find_outlet` knows (KeyError: not here).
 
     `listen` is host:port; port 0 takes a free one. Raises SetupError if the port is in use.

@@ -168,7 +168,7 @@ class Builder:
         return make_table(table.source.name, context)
 
     def _ingest(
-        self, stream: StreamDef, source: Call, outlet: LiveOutlet, *, resume: bool
+        self, stream: StreamDef, source: Call, outlet: LiveOutlet[Any], *, resume: bool
     ) -> Ingest:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
         make = partial(self._wrapper, stream, source, resume=resume, begins=not resume)
@@ -189,7 +189,7 @@ class Builder:
             stream, outlet, make, self._heartbeat_s, journal, pace, shedder, synced=self._synced
         )
 
-    def _open(self, stream: StreamDef, outlet: LiveOutlet, *, resume: bool) -> OpenStream:
+    def _open(self, stream: StreamDef, outlet: LiveOutlet[Any], *, resume: bool) -> OpenStream:
         if self._state is None:
             return OpenStream(stream, outlet, self._heartbeat_s)
         name = quote(stream.name, safe="")
@@ -198,7 +198,7 @@ class Builder:
         return OpenStream(stream, outlet, self._heartbeat_s, self._state, name, power=self._synced)
 
     def _staged(
-        self, stream: StreamDef, stage: Stage, outlet: LiveOutlet, *, resume: bool
+        self, stream: StreamDef, stage: Stage, outlet: LiveOutlet[Any], *, resume: bool
     ) -> Ingest:
         name = f"{stream.name}.{stage.moves}" if stage.moves else stream.name
         journal = self._journal(name, resume=resume, segment=STAGE_SEGMENT)
@@ -271,7 +271,7 @@ class Builder:
         return path
 
     def task(
-        self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet], owner: Owner, *, resume: bool
+        self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet[Any]], owner: Owner, *, resume: bool
     ) -> Task:
         """Raises ConfigError or SinkError if its sink cannot be written to. A pocket's output goes
         to one of the `outlets` that are there already."""
@@ -293,7 +293,7 @@ class Builder:
             self._runtime, owner, spec, body, inlets, outlet, jobs, expressions.report, self._batch
         )
 
-    def inlets(self, spec: TaskSpec) -> list[LiveInlet]:
+    def inlets(self, spec: TaskSpec) -> list[LiveInlet[Any]]:
         limit, budget = self._limit, self._budget
         return [LiveInlet(one.stream, limit=limit, budget=budget) for one in spec.inputs]
 
@@ -370,7 +370,7 @@ class Builder:
 
     def _outlet(
         self, stream: str, columns: tuple[Column, ...], *, whole: bool = False
-    ) -> LiveOutlet:
+    ) -> LiveOutlet[Any]:
         schema = wire_schema(arrow_schema(columns))
         # What waits is better off at the consumer: an outlet needs enough to keep its link busy.
         limit = max(1, self._limit // 4)

@@ -56,9 +56,9 @@ class Builds(Protocol):
     def check_source(self, definition: StreamDef | TableDef) -> Looked: ...
     def check_sink(self, spec: TaskSpec) -> Looked: ...
     def task(
-        self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet], owner: Owner, *, resume: bool
+        self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet[Any]], owner: Owner, *, resume: bool
     ) -> Task: ...
-    def inlets(self, spec: TaskSpec) -> Sequence[LiveInlet]: ...
+    def inlets(self, spec: TaskSpec) -> Sequence[LiveInlet[Any]]: ...
     def unpacker(self, source: Input, codec: str | None) -> Unpack: ...
     def pocket_executor(self, name: str) -> Runs: ...
 
@@ -71,7 +71,7 @@ class Deployment:
         self,
         runtime: Runtime,
         tasks: dict[str, Task],
-        outlets: dict[str, LiveOutlet],
+        outlets: dict[str, LiveOutlet[Any]],
         builder: Builds,
         links: Links,
         executor: Runs,
@@ -283,7 +283,7 @@ class Deployment:
         _note("standing by", task)
         return task
 
-    def new_inlets(self, task: Task) -> Sequence[LiveInlet]:
+    def new_inlets(self, task: Task) -> Sequence[LiveInlet[Any]]:
         return self._builder.inlets(task.spec)
 
     def unpacker(self, task: Task, index: int, codec: str | None) -> Unpack:

@@ -69,7 +69,7 @@ class SiteService:
         self._runtime = runtime
         self._executor = executor
         tasks: dict[str, Task] = {}
-        self.outlets: dict[str, LiveOutlet] = {}
+        self.outlets: dict[str, LiveOutlet[Any]] = {}
         self.links = Links(
             name, cluster, runtime, network, self.outlets, tasks, points, readers,
             superseded=lambda task: self.protection.superseded(task),

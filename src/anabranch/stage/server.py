@@ -42,7 +42,7 @@ class Serving(Spec):
     token: str
 
 
-class StateServer(flight.FlightServerBase):
+class StateServer(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no types
     def __init__(self, service: StateService, token: str) -> None:
         super().__init__("grpc://127.0.0.1:0")
         self._service = service

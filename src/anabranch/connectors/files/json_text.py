@@ -95,7 +95,7 @@ def _encoder(type: pa.DataType) -> Callable[[pa.Array], pa.Array]:
 
 
 def _is_short(type: pa.DataType) -> bool:
-    return pt.is_decimal(type) and type.precision <= _EXACT_DIGITS
+    return bool(pt.is_decimal(type) and type.precision <= _EXACT_DIGITS)
 
 
 def _quoted(text: pa.Array) -> pa.Array:

@@ -64,7 +64,7 @@ def client_settings(
 
 def make_client(
     kind: Callable[[dict[str, Any]], Any], settings: dict[str, Any], known: Iterable[str]
-):
+) -> Any:
     """A Consumer or Producer. ConfigError names the setting that librdkafka refuses."""
     try:
         return kind(settings)
@@ -77,7 +77,7 @@ def make_client(
     raise ConfigError(f"kafka(): {text}", remedy="Check the settings of the client.")
 
 
-E = TypeVar("E", bound=AnabranchError)
+E = TypeVar("E", bound=AnabranchError, covariant=True)
 
 
 class Topic(Generic[E]):

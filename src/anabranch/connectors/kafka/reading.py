@@ -57,7 +57,9 @@ PASSING = (
 class Reading:
     """`offsets` holds the next offset of each partition to be taken; we may have more by then."""
 
-    def __init__(self, topic: Topic, settings: dict[str, Any], offsets: Mapping[int, int]) -> None:
+    def __init__(
+        self, topic: Topic[AnabranchError], settings: dict[str, Any], offsets: Mapping[int, int]
+    ) -> None:
         self.offsets = dict(offsets)
         self._fetched = dict(offsets)
         self._heard = dict.fromkeys(offsets, time.monotonic())
@@ -184,7 +186,9 @@ class Reading:
         return [TopicPartition(self._topic.name, *item) for item in sorted(offsets.items())]
 
 
-def watermarks(topic: Topic, settings: dict[str, Any]) -> dict[int, tuple[int, int]]:
+def watermarks(
+    topic: Topic[AnabranchError], settings: dict[str, Any]
+) -> dict[int, tuple[int, int]]:
     """Per partition the offset of its first record, and the one behind its last."""
     consumer = make_client(Consumer, settings, ())
     try:
@@ -194,7 +198,7 @@ def watermarks(topic: Topic, settings: dict[str, Any]) -> dict[int, tuple[int, i
         consumer.close()
 
 
-def _ends(consumer: Consumer, topic: Topic, number: int) -> tuple[int, int]:
+def _ends(consumer: Consumer, topic: Topic[AnabranchError], number: int) -> tuple[int, int]:
     try:
         low, high = consumer.get_watermark_offsets(
             TopicPartition(topic.name, number), timeout=PATIENCE_S
@@ -205,7 +209,7 @@ def _ends(consumer: Consumer, topic: Topic, number: int) -> tuple[int, int]:
 
 
 def read_ranges(
-    topic: Topic,
+    topic: Topic[AnabranchError],
     settings: dict[str, Any],
     begin: Mapping[int, int],
     ends: Iterator[Mapping[int, int]],
@@ -232,7 +236,7 @@ def read_ranges(
 
 def _gather(
     reading: Reading,
-    topic: Topic,
+    topic: Topic[AnabranchError],
     wanted: Mapping[int, int],
     held: dict[int, deque[Record]],
     stopped: Event,
@@ -269,7 +273,7 @@ def _up_to(held: dict[int, deque[Record]], wanted: Mapping[int, int]) -> Iterato
 
 
 def read_range(
-    topic: Topic,
+    topic: Topic[AnabranchError],
     settings: dict[str, Any],
     begin: Mapping[int, int],
     end: Mapping[int, int],

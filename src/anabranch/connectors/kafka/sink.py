@@ -329,7 +329,7 @@ def _column(name: str | None, context: SinkContext) -> str | None:
     columns = {column.lower(): column for column in context.schema.names[:-2]}
     if name.lower() not in columns:
         raise unknown(f"kafka() has key = {name!r}, which is no column", name, columns.values())
-    return columns[name.lower()]
+    return str(columns[name.lower()])
 
 
 def _keys(column: pa.Array) -> list[Any]:

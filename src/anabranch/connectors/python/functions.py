@@ -27,7 +27,7 @@ def import_function(name: str, base: Path) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"{name!r} names no function", remedy="Write it as 'module:function'.")
-    found = getattr(_load(module, base), attribute, None)
+    found: Callable[..., Any] | None = getattr(_load(module, base), attribute, None)
     if not callable(found):
         raise ConfigError(
             f"the module {module} has no function {attribute!r}",

@@ -20,7 +20,7 @@ def signal_process(name: str, number: signal.Signals, status: dict[str, Any]) ->
         process.send_signal(number)
     except psutil.NoSuchProcess:
         raise _gone(name, process.pid) from None
-    return process.pid
+    return int(process.pid)
 
 
 def process_of(name: str, status: dict[str, Any]) -> psutil.Process:

@@ -46,7 +46,7 @@ class Links:
         cluster: Cluster,
         runtime: Runtime,
         network: Network,
-        outlets: Mapping[str, LiveOutlet],
+        outlets: Mapping[str, LiveOutlet[Any]],
         tasks: Mapping[str, Task],
         points: PointsFile,
         readers: ReadersFile,
@@ -67,7 +67,7 @@ class Links:
         self.routes = Routes()
         self._interval_s = cluster.heartbeat_interval_us / 1e6
         self._silence_s = max(LEAST_SILENCE_S, self._interval_s * cluster.missed_heartbeats)
-        self._subscriptions: dict[str, list[Subscription]] = {}
+        self._subscriptions: dict[str, list[Subscription[Any]]] = {}
         self._senders: dict[str, AckSender] = {}
         self._by_site: dict[str, Readers] | None = None
         """See `_readers_of`; None when that may have changed."""
@@ -94,7 +94,7 @@ class Links:
             for site in self.route(source).sites:
                 self._sender(site).tell_all()
 
-    def _links_of(self, task: Task) -> list[Subscription]:
+    def _links_of(self, task: Task) -> list[Subscription[Any]]:
         links = []
         for index, (source, inlet) in enumerate(zip(task.spec.inputs, task.inlets, strict=True)):
             inlet.expect(self.route(source).epoch)
@@ -110,7 +110,7 @@ class Links:
         receiver: Receiver[Any],
         request: Callable[[int], Follow | Ship],
         on_failure: Callable[[AnabranchError], None],
-    ) -> Subscription:
+    ) -> Subscription[Any]:
         """Brings `source`, from wherever it is produced, to a receiver at this site."""
 
         def connect(after: int) -> Connection:
@@ -194,7 +194,7 @@ class Links:
         if outlet := self._outlets.get(stream):
             outlet.detach(consumer, epoch, born)
 
-    def outlet(self, stream: str) -> LiveOutlet:
+    def outlet(self, stream: str) -> LiveOutlet[Any]:
         outlet = self._outlets.get(stream)
         if outlet is None:
             raise SiteError(f"site {self._name} does not produce stream {stream}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from anabranch.disk.folder import Folder
 from anabranch.disk.records import read_records, record
@@ -26,7 +27,7 @@ class ReadersFile:
             found = read_records(data, folder.place(READERS))
             self.before = json.loads(found.payloads[-1]) if found.payloads else {}
 
-    def news(self, outlets: Mapping[str, LiveOutlet]) -> Readers | None:
+    def news(self, outlets: Mapping[str, LiveOutlet[Any]]) -> Readers | None:
         """Those there are now, unless that is written already."""
         held = ((name, sorted(outlet.leased)) for name, outlet in list(outlets.items()))
         readers = {name: consumers for name, consumers in held if consumers}
@@ -37,7 +38,7 @@ class ReadersFile:
             self._folder.replace(READERS, record(json.dumps(readers).encode()))
             self._written = readers
 
-    def await_back(self, stream: str, outlet: LiveOutlet, position: int) -> None:
+    def await_back(self, stream: str, outlet: LiveOutlet[Any], position: int) -> None:
         """Keep what lies behind `position` for those who read the stream before."""
         for consumer in self.before.pop(stream, ()):
             outlet.attach(consumer, after=position, lease=True)

@@ -56,7 +56,7 @@ class KeptState:
 
 class _Pickler(CloudPickler):
     def __init__(self, file: io.BytesIO, own: Mapping[str, Any]) -> None:
-        super().__init__(file)
+        super().__init__(file)  # type: ignore[no-untyped-call]
         self._own = own
 
     def persistent_id(self, obj: Any) -> str | None:
@@ -78,7 +78,7 @@ class _Unpickler(pickle.Unpickler):
 def packed(state: object, own: Mapping[str, Any]) -> bytes:
     """`own` are the names of the pocket's module. Raises what pickling raises."""
     buffer = io.BytesIO()
-    _Pickler(buffer, own).dump(state)
+    _Pickler(buffer, own).dump(state)  # type: ignore[no-untyped-call]
     return buffer.getvalue()
 
 

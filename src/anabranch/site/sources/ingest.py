@@ -32,7 +32,7 @@ class Ingest:
     def __init__(
         self,
         stream: StreamDef,
-        outlet: LiveOutlet,
+        outlet: LiveOutlet[Any],
         make: Callable[[threading.Event, Callable[[int], None]], Wrapper],
         heartbeat_s: float,
         journal: Journal | None = None,

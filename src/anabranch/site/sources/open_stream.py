@@ -58,7 +58,7 @@ class OpenStream:
     def __init__(
         self,
         stream: StreamDef,
-        outlet: LiveOutlet,
+        outlet: LiveOutlet[Any],
         heartbeat_s: float,
         folder: Folder | None = None,
         name: str = "",

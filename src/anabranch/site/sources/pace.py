@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from anabranch.link.budget import Budget
 from anabranch.link.outlet import LiveOutlet
@@ -32,7 +33,7 @@ class Pace:
     """
 
     def __init__(
-        self, outlet: LiveOutlet, budget: Budget, excess: Callable[[], int] = lambda: 0
+        self, outlet: LiveOutlet[Any], budget: Budget, excess: Callable[[], int] = lambda: 0
     ) -> None:
         self._outlet = outlet
         self._budget = budget

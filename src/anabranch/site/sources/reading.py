@@ -61,7 +61,7 @@ class Reading:
     def __init__(
         self,
         stream: StreamDef,
-        outlet: LiveOutlet,
+        outlet: LiveOutlet[Any],
         wrapper: Wrapper,
         intake: Intake,
         journal: Journal | None,

@@ -72,4 +72,5 @@ class Shedder:
 
 def _doubles(values: pa.ChunkedArray) -> np.ndarray:
     filled = pc.fill_null(values.cast(pa.float64(), safe=False), float("nan"))
-    return filled.to_numpy()
+    doubles: np.ndarray = filled.to_numpy()
+    return doubles

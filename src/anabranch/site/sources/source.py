@@ -11,7 +11,7 @@ from anabranch.link.outlet import LiveOutlet
 class Source(Protocol):
     """A wrapper's stream, a table's changes, or a stream that a pocket or program fills."""
 
-    outlet: LiveOutlet
+    outlet: LiveOutlet[Any]
     error: AnabranchError | None
 
     def resume(self, position: int) -> None:

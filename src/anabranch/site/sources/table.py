@@ -109,7 +109,7 @@ class TableIngest:
     finite = False
 
     def __init__(
-        self, table: TableDef, outlet: LiveOutlet, reader: TableReader, log: Path | None
+        self, table: TableDef, outlet: LiveOutlet[Any], reader: TableReader, log: Path | None
     ) -> None:
         """`log` keeps the versions, so that a killed site gives the same again."""
         self.table = table

@@ -53,7 +53,7 @@ class StandbyInputs:
         post: StandBy,
         links: Links,
         upstream: Upstream,
-        new_inlets: Callable[[], Sequence[LiveInlet]],
+        new_inlets: Callable[[], Sequence[LiveInlet[Any]]],
         unpack: Callable[[int], Unpack],
         consider: Callable[[], None],
         on_failure: Callable[[AnabranchError], None],

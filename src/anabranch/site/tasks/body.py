@@ -77,7 +77,8 @@ class Produced:
 
     def born(self) -> np.ndarray:
         """When the newest source tuple of each entered the system, in µs."""
-        return self.table.column(BORN).to_numpy()
+        values: np.ndarray = self.table.column(BORN).to_numpy()
+        return values
 
     def ages_s(self, now_us: int) -> np.ndarray:
         return ages_s(self.table, now_us)
@@ -214,4 +215,5 @@ def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def ages_s(table: pa.Table, now_us: int, most: int = 32) -> np.ndarray:
     """How long ago each tuple's newest source tuple entered the system; of a sample of them."""
     sample = table.column(BORN).to_numpy()[:: max(1, len(table) // most)]
-    return (now_us - sample) / 1e6
+    values: np.ndarray = (now_us - sample) / 1e6
+    return values

@@ -149,7 +149,8 @@ class SparkEvaluator:
             evaluate = self._kept[key] = self._expressions.evaluation(
                 candidates.schema, lambda frame: _where(frame, conditions).select(INDEX)
             )
-        return evaluate(candidates).column(INDEX).to_numpy()
+        values: np.ndarray = evaluate(candidates).column(INDEX).to_numpy()
+        return values
 
     def results(self, candidates: pa.Table) -> pa.Table:
         return self._results(candidates.select(self._candidates.names))

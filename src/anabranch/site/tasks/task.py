@@ -68,8 +68,8 @@ class Task:
         owner: Owner,
         spec: TaskSpec,
         body: Body,
-        inlets: Sequence[LiveInlet],
-        outlet: LiveOutlet | None,
+        inlets: Sequence[LiveInlet[Any]],
+        outlet: LiveOutlet[Any] | None,
         jobs: Jobs,
         plans: Callable[[], list[dict[str, Any]]] = list,
         batch: int = 1_000_000,
@@ -148,7 +148,7 @@ class Task:
             self.state = "running"
         self._end_if_finished(point)
 
-    async def restart(self, point: RestartPoint, inlets: Sequence[LiveInlet]) -> None:
+    async def restart(self, point: RestartPoint, inlets: Sequence[LiveInlet[Any]]) -> None:
         """Forget everything and begin anew at `point`, with other `inlets`. What was put out before
         is safe with those who read it, or follows again."""
         for inlet in self.inlets:
@@ -361,7 +361,7 @@ class Task:
                         for inlet, one in pairs if one.batches]  # fmt: skip
             return taken
 
-    def _take(self, inlet: LiveInlet, most: int) -> Taken:
+    def _take(self, inlet: LiveInlet[Any], most: int) -> Taken:
         if not self._patience:  # who waits before each instance takes all that has come
             most = min(most, inlet.portion)
         batches = [] if self._more else inlet.take(most)

@@ -28,7 +28,7 @@ class Timeliness:
         self.overran = 0
         """Results that left this task later than the sub-deadlines up to it allow."""
 
-    def due(self, inlets: Iterable[LiveInlet], now_us: int) -> tuple[int, int]:
+    def due(self, inlets: Iterable[LiveInlet[Any]], now_us: int) -> tuple[int, int]:
         """The absolute deadline of an instance that takes what waits, by its oldest tuple, and when
         that entered the system; both in µs. (12), and what is left of the way from the source."""
         oldest = [one for one in (inlet.oldest() for inlet in inlets) if one]

@@ -173,6 +173,7 @@ def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
 
 def _pieces(table: pa.Table) -> list[pa.RecordBatch]:
     """As few requests as it takes."""
-    pieces = table.to_batches(max_chunksize=ROWS)
-    few = len(table) // ROWS + 1
-    return pieces if len(pieces) <= few else table.combine_chunks().to_batches(max_chunksize=ROWS)
+    pieces: list[pa.RecordBatch] = table.to_batches(max_chunksize=ROWS)
+    if len(pieces) > len(table) // ROWS + 1:
+        pieces = table.combine_chunks().to_batches(max_chunksize=ROWS)
+    return pieces
