@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.errors import TaskError
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.graph import Node, Port
 from anabranch.plan.protection import Standby
@@ -223,19 +224,41 @@ def test_a_site_that_was_away_stops_what_was_dropped_meanwhile(
     world.close()
 
 
-def test_nobody_is_kept_tuples_for_whom_a_dead_coordinator_was_about_to_create() -> None:
-    """The producer was out of reach when that was taken back."""
+@pytest.mark.parametrize("is_read", [True, False])
+def test_nobody_is_kept_tuples_for_whom_a_dead_coordinator_was_about_to_create(
+    is_read: bool,
+) -> None:
+    """The producer was out of reach when that was taken back; others may read it or not."""
     world = World(plan.draw(Random(9)), Random(9))
     world.suffer(())
     assert world.clock.run(20_000, lambda: world.deployed)
-    source = world.plan.sources[0]
-    site = world.sites[source.site]
-    outlet = site.service.outlets[source.name]
+    stream, where = world.plan.sources[0].name, world.plan.sources[0].site
+    if not is_read:
+        stream, where = "late", next(one for one in world.plan.sites if one.startswith("w"))
+        apply(world, [a_query(stream, world.plan.sources[0].name, where, standby=False)], [])
+    outlet = world.sites[where].service.outlets[stream]
     outlet.attach("never", born=77)
     outlet.attach("a program", lease=True)
     world.clock.run(world.clock.now + 3_000, lambda: False)
     assert "never" not in outlet.tasks()
     assert "a program" in outlet.leased
+    world.close()
+
+
+def test_a_query_that_is_dropped_while_it_is_to_move_does_not() -> None:
+    world = World(plan.draw(Random(3)), Random(3))
+    world.suffer(())
+    assert world.clock.run(20_000, lambda: world.deployed)
+    source = world.plan.sources[0].name
+    first, second = [one for one in world.plan.sites if one.startswith("w")][:2]
+    apply(world, [a_query("late", source, first, standby=False)], [])
+    coordinator = world.coordinator
+    moving = coordinator.process.spawn(coordinator.control.move("late", second))
+    moving.heard = True
+    apply(world, [], ["late"])
+    assert world.clock.run(world.clock.now + 60_000, lambda: moving.done)
+    with pytest.raises(TaskError, match="late was dropped"):
+        moving.join().send(None)
     world.close()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from anabranch.errors import TaskError
 from anabranch.plan.catalog import (
     AggregateDef,
     AnyDef,
@@ -85,7 +86,11 @@ def sink_along(spec: TaskSpec, site: str, known: Definitions) -> TaskSpec | None
 
 
 def spec_of(name: str, known: Definitions) -> TaskSpec:
-    return next(task for task in tasks(known.values(), known) if task.name == name)
+    """Raises TaskError if it was dropped."""
+    for task in tasks(known.values(), known):
+        if task.name == name:
+            return task
+    raise TaskError(f"{name} was dropped")
 
 
 def settled_sink(query: QueryDef) -> str | None:

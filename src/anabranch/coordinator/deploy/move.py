@@ -140,6 +140,8 @@ class Move:
     async def _post(self, query: TaskSpec, site: str) -> int:
         """The epoch in which the standby at `site` will be primary. One that is there will do."""
         known = self._catalog.definitions()
+        if spec_of(query.name, known).born != query.born:
+            raise TaskError(f"query {query.name} was dropped, and is another now")
         assignment = adopt(self._protector, query.name, known)
         if assignment.standby != site or not self._protector.in_hand(query.name):
             await self._protector.post(query.name, site, Standby(batch=AT_ONCE), known)

@@ -45,13 +45,11 @@ class WantedThere:
             if task.site == site or self._protector.keeps(along):
                 _add(there, task.name, task.born)
                 streams |= {task.output} if task.output else set()
-        readers: dict[str, tuple[str, ...]] = {}
+        readers: dict[str, tuple[str, ...]] = dict.fromkeys(streams, ())
         for task, _ in self._tasks:
             for index, source in enumerate(task.inputs):
                 if source.stream in streams:
-                    readers[source.stream] = (
-                        *readers.get(source.stream, ()), task.consumer(index)
-                    )  # fmt: skip
+                    readers[source.stream] += (task.consumer(index),)
         return Wanted(sources, there, readers)
 
     def _look(self) -> None:
