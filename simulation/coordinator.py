@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
-from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
 from anabranch.coordinator.placement.replan import Moved

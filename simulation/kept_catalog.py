@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 
 
 class KeptCatalog(Catalog):

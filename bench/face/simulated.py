@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.sites import SiteRecord
+from anabranch.coordinator.base.sites import SiteRecord
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import ConfigError
 from anabranch.language import parse

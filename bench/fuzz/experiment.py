@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from anabranch.config.cluster import Cluster, parse_cluster
 from anabranch.connectors import SourceContext, make_wrapper
-from anabranch.coordinator.control.catalog import IN_MEMORY, Catalog
+from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.scripts import ScriptCheck
 from anabranch.errors import AnabranchError

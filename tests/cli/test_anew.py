@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli.sites.anew import confirm_anew, deleted
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import ConfigError
 from anabranch.plan.operators import Call
 from tests.plan.samples import a_query, a_stream

@@ -14,7 +14,7 @@ from anabranch.coordinator.approximate.models import Models
 from anabranch.coordinator.approximate.stores import FileStore
 from anabranch.coordinator.approximate.watch import Approximations
 from anabranch.coordinator.approximate.workers import Workers
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import SiteError
 from anabranch.plan.approximate import (
     dealt_out,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from tests.plan.samples import FAHRENHEIT, HOT, a_query, a_stream
 
 SENSOR = a_stream("Sensor1")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.errors import AdmissionError, SiteError
 from tests.coordinator.test_admission import catalog

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import StorageError
 from anabranch.site.tasks.restart_points import PointsFile
 from simulation import plan

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from anabranch.config.cluster import Cluster
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.control import launch
-from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.coordinator import Coordinator
 from anabranch.coordinator.control.launch import SiteProcesses
 from anabranch.coordinator.control.members import Members

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.control.catalog import Catalog
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import Sites
+from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.protection.assignments import Assignment
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.link.gate import Credentials

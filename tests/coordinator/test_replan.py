@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.catalog import IN_MEMORY, Catalog
+from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.monitor import Sample
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.errors import SiteError

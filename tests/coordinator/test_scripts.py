@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.sites import absence
+from anabranch.coordinator.base.sites import absence
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.scripts.sites import asks_types, sites_named, sites_needed

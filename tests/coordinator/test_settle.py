@@ -163,7 +163,7 @@ def test_it_is_tried_again_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A person may do something about what does not pass by itself."""
-    monkeypatch.setattr("anabranch.coordinator.control.obstacles.FINAL", Backoff(0.1, 0.1))
+    monkeypatch.setattr("anabranch.coordinator.base.obstacles.FINAL", Backoff(0.1, 0.1))
     here.in_the_way["fire"] = kind("it is not there")
     coordinator.settle()
     here.in_the_way.clear()

@@ -13,10 +13,10 @@ import pytest
 
 from anabranch.cli.sites import site
 from anabranch.config.cluster import Cluster, parse_cluster
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import Sites, nearest
 from anabranch.coordinator.control import launch
-from anabranch.coordinator.control.catalog import Catalog
 from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.sites import Sites, nearest
 from anabranch.errors import AnabranchError, SetupError, SiteError
 from anabranch.link.gate import LOCAL, Credentials, Gate
 from anabranch.link.messages import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.control.catalog import IN_MEMORY, Catalog
-from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
+from anabranch.coordinator.base.sites import Sites
 from anabranch.errors import CannotResume
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.catalog import IN_MEMORY, Catalog
+from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.coordinator.placement.replan import Moved, Replan
 from anabranch.coordinator.placement.timely import BREAKS, with_deadlines

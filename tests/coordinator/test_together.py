@@ -9,7 +9,7 @@ from pyspark.sql import functions
 
 from anabranch.cli.queries.check import PlannedSites
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.catalog import IN_MEMORY, Catalog
+from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.admission import Admission
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.changes import Changes

@@ -14,8 +14,8 @@ from anabranch.connectors import SINKS, TABLES, WRAPPERS, places
 from anabranch.connectors.files.paths import absolute, find_files
 from anabranch.connectors.options import split, take
 from anabranch.connectors.registry import Registry
-from anabranch.coordinator.control.catalog import IN_MEMORY, Catalog
-from anabranch.coordinator.control.sites import absence
+from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
+from anabranch.coordinator.base.sites import absence
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.changes import Changes
 from anabranch.coordinator.scripts.scripts import ScriptCheck

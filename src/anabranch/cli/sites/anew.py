@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from anabranch.cli.show.tables import err
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import ConfigError
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.spec import Call

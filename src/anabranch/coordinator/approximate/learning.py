@@ -14,7 +14,7 @@ from anabranch.approx.model import Model
 from anabranch.approx.plan import Plan
 from anabranch.connectors.postgres.once import stream_pattern
 from anabranch.coordinator.approximate.lesson import Lesson
-from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.base.sites import Sites
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.messages import LearnModel
 from anabranch.plan.catalog import ApproximateDef

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.scripts.references import Outside
 from anabranch.language.grammar.approximate import bind_approximate
 from anabranch.language.grammar.statements import CreateQuery

@@ -16,7 +16,7 @@ from anabranch.coordinator.approximate.models import Models
 from anabranch.coordinator.approximate.results import ApproximateResults
 from anabranch.coordinator.approximate.state import ApproximateState
 from anabranch.coordinator.approximate.workers import Workers
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import ApproximateDef
 from anabranch.runtime.threads import supervised

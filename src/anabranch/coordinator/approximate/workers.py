@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
-from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.deploy.deploy import Deployment, undeploy
 from anabranch.errors import Refused, SiteError
 from anabranch.link.messages import Points, Status

@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import Sites
+from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.control.members import Members
 from anabranch.coordinator.control.restorer import Restorer
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.control.turns import Turns
 from anabranch.coordinator.deploy.anew import Anew
 from anabranch.coordinator.deploy.move import Move
 from anabranch.coordinator.deploy.parts import LostParts

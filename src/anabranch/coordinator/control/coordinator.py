@@ -20,10 +20,10 @@ from anabranch.coordinator.approximate.results import ApproximateResults
 from anabranch.coordinator.approximate.stores import FileStore, PostgresStore
 from anabranch.coordinator.approximate.watch import Approximations
 from anabranch.coordinator.approximate.workers import Workers
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.control.members import Members
-from anabranch.coordinator.control.sites import Sites
 from anabranch.coordinator.control.state import claim
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import ProtocolError, SiteError, Superseded
 from anabranch.link.messages import PROTOCOL, Join
 from anabranch.version import VERSION

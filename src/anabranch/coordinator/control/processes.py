@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 
 from anabranch.config.address import read_address
-from anabranch.coordinator.control.sites import unknown_site
+from anabranch.coordinator.base.sites import unknown_site
 from anabranch.errors import SiteError
 
 

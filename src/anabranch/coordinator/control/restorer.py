@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from anabranch.coordinator.control.catalog import Catalog
-from anabranch.coordinator.control.obstacles import Obstacles
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.obstacles import Obstacles
+from anabranch.coordinator.base.sites import Sites
+from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.deploy.lost import (
     Lost,
     begun,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.messages import (
     Attach,
@@ -32,7 +32,6 @@ from anabranch.plan.tasks import TaskSpec
 from anabranch.stream.restart import RestartPoint
 
 Source = StreamDef | TableDef
-PREPARE_S = 120.0
 DROP_S = 5.0
 """A site that takes longer, or cannot be reached, stops what is not wanted by itself."""
 

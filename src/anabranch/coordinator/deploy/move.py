@@ -13,9 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from anabranch.coordinator.control.catalog import Catalog
-from anabranch.coordinator.control.sites import Sites, nearest
-from anabranch.coordinator.control.turns import Turn, Turns
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import Sites, nearest
+from anabranch.coordinator.base.turns import Turn, Turns
 from anabranch.coordinator.protection.adoption import adopt
 from anabranch.coordinator.protection.protect import Protector, changed_with
 from anabranch.errors import AnabranchError, ConfigError, SiteError, TaskError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
-from anabranch.coordinator.control.catalog import Catalog
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import Sites
+from anabranch.coordinator.base.turns import Turns
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Drop
 from anabranch.plan.catalog import AnyDef, StreamDef

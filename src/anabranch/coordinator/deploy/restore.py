@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S
+from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.coordinator.deploy.lost import Lost, streams_read
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError

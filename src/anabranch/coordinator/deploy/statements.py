@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from anabranch.coordinator.control.catalog import Catalog, Intention
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.base.catalog import Catalog, Intention
+from anabranch.coordinator.base.sites import Sites
+from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.deploy.deploy import Deployment, undeploy
 from anabranch.coordinator.deploy.runs import new_run
 from anabranch.coordinator.protection.protect import Protector

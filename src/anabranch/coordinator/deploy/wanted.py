@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from operator import is_
 from typing import Any
 
-from anabranch.coordinator.control.catalog import Catalog, Intention
+from anabranch.coordinator.base.catalog import Catalog, Intention
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.definitions import settled_sink, tasks

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.catalog import Catalog
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.coordinator.placement.admission import Admission, Decision, urgent
 from anabranch.coordinator.placement.workload import Latency
 from anabranch.errors import AdmissionError, AnabranchError, SiteError

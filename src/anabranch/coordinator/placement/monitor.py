@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.placement.network import Network
 from anabranch.plan.estimates import Rates
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.catalog import Catalog
-from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.coordinator.placement.monitor import Monitor, sample_of
 from anabranch.coordinator.placement.replan import Replan, Replanner

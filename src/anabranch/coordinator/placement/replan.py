@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.placement.monitor import RECENT, Monitor
 from anabranch.errors import PlacementError
 from anabranch.placement.methods import Placer

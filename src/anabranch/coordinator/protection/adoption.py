@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from anabranch.coordinator.control.sites import ASK_S, Sites
+from anabranch.coordinator.base.sites import ASK_S, Sites
 from anabranch.coordinator.protection.assignments import Assignment
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError

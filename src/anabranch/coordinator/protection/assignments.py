@@ -6,7 +6,7 @@ import json
 from collections.abc import ItemsView, Mapping
 from dataclasses import asdict, dataclass
 
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.stream.restart import RestartPoint
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.protection.protect import Costs, Protector, changed_with
 from anabranch.errors import AnabranchError
 from anabranch.plan.definitions import Definitions, protected, spec_of

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from anabranch.coordinator.control.catalog import Catalog
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.control.turns import Turns
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.sites import Sites
+from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.protection.assignments import Assignment, Assignments
 from anabranch.coordinator.protection.restart_points import RestartPoints
 from anabranch.errors import AnabranchError, SiteError

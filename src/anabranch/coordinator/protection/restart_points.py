@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.coordinator.control.sites import Sites
+from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.protection.assignments import Assignments
 from anabranch.errors import SiteError
 from anabranch.link.messages import AskConsumer, ConsumerState, Needs, Points

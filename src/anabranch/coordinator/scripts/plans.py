@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S
+from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.errors import AnabranchError
 from anabranch.plan.tasks import TaskSpec
 

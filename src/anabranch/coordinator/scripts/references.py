@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S
+from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.errors import ConfigError, ScriptError, from_dict
 from anabranch.language.grammar.statements import CallNode, CreatePocket
 from anabranch.language.source import Script, Span

@@ -12,7 +12,7 @@ from anabranch.coordinator.approximate.scripts import (
     Assignment,
     Reported,
 )
-from anabranch.coordinator.control.sites import Sites, nearest
+from anabranch.coordinator.base.sites import Sites, nearest
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.changes import Changes
 from anabranch.coordinator.scripts.plans import asked, reported

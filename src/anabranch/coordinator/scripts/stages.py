@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S
+from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.language.grammar.statements import CallNode, SelectState, StageNode

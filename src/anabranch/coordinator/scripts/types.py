@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from anabranch.coordinator.control.sites import Sites
-from anabranch.coordinator.deploy.deploy import PREPARE_S
+from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.language.expressions.types import NO_FUNCTION, TypeAnswer, Typer
 from anabranch.language.source import Script, Span
 from anabranch.plan.operators import Column

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from anabranch.coordinator.control.sites import Sites, is_starting
+from anabranch.coordinator.base.sites import Sites, is_starting
 from anabranch.coordinator.deploy.wanted import WantedThere
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.coordinator.status.query_states import is_asked_for, query_states

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.coordinator.control.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import AnabranchError, CannotResume, Refused, SiteError
 from anabranch.link.messages import Message, Order, Ping
 from anabranch.link.network import Network
@@ -21,6 +21,8 @@ CALL_S = 10.0
 ASK_S = 1.5
 """How long one that hangs holds others up, once."""
 PING_S = 1.0
+PREPARE_S = 120.0
+"""How long a site may take over what Spark has a part in."""
 
 
 @dataclass
