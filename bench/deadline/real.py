@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.presets import YOUNG_JVM
-from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.launch import RunningCluster
+from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.service.launch import RunningCluster
 from anabranch.errors import TaskError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.face.access import OPEN, TokenAccess
 from anabranch.face.routes import make_app
 from anabranch.face.system import System

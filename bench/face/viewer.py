@@ -12,7 +12,7 @@ from typing import Any, cast
 import psutil
 
 from anabranch.config.address import HostPort
-from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.errors import SetupError
 from anabranch.face.server import FaceServer
 from anabranch.face.system import System

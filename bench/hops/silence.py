@@ -24,7 +24,7 @@ from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.model import Security
 from anabranch.config.presets import YOUNG_JVM
-from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.errors import TaskError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials

@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, LinkConfig
 from anabranch.config.model import Placement
-from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.idle import idle
-from anabranch.coordinator.control.launch import LocalSites
 from anabranch.coordinator.placement.replan import Moved
+from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.service.idle import idle
+from anabranch.coordinator.service.launch import LocalSites
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials
 from anabranch.plan.catalog import PocketDef, QueryDef

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.model import LinkConfig
 from anabranch.config.presets import YOUNG_JVM
-from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.launch import RunningCluster
+from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.service.launch import RunningCluster
 from anabranch.errors import TaskError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.idle import failures, idle
-from anabranch.coordinator.control.launch import LocalSites
+from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.service.idle import failures, idle
+from anabranch.coordinator.service.launch import LocalSites
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials
 from anabranch.link.messages import Follow

@@ -17,8 +17,8 @@ from anabranch.cli.queries import move
 from anabranch.cli.show.losses import PATIENCE_S, Losses
 from anabranch.cli.show.tables import queries_table
 from anabranch.cli.sites import signal_site
-from anabranch.coordinator.control.processes import process_of
 from anabranch.coordinator.protection.description import protection_of
+from anabranch.coordinator.service.processes import process_of
 from anabranch.errors import SiteError
 from anabranch.plan.protection import UNLIMITED
 from tests.cli.conftest import Ended

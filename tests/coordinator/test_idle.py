@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.control.idle import failures, idle, lost_sites, sources_of
+from anabranch.coordinator.service.idle import failures, idle, lost_sites, sources_of
 from anabranch.errors import ConfigError, SinkError
 
 ENDS = {"hot": ["Sensor1"], "hotter": ["hot"]}

@@ -17,10 +17,10 @@ import pytest
 
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import Catalog
-from anabranch.coordinator.control import launch
-from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.launch import SiteProcesses
 from anabranch.coordinator.control.members import Members
+from anabranch.coordinator.service import launch
+from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.service.launch import SiteProcesses
 from anabranch.errors import ConfigError, ProtocolError, SiteError, Superseded
 from anabranch.link.gate import Credentials
 from anabranch.link.messages import PROTOCOL, Drop, Join, Origin, Prepare, read, written

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.status.query_states import query_states
 from anabranch.coordinator.status.status import heard, with_obstacles
 from anabranch.errors import (

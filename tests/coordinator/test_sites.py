@@ -15,8 +15,8 @@ from anabranch.cli.sites import site
 from anabranch.config.cluster import Cluster, parse_cluster
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites, nearest
-from anabranch.coordinator.control import launch
-from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.service import launch
+from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.errors import AnabranchError, SetupError, SiteError
 from anabranch.link.gate import LOCAL, Credentials, Gate
 from anabranch.link.messages import (
@@ -234,7 +234,7 @@ def test_a_restart_keeps_the_port(tmp_path: Path) -> None:
 def test_a_port_that_others_have_by_now_is_left_to_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.coordinator.control.coordinator.OLD_PORT_S", 0.3)
+    monkeypatch.setattr("anabranch.coordinator.service.coordinator.OLD_PORT_S", 0.3)
     first = Coordinator(tmp_path, Cluster(), TOKEN)
     before = first.address
     first.close()

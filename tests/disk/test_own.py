@@ -10,7 +10,7 @@ from anabranch.cli.sites.site import _check_guarded
 from anabranch.config.address import read_address
 from anabranch.config.cluster import Cluster
 from anabranch.config.model import Security
-from anabranch.coordinator.control.state import exposed
+from anabranch.coordinator.service.state import exposed
 from anabranch.disk.own import own_folder
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials

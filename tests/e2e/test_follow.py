@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.cli.queries.sql import once
-from anabranch.coordinator.control.state import write_endpoint
+from anabranch.coordinator.service.state import write_endpoint
 from anabranch.errors import ConfigError, ScriptError
 from tests.e2e.system import System
 

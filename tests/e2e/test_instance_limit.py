@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.idle import failures
+from anabranch.coordinator.service.idle import failures
 from anabranch.spark.jvm import jvm
 from anabranch.spark.kept.abandoned import abandoned
 from tests.e2e.system import System

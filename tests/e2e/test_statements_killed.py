@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from anabranch.coordinator.control import launch
-from anabranch.coordinator.control.state import find_coordinator
+from anabranch.coordinator.service import launch
+from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import AnabranchError
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from starlette.testclient import TestClient
 
-from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.face.routes import make_app
 from anabranch.face.system import System
 from bench.face.simulated import SimulatedCoordinator

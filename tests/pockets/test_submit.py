@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.coordinator.control.state import write_endpoint
+from anabranch.coordinator.service.state import write_endpoint
 from anabranch.link.gate import Credentials
 from tests.cli.conftest import Ended, anabranch
 from tests.e2e.system import System

@@ -23,12 +23,12 @@ from anabranch.api.text import Duration, Text, duration
 from anabranch.api.text import name as written
 from anabranch.config.cluster import Cluster as ClusterConfig
 from anabranch.config.cluster import load_cluster
-from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.idle import failures, idle
-from anabranch.coordinator.control.launch import RunningCluster
-from anabranch.coordinator.control.state import credentials_for, endpoint_in
 from anabranch.coordinator.protection.description import primaries
 from anabranch.coordinator.scripts.replies import Answer
+from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.service.idle import failures, idle
+from anabranch.coordinator.service.launch import RunningCluster
+from anabranch.coordinator.service.state import credentials_for, endpoint_in
 from anabranch.coordinator.status.workers import task_and_sink
 from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.pocket import Pocket

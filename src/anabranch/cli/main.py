@@ -163,7 +163,7 @@ def token(
     ] = False,
 ) -> None:
     """Print the token that the HTTP API of a running system asks for."""
-    from anabranch.coordinator.control.state import endpoint_in
+    from anabranch.coordinator.service.state import endpoint_in
 
     _, credentials = endpoint_in(state)
     print(credentials.reader_token if reader else credentials.token)

@@ -14,10 +14,10 @@ from typing import Any, ParamSpec, TypeVar
 from anabranch.api.client import Client
 from anabranch.api.reader import Reader
 from anabranch.api.results import reader_name
-from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.processes import signal_process
 from anabranch.coordinator.placement.replan import Replan
 from anabranch.coordinator.scripts.replies import Answer
+from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.service.processes import signal_process
 from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.face.events import Difference
 from anabranch.face.limits import (

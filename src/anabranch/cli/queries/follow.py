@@ -88,7 +88,7 @@ def follow(state: Path, asked: Following, base: Path, *, wait: bool = True) -> N
     from anabranch.api.client import Client
     from anabranch.api.relations import Query
     from anabranch.connectors.console import tuple_line
-    from anabranch.coordinator.control.state import endpoint_in
+    from anabranch.coordinator.service.state import endpoint_in
 
     client = Client(*endpoint_in(state))
     try:

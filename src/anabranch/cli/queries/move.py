@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from anabranch.cli.show.tables import err, working
-from anabranch.coordinator.control.state import find_coordinator
+from anabranch.coordinator.service.state import find_coordinator
 
 MOVE_S = 240.0
 

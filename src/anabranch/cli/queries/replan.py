@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.cli.show.tables import err, out, plain_table
-from anabranch.coordinator.control.state import find_coordinator
+from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import ConfigError
 
 REPLAN_S = 600.0

@@ -24,10 +24,10 @@ from anabranch.cli.show.tables import (
     working,
 )
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.idle import failures, idle
-from anabranch.coordinator.control.launch import RunningCluster
-from anabranch.coordinator.control.state import credentials_for
+from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.service.idle import failures, idle
+from anabranch.coordinator.service.launch import RunningCluster
+from anabranch.coordinator.service.state import credentials_for
 from anabranch.errors import ConfigError
 from anabranch.language.grammar.parser import parse
 from anabranch.language.source import Script

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anabranch.cli.queries.scripts import read_text
 from anabranch.cli.show.tables import out
-from anabranch.coordinator.control.state import find_coordinator
+from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import ConfigError
 from anabranch.pocket import Pocket
 from anabranch.site.programs.submission import named, submission

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 from anabranch.cli.show.tables import err
-from anabranch.coordinator.control.state import http_in
+from anabranch.coordinator.service.state import http_in
 from anabranch.errors import ConfigError, SiteError
 
 ASK_S = 60.0

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 
 from anabranch.cli.show.tables import err
-from anabranch.coordinator.control.processes import signal_process
-from anabranch.coordinator.control.state import find_coordinator
+from anabranch.coordinator.service.processes import signal_process
+from anabranch.coordinator.service.state import find_coordinator
 
 NEXT = {
     signal.SIGKILL: "killed; `anabranch status` shows who took over, and `up` starts it again",

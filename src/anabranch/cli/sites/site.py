@@ -15,7 +15,7 @@ from anabranch.cli.show.tables import err
 from anabranch.config.address import HostPort, read_address
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.model import SiteSettings
-from anabranch.coordinator.control.launch import report_interval_s
+from anabranch.coordinator.service.launch import report_interval_s
 from anabranch.disk.own import own_folder
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials, check_address
@@ -163,7 +163,7 @@ def _wait(parent: int | None, site: Site) -> None:
 def credentials_from(
     token_file: Path | None, tls_cert: str | None, tls_key: str | None, tls_ca: str | None
 ) -> Credentials:
-    from anabranch.coordinator.control.state import exposed, read_token
+    from anabranch.coordinator.service.state import exposed, read_token
 
     if warning := exposed(token_file) if token_file and token_file.exists() else "":
         err.print(warning, markup=False)

@@ -20,9 +20,9 @@ from anabranch.cli.sites.catching_up import CatchingUp
 from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.config.rules import unguarded
-from anabranch.coordinator.control.coordinator import Coordinator
-from anabranch.coordinator.control.launch import RunningCluster, report_interval_s
-from anabranch.coordinator.control.state import (
+from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.service.launch import RunningCluster, report_interval_s
+from anabranch.coordinator.service.state import (
     credentials_for,
     exposed,
     find_coordinator,

@@ -1,1 +1,1 @@
-"""The coordinator itself: its gate, catalog and sites, and what it asks of them when."""
+"""What a coordinator asks of sites, and when: each change in turn, and what goes on by itself."""

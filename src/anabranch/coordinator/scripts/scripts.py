@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 
-from anabranch.coordinator.approximate.scripts import (
+from anabranch.coordinator.base.sites import Sites, nearest
+from anabranch.coordinator.placement.placing import Placing
+from anabranch.coordinator.scripts.approximate import (
     ApproximateScripts,
     Assignment,
     Reported,
 )
-from anabranch.coordinator.base.sites import Sites, nearest
-from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.changes import Changes
 from anabranch.coordinator.scripts.plans import asked, reported
 from anabranch.coordinator.scripts.plans import explained as plans_explained

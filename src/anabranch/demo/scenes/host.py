@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.coordinator.control.coordinator import Coordinator
+from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.errors import TaskError
 
 Status = dict[str, Any]

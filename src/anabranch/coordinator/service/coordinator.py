@@ -24,7 +24,6 @@ from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.control.members import Members
-from anabranch.coordinator.control.state import claim
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
 from anabranch.coordinator.placement.replan import Moved, Replan
@@ -32,6 +31,7 @@ from anabranch.coordinator.scripts.pockets import changes_for
 from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.scripts.sites import asks_types, sites_needed
 from anabranch.coordinator.scripts.stages import forget_database, with_database
+from anabranch.coordinator.service.state import claim
 from anabranch.coordinator.status.query_news import QueryNews
 from anabranch.coordinator.status.site_news import Say, SiteNews
 from anabranch.coordinator.status.status import system_status

@@ -17,8 +17,8 @@ import psutil
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
-from anabranch.coordinator.control.coordinator import HEARTBEATS_PER_REPORT, Coordinator
-from anabranch.coordinator.control.spares import Spares, tell
+from anabranch.coordinator.service.coordinator import HEARTBEATS_PER_REPORT, Coordinator
+from anabranch.coordinator.service.spares import Spares, tell
 from anabranch.coordinator.status.site_output import SiteOutput
 from anabranch.errors import SiteError
 from anabranch.link.gate import check_address
