@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.config.cluster import Cluster, parse_cluster
-from anabranch.connectors import SourceContext, make_wrapper
+from anabranch.connectors import SourceContext, make_source
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.scripts import ScriptCheck
@@ -186,7 +186,7 @@ def _read(suffix: str) -> Callable[[str, Path, Random], None]:
                    "max_line": chance.choice((1000, 16_000_000))}  # fmt: skip
         timestamp = chance.choice(("ts", None))
         context = SourceContext("S", _COLUMNS, timestamp, options, folder, spark=_no_spark)
-        for table in make_wrapper("file", context).read():
+        for table in make_source("file", context).read():
             table.validate(full=True)
 
     return read

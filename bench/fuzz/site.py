@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from anabranch.connectors import (
     SINKS,
+    SOURCES,
     TABLES,
-    WRAPPERS,
     Sink,
     SinkContext,
     SourceContext,
     make_sink,
-    make_wrapper,
+    make_source,
 )
 from anabranch.connectors.files.own import Careful
 from anabranch.connectors.places import Placed
@@ -75,12 +75,12 @@ def check_files(body: dict[str, Any], folder: Path) -> dict[str, Any]:
     for one in body["sources"]:
         source, schema = one["source"], _schema(one["columns"])
         if source["name"] not in _OFFLINE:
-            (TABLES if one["kind"] == "table" else WRAPPERS).find(source["name"])
+            (TABLES if one["kind"] == "table" else SOURCES).find(source["name"])
         elif one["kind"] == "table":
             context = TableContext(one["name"], schema, source["options"], folder)
             found.append(TABLES.find(source["name"])(context))
         else:
-            found.append(make_wrapper(source["name"], SourceContext(
+            found.append(make_source(source["name"], SourceContext(
                 one["name"], schema, one["timestamp"], source["options"], folder, spark=_no_spark,
                 stopped=threading.Event(),
             )))  # fmt: skip

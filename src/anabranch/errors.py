@@ -8,7 +8,7 @@ AnabranchError
 ├── SiteError          a site is unknown, unreachable or died
 │   └── Refused        nobody listens there: its process has ended
 ├── StorageError       our own state folder cannot be written or read: disk full, I/O error
-├── SourceError        a wrapper cannot read its source: missing file, malformed row
+├── SourceError        a source cannot be read: missing file, malformed row
 │   ├── SourceAway     the service that it reads from does not answer
 │   └── CannotResume   it cannot be read again from where it was; says both positions
 ├── SinkError          a sink cannot write: no permission, a table that does not fit

@@ -13,7 +13,7 @@ NAMES = Names(
     queries={"warm": ["celsius"]},
     aggregates=["p90"],
     sites=["room1", "centre"],
-    wrappers={
+    sources={
         "file": Call({"path": "the file", "format": "its format"}, {"format": ("csv", "json")}),
         "rate": Call({"tps": "tuples per second"}),
     },

@@ -36,7 +36,7 @@ from anabranch.plan.graph import Node, Port
 from anabranch.plan.operators import Aggregate, AggregateCall, Call, Column, Item, Projection
 from anabranch.plan.windows import TimePanes
 from bench.systems.postgres import Postgres
-from tests.wrappers.support import no_spark
+from tests.connectors.reading import no_spark
 
 WIDTH, SLIDE = 300, 100
 KEYS = 8

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.config.cluster import Cluster, parse_cluster
-from anabranch.connectors import SINKS, TABLES, WRAPPERS
+from anabranch.connectors import SINKS, SOURCES, TABLES
 from anabranch.connectors.registry import Registry
 from anabranch.language.grammar.parser import parse
 from anabranch.language.source import Script
@@ -29,7 +29,7 @@ from tests.docs.pages import (
 
 CONNECTORS = ROOT / "docs" / "connectors.md"
 CALLS = [
-    *((WRAPPERS, name, f"Source {name}") for name in WRAPPERS),
+    *((SOURCES, name, f"Source {name}") for name in SOURCES),
     *((SINKS, name, f"Sink {name}") for name in SINKS),
     *((TABLES, name, f"Table {name}") for name in TABLES),
 ]

@@ -52,7 +52,7 @@ def test_missing_file(system: System, csv: Path) -> None:
     )
 
 
-def test_unknown_option_and_wrapper(system: System, csv: Path) -> None:
+def test_unknown_option_and_source(system: System, csv: Path) -> None:
     line = refused(system, STREAM.replace("path =", "pth =") + QUERY, ScriptError)
     assert line == ("script.sql:1:62: stream s: file() has no option 'pth'. Did you mean 'path'?")
     line = refused(system, STREAM.replace("file(", "fill(") + QUERY, ScriptError)

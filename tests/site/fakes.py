@@ -51,7 +51,7 @@ def source_table(times: Sequence[int], first: int = 0) -> pa.Table:
     return pa.table([pa.array(column, pa.int64()) for column in columns], schema=schema)
 
 
-class FakeWrapper:
+class FakeSource:
     """Yields `tables` (each may be a function to be called for it), then ends."""
 
     finite = True
@@ -70,7 +70,7 @@ class FakeWrapper:
 
 
 def until_stopped(stopped: threading.Event) -> None:
-    """In a wrapper's tables: nothing more comes."""
+    """In a source's tables: nothing more comes."""
     stopped.wait(10)
 
 
@@ -93,7 +93,7 @@ def an_ingest(
     outlet = outlet or an_outlet("S")
     outlet.attach("c")
     return Ingest(
-        stream, outlet, lambda stopped, skipped: FakeWrapper(tables, stopped, **more), heartbeat_s
+        stream, outlet, lambda stopped, skipped: FakeSource(tables, stopped, **more), heartbeat_s
     )
 
 

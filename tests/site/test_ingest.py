@@ -143,7 +143,7 @@ def now_us() -> int:
 
 
 def test_a_live_stream_that_is_idle_follows_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wrapper advances the watermark of an idle stream by the clock."""
+    """The source advances the watermark of an idle stream by the clock."""
     monkeypatch.setattr("anabranch.site.sources.reading.GRACE_US", 10_000)
     start = now_us()
     ingest = an_ingest([source_table([start]), until_stopped], lateness_us=5_000)
@@ -265,7 +265,7 @@ def breaking(error: Exception) -> list[Any]:
     return [source_table([1, 2]), fail]
 
 
-def test_a_wrapper_that_fails_keeps_what_it_brought() -> None:
+def test_a_source_that_fails_keeps_what_it_brought() -> None:
     error = SourceError("row 3 is malformed", place="a.csv", remedy="Mend it.")
     ingest = an_ingest(breaking(error), replay=True)
     run(ingest)
@@ -277,7 +277,7 @@ def test_a_wrapper_that_fails_keeps_what_it_brought() -> None:
     assert not ingest.outlet.ended
 
 
-def test_a_bug_in_a_wrapper_is_a_failure_too(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_in_a_source_is_a_failure_too(capfd: pytest.CaptureFixture[str]) -> None:
     ingest = an_ingest(breaking(KeyError("x")), replay=True)
     run(ingest)
     assert ingest.state == "failed"

@@ -1,4 +1,4 @@
-"""Sources read in parts: the parts together are what the wrapper gives."""
+"""Sources read in parts: the parts together are what the source gives."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.connectors import make_wrapper
-from anabranch.connectors.wrapper import SourceContext
+from anabranch.connectors import make_source
+from anabranch.connectors.source import SourceContext
 from anabranch.errors import SourceError
 from anabranch.stage import inputs
 from anabranch.stage.inputs import Input, Share, make_input
@@ -48,8 +48,8 @@ def parts(input: Input) -> list[pa.Table]:
         left = Range("0", piece.end, end)
 
 
-def whole(wrapper_context: SourceContext) -> pa.Table:
-    return pa.concat_tables(make_wrapper("file", wrapper_context).read())
+def whole(source_context: SourceContext) -> pa.Table:
+    return pa.concat_tables(make_source("file", source_context).read())
 
 
 def rows(draw: random.Random, count: int, keys: list[str | None]) -> list[dict[str, Any]]:

@@ -1,43 +1,43 @@
 """What comes in and goes out, a folder or module for each technology.
 
-A new source, sink or table is a module there and a line in WRAPPERS, SINKS or TABLES.
+A new source, sink or table is a module there and a line in SOURCES, SINKS or TABLES.
 """
 
 from __future__ import annotations
 
 from anabranch.connectors.registry import Registry
 from anabranch.connectors.sink import Resumable, Sink, SinkContext, written
+from anabranch.connectors.source import EVENT_TIME, Cursor, Replayable, Source, SourceContext
 from anabranch.connectors.table import TableContext, TableReader
-from anabranch.connectors.wrapper import EVENT_TIME, Cursor, Replayable, SourceContext, Wrapper
 
 __all__ = [
     "EVENT_TIME",
     "SINKS",
+    "SOURCES",
     "TABLES",
-    "WRAPPERS",
     "Cursor",
     "Replayable",
     "Resumable",
     "Sink",
     "SinkContext",
+    "Source",
     "SourceContext",
     "TableContext",
     "TableReader",
-    "Wrapper",
     "make_sink",
+    "make_source",
     "make_table",
-    "make_wrapper",
     "written",
 ]
 
-WRAPPERS: Registry[Wrapper] = Registry(
+SOURCES: Registry[Source] = Registry(
     "source",
     {
-        "file": "anabranch.connectors.files.wrapper:FileWrapper",
-        "kafka": "anabranch.connectors.kafka.wrapper:KafkaWrapper",
-        "python": "anabranch.connectors.python.wrapper:PythonWrapper",
-        "rate": "anabranch.connectors.rate:RateWrapper",
-        "spark": "anabranch.connectors.spark.wrapper:SparkWrapper",
+        "file": "anabranch.connectors.files.source:FileSource",
+        "kafka": "anabranch.connectors.kafka.source:KafkaSource",
+        "python": "anabranch.connectors.python.source:PythonSource",
+        "rate": "anabranch.connectors.rate:RateSource",
+        "spark": "anabranch.connectors.spark.source:SparkSource",
     },
 )
 
@@ -63,9 +63,9 @@ TABLES: Registry[TableReader] = Registry(
 )
 
 
-def make_wrapper(name: str, context: SourceContext) -> Wrapper:
-    """The wrapper called `name`, its options checked, not yet reading."""
-    return WRAPPERS.find(name)(context)
+def make_source(name: str, context: SourceContext) -> Source:
+    """The source called `name`, its options checked, not yet reading."""
+    return SOURCES.find(name)(context)
 
 
 def make_sink(name: str, context: SinkContext) -> Sink:

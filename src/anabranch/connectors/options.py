@@ -1,4 +1,4 @@
-"""Options of wrappers and sinks: declared once, checked alike, and listed by docs."""
+"""Options of sources and sinks: declared once, checked alike, and listed by docs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Option:
 def take(
     owner: str, declared: Sequence[Option], given: Mapping[str, Any], others: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The value of every declared option; `owner` is the wrapper or sink in messages.
+    """The value of every declared option; `owner` is the source or sink in messages.
 
     Raises ConfigError for a value of the wrong kind, a missing required option, and a name that is
     not declared. `others` are names also possible there, to be proposed for a misspelt one.

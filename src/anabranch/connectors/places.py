@@ -40,7 +40,7 @@ def below(path: Path) -> list[Place]:
 
 
 def read(path: Path) -> list[Place]:
-    """What the source `file` means by a path: see `wrappers.paths.find_files`."""
+    """What the source `file` means by a path: see `files.paths.find_files`."""
     if path.is_dir():
         inside = [entry for entry in path.iterdir() if entry.is_symlink()]
         return [_place(path, "children", writes=False), *map(_file, inside)]

@@ -19,8 +19,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 from anabranch.connectors.from_arrow import from_arrow
 from anabranch.connectors.from_values import from_values
 from anabranch.connectors.options import COUNT, DURATION, NUMBER, Kind, Option, take
+from anabranch.connectors.source import EVENT_TIME, Cursor, SourceContext
 from anabranch.connectors.table_builder import UNFIT, sql_type
-from anabranch.connectors.wrapper import EVENT_TIME, Cursor, SourceContext
 from anabranch.errors import ConfigError
 from anabranch.spark.failures import SPARK_ERRORS, cause
 from anabranch.spark.kept.expressions import Evaluation, Expressions
@@ -41,7 +41,7 @@ def _start(value: Any) -> int:
         raise ValueError from None
 
 
-class RateWrapper:
+class RateSource:
     """Tuple i = 0, 1, 2, … is due i/tps seconds after the first, and its event time is
     `start` + i/tps, down to the µs. With `every`, those of each such interval come at its end.
 

@@ -1,4 +1,4 @@
-"""Wrappers and sinks by name, imported when first asked for."""
+"""Sources and sinks by name, imported when first asked for."""
 
 from __future__ import annotations
 

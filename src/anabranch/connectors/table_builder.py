@@ -21,7 +21,7 @@ from anabranch.connectors.epoch import (
     unit_of,
 )
 from anabranch.connectors.options import TEXT, Option
-from anabranch.connectors.wrapper import EVENT_TIME, SourceContext
+from anabranch.connectors.source import EVENT_TIME, SourceContext
 from anabranch.errors import SourceError
 
 ON_ERROR = Option(
@@ -32,7 +32,7 @@ ON_ERROR = Option(
     choices=("fail", "skip"),
 )
 MAX_ROWS = 65_536
-"""Of a table that a wrapper yields."""
+"""Of a table that a source yields."""
 
 UNFIT = (ValueError, TypeError, ArithmeticError, NotImplementedError)
 """What a conversion raises when a value does not fit: pyarrow's errors are among these."""
@@ -56,7 +56,7 @@ def source_names(context: SourceContext) -> list[str]:
 
 
 def table_schema(context: SourceContext) -> pa.Schema:
-    """Of the tables of a wrapper that knows event time only by `timestamp`."""
+    """Of the tables of a source that knows event time only by `timestamp`."""
     if not context.timestamp:
         return context.schema
     return context.schema.append(pa.field(EVENT_TIME, pa.int64()))

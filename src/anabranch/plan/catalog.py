@@ -22,7 +22,7 @@ HOUR_US = 3_600_000_000
 
 
 class StreamDef(Spec):
-    """A stream that a wrapper at `site` brings in, or a `stage`; without either a pocket or a
+    """A stream that a source at `site` brings in, or a `stage`; without either a pocket or a
     program does.
 
     `timestamp` names the source field that holds event time; without it a tuple's event time is
@@ -157,7 +157,7 @@ class QueryDef(Spec):
 
 
 class PocketDef(Spec):
-    """A pocket: reads `input`, fills the stream `output`, which has no wrapper. Never moved, but by
+    """A pocket: reads `input`, fills the stream `output`, which has no source. Never moved, but by
     a `standby` that takes over.
 
     `made` are the definitions that came with it and go with it."""

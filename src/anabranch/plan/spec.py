@@ -17,7 +17,7 @@ class Column(Spec):
 
 
 class Call(Spec):
-    """A wrapper or sink with its options, as in `file(path = 'a.csv', speed = 'max')`."""
+    """A source or sink with its options, as in `file(path = 'a.csv', speed = 'max')`."""
 
     name: str
     options: dict[str, str | int | float | bool] = {}

@@ -1,1 +1,1 @@
-"""A site: Spark execution of tasks, wrappers and sinks behind one gate."""
+"""A site: Spark execution of tasks, sources and sinks behind one gate."""

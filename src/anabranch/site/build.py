@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
 from anabranch.config.model import SiteSettings
-from anabranch.connectors import Sink, make_sink, make_table, make_wrapper
+from anabranch.connectors import Sink, make_sink, make_source, make_table
 from anabranch.connectors.files.own import Careful
 from anabranch.connectors.places import Placed
 from anabranch.connectors.sink import Keeping, Resumable, SinkContext
+from anabranch.connectors.source import Source, SourceContext
 from anabranch.connectors.table import TableContext, TableReader
-from anabranch.connectors.wrapper import SourceContext, Wrapper
 from anabranch.disk.real import RealFolder
 from anabranch.errors import ConfigError, SinkError, SiteError, SourceError
 from anabranch.link.budget import Budget
@@ -44,7 +44,7 @@ from anabranch.site.sources.journal import SEGMENT, Journal
 from anabranch.site.sources.open_stream import OpenStream
 from anabranch.site.sources.pace import Pace
 from anabranch.site.sources.shedder import Shedder
-from anabranch.site.sources.source import Source
+from anabranch.site.sources.source_stream import SourceStream
 from anabranch.site.sources.table import TableIngest
 from anabranch.site.tasks.aggregate import AggregateBody
 from anabranch.site.tasks.body import Body, SelectionBody
@@ -60,7 +60,7 @@ from anabranch.spark.footprint import footprint
 from anabranch.spark.jobs import SparkJobs
 from anabranch.spark.kept.expressions import Expressions, Mode
 from anabranch.spark.session import arrow_schema
-from anabranch.stage.wrappers import stage_wrapper
+from anabranch.stage.sources import stage_source
 from anabranch.stream.batch import Batch
 
 
@@ -104,7 +104,7 @@ class Builder:
         self._budget = queue_budget(runtime, cluster.queue_bytes)
         self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
 
-    def source(self, definition: StreamDef | TableDef, *, resume: bool) -> Source:
+    def source(self, definition: StreamDef | TableDef, *, resume: bool) -> SourceStream:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
         table = isinstance(definition, TableDef)
         outlet = self._outlet(definition.name, definition.wire_columns, whole=table)
@@ -125,7 +125,9 @@ class Builder:
             return Looked(reader.places() if isinstance(reader, Placed) else [])
         if not definition.source:
             return Looked([])
-        source = self._wrapper(definition, definition.source, threading.Event(), lambda rows: None)
+        source = self._connector(
+            definition, definition.source, threading.Event(), lambda rows: None
+        )
         return Looked(source.places() if isinstance(source, Placed) else [])
 
     def check_sink(self, spec: TaskSpec) -> Looked:
@@ -171,7 +173,7 @@ class Builder:
         self, stream: StreamDef, source: Call, outlet: LiveOutlet[Any], *, resume: bool
     ) -> Ingest:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
-        make = partial(self._wrapper, stream, source, resume=resume, begins=not resume)
+        make = partial(self._connector, stream, source, resume=resume, begins=not resume)
         journal = self._journal(stream.name, resume=resume)
         pace = Pace(outlet, self._budget, footprint.excess)
         shedder = (
@@ -204,12 +206,12 @@ class Builder:
         journal = self._journal(name, resume=resume, segment=STAGE_SEGMENT)
         folder = self._kept_folder(name, resume=resume)
 
-        def make(stopped: threading.Event, skipped: Callable[[int], None]) -> Wrapper:
-            return stage_wrapper(self._spark, stage, arrow_schema(stream.columns), folder, stopped)
+        def make(stopped: threading.Event, skipped: Callable[[int], None]) -> Source:
+            return stage_source(self._spark, stage, arrow_schema(stream.columns), folder, stopped)
 
         return Ingest(stream, outlet, make, self._heartbeat_s, journal, synced=self._synced)
 
-    def _wrapper(
+    def _connector(
         self,
         stream: StreamDef,
         source: Call,
@@ -218,7 +220,7 @@ class Builder:
         *,
         resume: bool = False,
         begins: bool = False,
-    ) -> Wrapper:
+    ) -> Source:
         context = SourceContext(
             stream=stream.name,
             schema=arrow_schema(stream.columns),
@@ -234,7 +236,7 @@ class Builder:
             plans=self._plans,
             in_slot=partial(self._in_slot, AHEAD_US),
         )
-        return make_wrapper(source.name, context)
+        return make_source(source.name, context)
 
     def _in_slot(self, within_us: int, do: Callable[[], pa.Table]) -> pa.Table:
         """Of a source: between task instances, as if it were due so soon."""

@@ -22,7 +22,7 @@ from anabranch.runtime.log import note
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
 from anabranch.site.sources.open_stream import Given, OpenStream
-from anabranch.site.sources.source import Source
+from anabranch.site.sources.source_stream import SourceStream
 from anabranch.site.tasks.body import Produced
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Owner, Task
@@ -52,7 +52,7 @@ class Runs(Protocol):
 class Builds(Protocol):
     """Who makes sources and tasks of their descriptions."""
 
-    def source(self, definition: StreamDef | TableDef, *, resume: bool) -> Source: ...
+    def source(self, definition: StreamDef | TableDef, *, resume: bool) -> SourceStream: ...
     def check_source(self, definition: StreamDef | TableDef) -> Looked: ...
     def check_sink(self, spec: TaskSpec) -> Looked: ...
     def task(
@@ -81,7 +81,7 @@ class Deployment:
     ) -> None:
         self.tasks = tasks
         self.outlets = outlets
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SourceStream] = {}
         self.born: dict[str, int] = {}
         """Source → the creation that it is of."""
         self.news = Bell(runtime)
@@ -131,7 +131,7 @@ class Deployment:
         if not asked.resume:
             await self._runtime.blocking(self._points.forget, [one.name for one in asked.tasks])
 
-        def build() -> tuple[dict[str, Source], list[Task]]:
+        def build() -> tuple[dict[str, SourceStream], list[Task]]:
             make = partial(self._builder.source, resume=asked.resume)
             sources = {one.name: _named(one.kind, one.name, make, one) for one in asked.sources}
             outlets = self.outlets | {name: source.outlet for name, source in sources.items()}
@@ -230,7 +230,7 @@ class Deployment:
         read = [outlet.readers() for outlet in self.outlets.values()]
         return gather([self._points.all(), *read])
 
-    def _source(self, name: str) -> Source:
+    def _source(self, name: str) -> SourceStream:
         source = self.sources.get(name)
         if source is None:
             raise SiteError(f"stream {name} was dropped before it began")
@@ -328,9 +328,9 @@ class Deployment:
         there = self.tasks.get(task)
         return there is None or there.spec.born <= born.get(task, FOREVER)
 
-    def _take_out_sources(self, names: Iterable[str]) -> list[Task | Source]:
+    def _take_out_sources(self, names: Iterable[str]) -> list[Task | SourceStream]:
         """From now on they are not here any more; they are still to be ended."""
-        gone: list[Task | Source] = []
+        gone: list[Task | SourceStream] = []
         for name in names:
             self.born.pop(name, None)
             if source := self.sources.pop(name, None):
@@ -338,9 +338,9 @@ class Deployment:
                 del self.outlets[name]
         return gone
 
-    def _take_out(self, names: Iterable[str]) -> list[Task | Source]:
+    def _take_out(self, names: Iterable[str]) -> list[Task | SourceStream]:
         """As `_take_out_sources`, of tasks, and of those that go with them."""
-        gone: list[Task | Source] = []
+        gone: list[Task | SourceStream] = []
         for name in list(names):
             if (task := self.tasks.pop(name, None)) is None:
                 continue
@@ -351,14 +351,14 @@ class Deployment:
             self._ending.append(task)
         return gone
 
-    async def _end(self, gone: Sequence[Task | Source], *, tell: bool) -> None:
+    async def _end(self, gone: Sequence[Task | SourceStream], *, tell: bool) -> None:
         """All at once: one that hangs is left alone after a while, and holds up no other."""
         await self._runtime.outcomes([
             self._end_task(one, tell=tell) if isinstance(one, Task) else self._close(one)
             for one in gone
         ])  # fmt: skip
 
-    async def _close(self, source: Source) -> None:
+    async def _close(self, source: SourceStream) -> None:
         await self._runtime.blocking(source.close)
         source.outlet.close()
 

@@ -44,6 +44,7 @@ from anabranch.site.links.readers import ReadersFile
 from anabranch.site.programs.submission import described
 from anabranch.site.round_trips import RoundTrips
 from anabranch.site.service import SiteService
+from anabranch.site.sources.ingest import Ingest
 from anabranch.site.sources.open_stream import OpenStream, decoded, encoded
 from anabranch.site.state_folder import StateFolder
 from anabranch.site.state_query import look
@@ -233,8 +234,8 @@ class Site:
         return await self._runtime.blocking(size_of, asked.stage)
 
     async def _state_query(self, asked: StateQuery) -> dict[str, Any]:
-        source = self.service.deployment.sources.get(asked.stream)
-        results = getattr(source, "wrapper", None)
+        stream = self.service.deployment.sources.get(asked.stream)
+        results = stream.source if isinstance(stream, Ingest) else None
         if not isinstance(results, StageResults):
             raise SiteError(f"site {self.name} runs no stage {asked.stream}")
         return await self._runtime.blocking(look, self._spark, results, asked)

@@ -19,10 +19,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.connectors import make_wrapper
-from anabranch.connectors.files.wrapper import FileWrapper
-from anabranch.connectors.kafka.wrapper import KafkaWrapper
-from anabranch.connectors.wrapper import SourceContext, Wrapper
+from anabranch.connectors import make_source
+from anabranch.connectors.files.source import FileSource
+from anabranch.connectors.kafka.source import KafkaSource
+from anabranch.connectors.source import Source, SourceContext
 from anabranch.errors import SourceError
 from anabranch.stage.lines import cut_lines, read_lines
 from anabranch.stage.offsets import Range
@@ -69,36 +69,36 @@ class Share:
 
 
 def make_input(name: str, context: SourceContext, share: Share) -> Input:
-    """Raises ConfigError or SourceError as the wrapper of that name does."""
-    wrapper: Wrapper = make_wrapper(name, context)
-    if isinstance(wrapper, KafkaWrapper):
-        return KafkaInput(wrapper, share)
-    assert isinstance(wrapper, FileWrapper)
-    if wrapper.format == "parquet":
-        return ParquetInput(wrapper, share)
-    return TextInput(wrapper, context, share)
+    """Raises ConfigError or SourceError as the source of that name does."""
+    source: Source = make_source(name, context)
+    if isinstance(source, KafkaSource):
+        return KafkaInput(source, share)
+    assert isinstance(source, FileSource)
+    if source.format == "parquet":
+        return ParquetInput(source, share)
+    return TextInput(source, context, share)
 
 
 class KafkaInput:
     per_offset = 1.0
 
-    def __init__(self, wrapper: KafkaWrapper, share: Share) -> None:
-        self.finite = wrapper.finite
-        self._wrapper = wrapper
+    def __init__(self, source: KafkaSource, share: Share) -> None:
+        self.finite = source.finite
+        self._source = source
         self._share = share
 
     def starts(self) -> dict[str, int]:
-        found: dict[str, int] = self._wrapper.start_cursor()
+        found: dict[str, int] = self._source.start_cursor()
         return self._share.of(found)
 
     def ends(self) -> dict[str, int]:
-        return self._share.of({str(number): end for number, end in self._wrapper.ends().items()})
+        return self._share.of({str(number): end for number, end in self._source.ends().items()})
 
     def cut(self, gap: Range) -> Range:
         return Range(gap.partition, gap.begin, min(gap.end, gap.begin + RECORDS))
 
     def read(self, range: Range) -> pa.Table:
-        return self._wrapper.reread({range.partition: range.begin}, {range.partition: range.end})
+        return self._source.reread({range.partition: range.begin}, {range.partition: range.end})
 
 
 class _Files:
@@ -106,21 +106,21 @@ class _Files:
 
     finite = True
 
-    def __init__(self, wrapper: FileWrapper, share: Share) -> None:
-        self._wrapper = wrapper
+    def __init__(self, source: FileSource, share: Share) -> None:
+        self._source = source
         self._share = share
 
     @cached_property
     def _bounds(self) -> list[int]:
         """Where files begin, if they are one after the other."""
-        return [0, *accumulate(self._size(file) for file in self._wrapper.files)]
+        return [0, *accumulate(self._size(file) for file in self._source.files)]
 
     @cached_property
     def _files(self) -> dict[str, int]:
         """The files that are partitions, by their number, each with its size."""
-        numbered = enumerate(self._wrapper.files)
+        numbered = enumerate(self._source.files)
         mine = self._share.of({str(number): number for number, _ in numbered})
-        return {name: self._size(self._wrapper.files[number]) for name, number in mine.items()}
+        return {name: self._size(self._source.files[number]) for name, number in mine.items()}
 
     def _size(self, file: Path) -> int:
         raise NotImplementedError
@@ -135,15 +135,15 @@ class _Files:
     def _place(self, partition: str, offset: int) -> tuple[Path, int, int]:
         """The file that holds `offset`, where that is in it, and the offset of its begin."""
         if self._share.by_file:
-            return self._wrapper.files[int(partition)], offset, 0
+            return self._source.files[int(partition)], offset, 0
         number = bisect_right(self._bounds, offset) - 1
         begin = self._bounds[number]
-        return self._wrapper.files[number], offset - begin, begin
+        return self._source.files[number], offset - begin, begin
 
     def _pieces(self, range: Range) -> Iterator[tuple[Path, int, int]]:
         """The parts of files, from and to, that make up `range`."""
         if self._share.by_file:
-            yield self._wrapper.files[int(range.partition)], range.begin, range.end
+            yield self._source.files[int(range.partition)], range.begin, range.end
             return
         at = range.begin
         while at < range.end:
@@ -179,7 +179,7 @@ class ParquetInput(_Files):
     def _ends_of_groups(self, partition: str) -> list[int]:
         if partition not in self._cuts:
             one = self._share.by_file
-            files = [self._wrapper.files[int(partition)]] if one else self._wrapper.files
+            files = [self._source.files[int(partition)]] if one else self._source.files
             self._cuts[partition] = list(accumulate(n for f in files for n in self._groups(f)))
         return self._cuts[partition]
 
@@ -196,7 +196,7 @@ class ParquetInput(_Files):
     def read(self, range: Range) -> pa.Table:
         tables = []
         for file, start, until in self._pieces(range):
-            for table, mark in self._wrapper.reader.read(file, start or None):
+            for table, mark in self._source.reader.read(file, start or None):
                 tables.append(table)
                 if mark >= until:
                     break
@@ -208,8 +208,8 @@ class TextInput(_Files):
 
     per_offset = 1 / 32
 
-    def __init__(self, wrapper: FileWrapper, context: SourceContext, share: Share) -> None:
-        super().__init__(wrapper, share)
+    def __init__(self, source: FileSource, context: SourceContext, share: Share) -> None:
+        super().__init__(source, share)
         self._context = context
 
     def _size(self, file: Path) -> int:
@@ -217,9 +217,9 @@ class TextInput(_Files):
 
     def cut(self, gap: Range) -> Range:
         file, start, begin = self._place(gap.partition, gap.begin)
-        end = begin + cut_lines(self._wrapper, self._context, file, start, BYTES)
+        end = begin + cut_lines(self._source, self._context, file, start, BYTES)
         return Range(gap.partition, gap.begin, min(gap.end, end))
 
     def read(self, range: Range) -> pa.Table:
         ((file, start, until),) = self._pieces(range)
-        return read_lines(self._wrapper, self._context, file, start, until)
+        return read_lines(self._source, self._context, file, start, until)

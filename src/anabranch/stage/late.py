@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.connectors.wrapper import Cursor
+from anabranch.connectors.source import Cursor
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
 from anabranch.stage.inputs import Input

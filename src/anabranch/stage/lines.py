@@ -14,34 +14,32 @@ import pyarrow.types as pt
 from anabranch.connectors.epoch import event_type, is_event_time, micros_of
 from anabranch.connectors.fields import locate
 from anabranch.connectors.files.read_csv import Records
-from anabranch.connectors.files.wrapper import FileWrapper
+from anabranch.connectors.files.source import FileSource
 from anabranch.connectors.from_text import from_text
+from anabranch.connectors.source import SourceContext
 from anabranch.connectors.table_builder import UNFIT, source_names, table_schema
-from anabranch.connectors.wrapper import SourceContext
 
 _PIECE = 1 << 20
 
 
-def cut_lines(
-    wrapper: FileWrapper, context: SourceContext, file: Path, start: int, size: int
-) -> int:
+def cut_lines(source: FileSource, context: SourceContext, file: Path, start: int, size: int) -> int:
     """The byte behind a line that ends `size` bytes or little more behind `start`, which itself
     begins a line. A line that ends within the quotes of a CSV field is no end. Where a line is too
     long, and reading fails by that, the end may be in it."""
     if start + size >= (whole := file.stat().st_size):
         return whole
     with file.open("rb") as data:
-        is_csv = wrapper.format == "csv"
+        is_csv = source.format == "csv"
         if is_csv and _quoted(data, start, size):
-            return _cut_records(wrapper, context, data, start, size)
+            return _cut_records(source, context, data, start, size)
         end = start + size - 1
         data.seek(end)
         while not context.stopped.is_set() and (line := data.readline(_PIECE)):
             end += len(line)
-            long = end - start - size > wrapper.max_line
+            long = end - start - size > source.max_line
             if is_csv and (b'"' in line or long):
-                return _cut_records(wrapper, context, data, start, size)
-            if line.endswith(b"\n") or (long and not wrapper.skips):
+                return _cut_records(source, context, data, start, size)
+            if line.endswith(b"\n") or (long and not source.skips):
                 return end
         return min(end, file.stat().st_size)
 
@@ -58,17 +56,17 @@ def _quoted(data: BinaryIO, start: int, size: int) -> bool:
 
 
 def _cut_records(
-    wrapper: FileWrapper, context: SourceContext, data: BinaryIO, start: int, size: int
+    source: FileSource, context: SourceContext, data: BinaryIO, start: int, size: int
 ) -> int:
     """As whoever reads them sees the records; somewhere behind `start` if that is stopped."""
-    records = Records(data, start, 0, wrapper.max_line, context.stopped, skip=wrapper.skips)
+    records = Records(data, start, 0, source.max_line, context.stopped, skip=source.skips)
     while records.byte < start + size and not context.stopped.is_set():
         try:
             next(records)
         except StopIteration:
             break
         except csv.Error:
-            if not wrapper.skips:
+            if not source.skips:
                 break
     records.let_go()
     return max(records.byte, start + 1)
@@ -82,18 +80,18 @@ def _pieces(data: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def read_lines(
-    wrapper: FileWrapper, context: SourceContext, file: Path, start: int, until: int
+    source: FileSource, context: SourceContext, file: Path, start: int, until: int
 ) -> pa.Table:
-    """The rows of whole lines. What is not plain is read as the wrapper itself does it, which also
+    """The rows of whole lines. What is not plain is read as the source itself does it, which also
     says what is wrong with it."""
-    if wrapper.format == "csv":
-        table = _plain_csv(context, file, start, until, wrapper.max_line)
+    if source.format == "csv":
+        table = _plain_csv(context, file, start, until, source.max_line)
         if table is not None:
             return table
     before = _lines_before(file, start)
     mark = [start, before] if start else None
     tables = []
-    for table, behind in wrapper.reader.read(file, mark, [until, 0]):
+    for table, behind in source.reader.read(file, mark, [until, 0]):
         tables.append(table)
         if behind[0] >= until:
             break

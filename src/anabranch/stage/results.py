@@ -1,4 +1,4 @@
-"""The streams of a stage as sources of their sites: wrappers that yield window results in the order
+"""The streams of a stage as sources of their sites, which yield window results in the order
 (end, key), out of the state of one server or out of the global database; or nothing."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from anabranch.connectors.wrapper import Cursor
+from anabranch.connectors.source import Cursor
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
@@ -39,7 +39,7 @@ def grid_of(stage: Stage) -> Grid:
 
 
 class StageResults:
-    """A wrapper that can be read again. A cursor is the end of the last window given. `all` has
+    """A source that can be read again. A cursor is the end of the last window given. `all` has
     the state of all servers, if `run` has not."""
 
     own_time = True
@@ -113,7 +113,7 @@ class StageResults:
 
 
 class StagePart:
-    """A wrapper that gives nothing: its server brings a part of the state to the global database,
+    """A source that gives nothing: its server brings a part of the state to the global database,
     where whoever reads that finds it. It ends when all of it is there."""
 
     own_time = True

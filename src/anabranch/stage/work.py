@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.connectors.ahead import far_ahead, skips, too_far
-from anabranch.connectors.wrapper import SourceContext
+from anabranch.connectors.source import SourceContext
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.expressions import Expr

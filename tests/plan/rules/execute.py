@@ -32,7 +32,7 @@ Stream = Sequence[Piece]
 
 
 def cut(table: pa.Table, lateness_us: int, rng: random.Random) -> list[Piece]:
-    """A stream from outside in random pieces: as its wrapper would give it."""
+    """A stream from outside in random pieces: as its source would give it."""
     ts, newest, start = table.column("_ts").to_pylist(), START_WATERMARK, 0
     pieces: list[Piece] = []
     while start < len(table):

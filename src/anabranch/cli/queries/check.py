@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.cli.queries.scripts import cluster_for, read_script
 from anabranch.cli.show.tables import out
 from anabranch.config.cluster import Cluster
-from anabranch.connectors import SINKS, TABLES, WRAPPERS, places
+from anabranch.connectors import SINKS, SOURCES, TABLES, places
 from anabranch.connectors.files.paths import absolute, find_files
 from anabranch.connectors.options import split, take
 from anabranch.connectors.registry import Registry
@@ -136,7 +136,7 @@ def _pocket(name: str, class_: str, base: str) -> dict[str, Any]:
 def _options(sources: list[Mapping[str, Any]], tasks: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Which there are, and whether their values can be read; and the files that they mean."""
     for one in sources:
-        registry: Registry[Any] = TABLES if one["kind"] == "table" else WRAPPERS
+        registry: Registry[Any] = TABLES if one["kind"] == "table" else SOURCES
         _take(registry, one["source"], [column["name"] for column in one["columns"]])
     for one in tasks:
         _take(SINKS, one["sink"], [])

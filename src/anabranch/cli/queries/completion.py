@@ -31,7 +31,7 @@ _AFTER = {
 
 @dataclass(frozen=True)
 class Call:
-    """A wrapper or sink: what its options are for, and which values some of them take."""
+    """A source or sink: what its options are for, and which values some of them take."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Names:
     queries: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pockets: Sequence[str] = ()
     sites: Sequence[str] = ()
-    wrappers: Mapping[str, Call] = field(default_factory=dict)
+    sources: Mapping[str, Call] = field(default_factory=dict)
     table_sources: Mapping[str, Call] = field(default_factory=dict)
     sinks: Mapping[str, Call] = field(default_factory=dict)
 
@@ -143,7 +143,7 @@ def _after_keyword(keys: list[str], names: Names) -> dict[str, str] | None:
         case ["CREATE", "AGGREGATE" | "POCKET", *_, "FROM"]:
             return {"python(": ""}
         case ["CREATE", "STREAM" | "TABLE", *_, "FROM"]:
-            return {f"{name}(": "wrapper" for name in _sources(keys, names)}
+            return {f"{name}(": "source" for name in _sources(keys, names)}
         case [*_, "FROM"]:
             return _readable(names)
         case [*_, "MASTER"]:
@@ -176,11 +176,11 @@ def _in_services(keys: list[str]) -> list[str] | None:
 
 
 def _sources(keys: list[str], names: Names) -> Mapping[str, Call]:
-    return names.table_sources if keys[1:2] == ["TABLE"] else names.wrappers
+    return names.table_sources if keys[1:2] == ["TABLE"] else names.sources
 
 
 def _open_call(tokens: list[Token], names: Names) -> Call | None:
-    """The wrapper or sink in whose brackets the cursor is; None outside of them."""
+    """The source or sink in whose brackets the cursor is; None outside of them."""
     keys = [token.key for token in tokens]
     opened = max((index for index, key in enumerate(keys) if key == "("), default=0)
     if opened < 2 or ")" in keys[opened:]:

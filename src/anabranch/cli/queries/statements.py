@@ -12,11 +12,11 @@ STATEMENTS = (
     (
         "CREATE STREAM name (column type, …) [TIMESTAMP field] [LATENESS time]\n"
         "  [AHEAD time] [SHED ABOVE n/time KEEP BY expression]\n"
-        "  [FROM wrapper(option = value, …)] [AT site];",
+        "  [FROM source(option = value, …)] [AT site];",
         "CREATE STREAM ticks (value BIGINT) FROM rate(tps = 10);",
     ),
     (
-        "CREATE TABLE name (column type, …) FROM wrapper(option = value, …) [AT site];",
+        "CREATE TABLE name (column type, …) FROM source(option = value, …) [AT site];",
         "CREATE TABLE rooms (id INT, name STRING) FROM file(path = 'rooms.csv');",
     ),
     (

@@ -62,10 +62,10 @@ def column_names(columns: str) -> list[str]:
 
 
 def _calls() -> dict[str, Any]:
-    """Wrappers and sinks with their options. Imports Spark, which takes a moment."""
-    from anabranch.connectors import SINKS, TABLES, WRAPPERS
+    """Sources and sinks with their options. Imports Spark, which takes a moment."""
+    from anabranch.connectors import SINKS, SOURCES, TABLES
 
-    kinds: dict[str, Any] = {"wrappers": WRAPPERS, "table_sources": TABLES, "sinks": SINKS}
+    kinds: dict[str, Any] = {"sources": SOURCES, "table_sources": TABLES, "sinks": SINKS}
     return {
         kind: {name: _call(registry, name) for name in registry} for kind, registry in kinds.items()
     }

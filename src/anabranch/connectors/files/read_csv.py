@@ -16,8 +16,8 @@ from anabranch.connectors.fields import locate
 from anabranch.connectors.files.read_lines import too_long
 from anabranch.connectors.files.unchanged import Unchanged
 from anabranch.connectors.from_text import from_text
+from anabranch.connectors.source import SourceContext
 from anabranch.connectors.table_builder import Block, TableBuilder, source_names
-from anabranch.connectors.wrapper import SourceContext
 from anabranch.errors import SourceError
 
 BLOCK_ROWS = 20_000

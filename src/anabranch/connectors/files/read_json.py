@@ -17,8 +17,8 @@ import pyarrow.types as pt
 
 from anabranch.connectors.files.read_lines import Lines, too_long
 from anabranch.connectors.from_values import from_values
+from anabranch.connectors.source import SourceContext
 from anabranch.connectors.table_builder import Block, TableBuilder, source_names
-from anabranch.connectors.wrapper import SourceContext
 from anabranch.errors import SourceError
 
 BLOCK_BYTES = 4_000_000

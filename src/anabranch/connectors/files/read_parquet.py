@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from anabranch.connectors.fields import locate
 from anabranch.connectors.from_arrow import from_arrow
+from anabranch.connectors.source import SourceContext
 from anabranch.connectors.table_builder import (
     MAX_ROWS,
     UNFIT,
@@ -19,7 +20,6 @@ from anabranch.connectors.table_builder import (
     source_names,
     sql_type,
 )
-from anabranch.connectors.wrapper import SourceContext
 from anabranch.errors import SourceError
 
 _BUFFER = 1 << 20

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from anabranch.connectors.files.paths import FORMATS, absolute, find_files
 from anabranch.connectors.files.read_lines import MAX_LINE
-from anabranch.connectors.files.wrapper import FileWrapper
+from anabranch.connectors.files.source import FileSource
 from anabranch.connectors.options import TEXT, Option, take
 from anabranch.connectors.places import read as read_places
+from anabranch.connectors.source import SourceContext
 from anabranch.connectors.table import TableContext, refresh_option
-from anabranch.connectors.wrapper import SourceContext
 from anabranch.errors import SourceError
 from anabranch.plan.places import Place
 
@@ -67,10 +67,10 @@ class FileTable:
     def close(self) -> None:
         """Files are open while they are read only."""
 
-    def _files(self, stopped: threading.Event) -> FileWrapper:
+    def _files(self, stopped: threading.Event) -> FileSource:
         """Anew each time: there may be other files in the folder now."""
         context = self._context
-        return FileWrapper(
+        return FileSource(
             SourceContext(
                 context.table,
                 context.schema,

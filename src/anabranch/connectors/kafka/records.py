@@ -13,8 +13,8 @@ import pyarrow as pa
 from anabranch.connectors.files.read_json import json_block, json_parser
 from anabranch.connectors.from_text import from_text
 from anabranch.connectors.from_values import from_values
+from anabranch.connectors.source import SourceContext
 from anabranch.connectors.table_builder import Block, Convert, TableBuilder, source_names
-from anabranch.connectors.wrapper import SourceContext
 
 OF_THE_RECORD = "of the record"
 """Stands where the name of an event-time field would, also in messages."""

@@ -15,9 +15,9 @@ from psycopg import sql
 from anabranch.connectors.from_values import from_values
 from anabranch.connectors.options import TEXT, Option, take
 from anabranch.connectors.postgres.client import URL, Database, is_passing, reason, table_name
+from anabranch.connectors.source import SourceContext
 from anabranch.connectors.table import REFRESH_US, TableContext, refresh_option
 from anabranch.connectors.table_builder import Block, TableBuilder
-from anabranch.connectors.wrapper import SourceContext
 from anabranch.errors import ConfigError, SourceAway, SourceError
 
 _ROWS = 20_000

@@ -1,4 +1,4 @@
-"""Wrappers and sinks with their options: `file(path = 'a.csv', loop = TRUE, every = 10s)`."""
+"""Sources and sinks with their options: `file(path = 'a.csv', loop = TRUE, every = 10s)`."""
 
 from __future__ import annotations
 

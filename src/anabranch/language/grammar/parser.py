@@ -88,7 +88,7 @@ _STREAM_CLAUSES: Clauses = {
     "LATENESS": lambda cursor: cursor.duration(),
     "AHEAD": lambda cursor: cursor.duration(),
     "SHED": lambda cursor: shed(cursor, *_STREAM_CLAUSES),
-    "FROM": lambda cursor: call(cursor, "the name of a wrapper"),
+    "FROM": lambda cursor: call(cursor, "the name of a source"),
     "AT": lambda cursor: cursor.name("the name of a site"),
 }
 
@@ -129,13 +129,13 @@ _NOT_OF_TABLES = _OF_QUERIES | {
 
 
 def _create_table(cursor: Cursor, start: Token) -> CreateTable:
-    """create table := CREATE TABLE name (column {, column}) FROM wrapper [AT site]"""
+    """create table := CREATE TABLE name (column {, column}) FROM source [AT site]"""
     name = cursor.name("the name of the table")
     columns = _columns(cursor)
     found = gather(cursor, _TABLE_CLAUSES, _NOT_OF_TABLES)
     if "FROM" not in found:
         remedy = "Say where its rows come from, as in FROM file(path = 'rooms.csv')."
-        raise cursor.error(name.span, "a table needs FROM wrapper(...)", remedy)
+        raise cursor.error(name.span, "a table needs FROM source(...)", remedy)
     site: Name | None = found.get("AT")
     span = cursor.since(start)
     return CreateTable(

@@ -53,7 +53,7 @@ class Option:
 
 @dataclass(frozen=True)
 class CallNode:
-    """A wrapper or sink with its options, each named once."""
+    """A source or sink with its options, each named once."""
 
     name: str
     options: tuple[Option, ...]

@@ -1,4 +1,4 @@
-"""From a wrapper to a stream: the thread that drives a reading."""
+"""From a source to a stream: the thread that drives a reading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from anabranch.connectors.wrapper import Releasing, Replayable, Wrapper
+from anabranch.connectors.source import Releasing, Replayable, Source
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.catalog import StreamDef
@@ -33,7 +33,7 @@ class Ingest:
         self,
         stream: StreamDef,
         outlet: LiveOutlet[Any],
-        make: Callable[[threading.Event, Callable[[int], None]], Wrapper],
+        make: Callable[[threading.Event, Callable[[int], None]], Source],
         heartbeat_s: float,
         journal: Journal | None = None,
         pace: Pace | None = None,
@@ -51,22 +51,22 @@ class Ingest:
         self._stopped = threading.Event()
         self._heartbeat_s = heartbeat_s
         self._shedder = shedder
-        self.wrapper = make(self._stopped, self._skip)
-        speed: float | None = getattr(self.wrapper, "speed", None)
-        replays = getattr(self.wrapper, "replay", False) and speed is None
-        self._journal = journal if isinstance(self.wrapper, Replayable) and speed is None else None
+        self.source = make(self._stopped, self._skip)
+        speed: float | None = getattr(self.source, "speed", None)
+        replays = getattr(self.source, "replay", False) and speed is None
+        self._journal = journal if isinstance(self.source, Replayable) and speed is None else None
         self._pace = pace if replays else None
         intake = Intake(stream, outlet.schema, shedder, self._skip, ArrivalClock())
         paced = iter if speed is None else partial(at_speed, speed=speed, stopped=self._stopped)
         self.reading = Reading(
-            stream, outlet, self.wrapper, intake, self._journal, heartbeat_s, synced=synced,
+            stream, outlet, self.source, intake, self._journal, heartbeat_s, synced=synced,
             paced=paced,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run, name=f"in-{stream.name}", daemon=True)
 
     @property
     def finite(self) -> bool:
-        return self.wrapper.finite
+        return self.source.finite
 
     @property
     def late(self) -> int:
@@ -80,15 +80,15 @@ class Ingest:
         if self.state == "waiting":
             self.state = "running"
             self._thread.start()
-            if not getattr(self.wrapper, "replay", False):
+            if not getattr(self.source, "replay", False):
                 beats.every(self._heartbeat_s, self._beat)
 
     def close(self) -> None:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
-        if isinstance(self.wrapper, Releasing):
-            self.wrapper.close()
+        if isinstance(self.source, Releasing):
+            self.source.close()
         if self._journal:
             self._journal.close()
         if self._shedder:
@@ -112,7 +112,7 @@ class Ingest:
             "replayed": progress.replayed,
             "to_replay": progress.to_replay,
             "rate": reading.rate.per_second(time.monotonic()),
-        } | (self.wrapper.report() if isinstance(self.wrapper, Releasing) else {})
+        } | (self.source.report() if isinstance(self.source, Releasing) else {})
 
     def _skip(self, rows: int) -> None:
         self.skipped += rows

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.connectors.wrapper import Releasing, Replayable, Wrapper
+from anabranch.connectors.source import Releasing, Replayable, Source
 from anabranch.errors import CannotResume, SourceAway, StorageError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import record_batches
@@ -35,7 +35,7 @@ LIVE_US = 60_000_000
 """A source whose newest event time is this close to the clock is live: when it is idle, its
 watermark follows the clock. A replay of old data must not be outrun by the clock."""
 GRACE_US = 1_000_000
-"""A tuple of a live source may take this much longer to come than the one before it. A wrapper that
+"""A tuple of a live source may take this much longer to come than the one before it. A source that
 knows the event time of its next tuple says so in `upcoming` and needs no grace."""
 PIECE_ROWS = 65_536
 PROMISE_US = 1_000_000
@@ -62,7 +62,7 @@ class Reading:
         self,
         stream: StreamDef,
         outlet: LiveOutlet[Any],
-        wrapper: Wrapper,
+        source: Source,
         intake: Intake,
         journal: Journal | None,
         heartbeat_s: float,
@@ -80,8 +80,8 @@ class Reading:
         """When the last tuple came."""
         self._stream = stream
         self._outlet = outlet
-        self._wrapper = wrapper
-        self._releasing = isinstance(wrapper, Releasing)
+        self._source = source
+        self._releasing = isinstance(source, Releasing)
         self._journal = journal
         self._heartbeat_s = heartbeat_s
         self._synced = synced
@@ -95,7 +95,7 @@ class Reading:
     @property
     def problem(self) -> str:
         """Why nothing can come at present; it does again by itself."""
-        problem: str = getattr(self._wrapper, "problem", "")
+        problem: str = getattr(self._source, "problem", "")
         return self.progress.trouble or problem
 
     # -- where it begins -------------------------------------------------------------------------
@@ -150,12 +150,12 @@ class Reading:
                 " create it again: that begins anew.",
             )
 
-    def _begin(self, wrapper: Replayable) -> State:
+    def _begin(self, source: Replayable) -> State:
         """Of a reading that has no journal. If a source that was read elsewhere goes on here, some
         of the tuples that come then have been given before."""
-        if not self._outlet.last or not isinstance(wrapper, Releasing):
-            return State(wrapper.start_cursor(), 1)
-        cursor, position = wrapper.released()
+        if not self._outlet.last or not isinstance(source, Releasing):
+            return State(source.start_cursor(), 1)
+        cursor, position = source.released()
         if position > self._outlet.last:
             raise CannotResume(
                 f"it cannot be resumed behind {self._outlet.last}: what it keeps begins behind"
@@ -192,21 +192,21 @@ class Reading:
 
     def _read_once(self) -> Steps:
         self._catching_up = False
-        tables = self._paced(self._wrapper.read())
+        tables = self._paced(self._source.read())
         while (table := (yield Next(tables))) is not None:
             self._holding = True
             yield from self._give(self._entered(table, _NOWHERE, None)[1])
 
     def _read(self, journal: Journal) -> Steps:
         """What was read before as it was then, and on from there."""
-        wrapper = self._wrapper
-        assert isinstance(wrapper, Replayable)
-        yield from self._replay(journal, wrapper)
-        state = journal.state or self._begin(wrapper)
+        source = self._source
+        assert isinstance(source, Replayable)
+        yield from self._replay(journal, source)
+        state = journal.state or self._begin(source)
         if journal.state is None and not self._releasing:
             journal.begin(state)
         self._promise_again(journal, state)
-        tables = wrapper.read_from(state.cursor)
+        tables = source.read_from(state.cursor)
         while (come := (yield Next(tables))) is not None:
             table, cursor = come
             self._holding = True
@@ -216,9 +216,9 @@ class Reading:
             yield from self._give(judged, given)
             state = entry.after
             yield from self._again_and_again(lambda: journal.trim(self._outlet.released))
-            if isinstance(wrapper, Releasing):
+            if isinstance(source, Releasing):
                 kept = journal.needed(self._outlet.released)
-                wrapper.release(kept.cursor, kept.next - 1)
+                source.release(kept.cursor, kept.next - 1)
 
     def _promise_again(self, journal: Journal, state: State) -> None:
         """What was promised holds, also for those who have not heard of it."""
@@ -241,10 +241,10 @@ class Reading:
             if self._synced:
                 journal.sync()
 
-    def _replay(self, journal: Journal, wrapper: Replayable) -> Steps:
+    def _replay(self, journal: Journal, source: Replayable) -> Steps:
         """Give what lies after the outlet's last tuple as the journal knows it."""
         start = self._outlet.last
-        for table, group in read_again(wrapper, journal.since(start)):
+        for table, group in read_again(source, journal.since(start)):
             for part, some in self.intake.split(table, group):
                 with self._lock:
                     judged = self.intake.again(part, some)
@@ -304,11 +304,11 @@ class Reading:
         """Below this nothing can come any more, by the clock; START_WATERMARK if unknown."""
         if idle_us < self._heartbeat_s * 1e6 and self.heard:
             return START_WATERMARK
-        if self._stream.timestamp is None and not getattr(self._wrapper, "own_time", False):
+        if self._stream.timestamp is None and not getattr(self._source, "own_time", False):
             return now_us
         newest = self.intake.newest
         if not self.heard or abs(now_us - idle_us - newest) >= LIVE_US:
             return START_WATERMARK
-        upcoming = getattr(self._wrapper, "upcoming", None)
+        upcoming = getattr(self._source, "upcoming", None)
         reached = newest + idle_us - GRACE_US if upcoming is None else upcoming
         return min(reached, newest + idle_us) - self._stream.lateness_us

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from anabranch.connectors.wrapper import Cursor, InBulk, Replayable
+from anabranch.connectors.source import Cursor, InBulk, Replayable
 from anabranch.errors import CannotResume
 from anabranch.site.sources.checksum import checksum
 from anabranch.site.sources.entries import Entry
@@ -19,25 +19,25 @@ _REMEDY = (
 
 
 def read_again(
-    wrapper: Replayable, entries: Iterable[Entry]
+    source: Replayable, entries: Iterable[Entry]
 ) -> Iterator[tuple[pa.Table, list[Entry]]]:
     """The tables of the entries, which follow each other; several as one if the source reads in
     bulk. Raises CannotResume if one is not what it was."""
-    if not isinstance(wrapper, InBulk):
+    if not isinstance(source, InBulk):
         for entry in entries:
-            table = wrapper.reread(entry.before.cursor, entry.after.cursor)
+            table = source.reread(entry.before.cursor, entry.after.cursor)
             _verify(table, [entry])
             yield table, [entry]
         return
     asked: deque[Entry] = deque()
-    for table, count in _in_bulk(wrapper, iter(entries), asked):
+    for table, count in _in_bulk(source, iter(entries), asked):
         group = [asked.popleft() for _ in range(count)]
         _verify(table, group)
         yield table, group
 
 
 def _in_bulk(
-    wrapper: InBulk, entries: Iterator[Entry], asked: deque[Entry]
+    source: InBulk, entries: Iterator[Entry], asked: deque[Entry]
 ) -> Iterator[tuple[pa.Table, int]]:
     first = next(entries, None)
     if first is None:
@@ -50,7 +50,7 @@ def _in_bulk(
             asked.append(entry)
             yield entry.after.cursor
 
-    yield from wrapper.reread_many(first.before.cursor, ends())
+    yield from source.reread_many(first.before.cursor, ends())
 
 
 def _verify(table: pa.Table, entries: list[Entry]) -> None:

@@ -1,4 +1,4 @@
-"""A table as a stream of the changes that its wrapper sees.
+"""A table as a stream of the changes that its source sees.
 
 Every version has a stamp, the event time from which on it holds. The first holds from ever: a
 replay of old tuples finds it. Each later one is stamped with the moment up to which the watermark

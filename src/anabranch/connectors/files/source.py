@@ -1,0 +1,161 @@
+"""Files as a stream: CSV, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from anabranch.connectors.files.paths import FORMATS, absolute, find_files, guess_format
+from anabranch.connectors.files.read_csv import CsvReader
+from anabranch.connectors.files.read_json import JsonReader
+from anabranch.connectors.files.read_lines import MAX_LINE
+from anabranch.connectors.files.read_parquet import ParquetReader
+from anabranch.connectors.options import TEXT, Kind, Option, take
+from anabranch.connectors.places import read as read_places
+from anabranch.connectors.source import Cursor, SourceContext
+from anabranch.connectors.table_builder import ON_ERROR
+from anabranch.errors import CannotResume, ConfigError, SourceError
+from anabranch.plan.places import Place
+
+
+class Reader(Protocol):
+    """One file format."""
+
+    def __init__(self, context: SourceContext, on_error: str, max_line: int) -> None: ...
+
+    def check(self, file: Path) -> None:
+        """Raises SourceError or OSError if nothing of it could ever be read."""
+
+    def read(
+        self, file: Path, start: Any = None, until: Any = None
+    ) -> Iterator[tuple[pa.Table, Any]]:
+        """Tables, each with a mark of the place behind it, which is JSON data. Reading begins at
+        the mark `start`; one that is to end at the mark `until` may look no further."""
+
+
+_READERS: dict[str, type[Reader]] = {
+    "csv": CsvReader,
+    "json": JsonReader,
+    "parquet": ParquetReader,
+}
+
+
+def _speed(value: Any) -> float | None:
+    if value == "max":
+        return None
+    if isinstance(value, bool) or not 0 < float(value) < float("inf"):
+        raise ValueError
+    return float(value)
+
+
+class FileSource:
+    """A file, a folder of files or a pattern, read once, in name order."""
+
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("path", TEXT, "a file, a folder, or a pattern such as 'logs/*.csv'", required=True),
+        Option("format", TEXT, "guessed from the suffix if left out", choices=tuple(FORMATS)),
+        ON_ERROR,
+        MAX_LINE,
+        Option(
+            "speed",
+            Kind("speed", "'max' or a number above 0", _speed),
+            "'max', or how many times faster than its event times the file is replayed",
+        ),
+    )
+    finite = True
+    replay = True
+    """Its event times are in the past: the clock must not move the watermark."""
+
+    def __init__(self, context: SourceContext) -> None:
+        chosen = take("file", self.options, context.options)
+        self.speed: float | None = chosen["speed"]
+        """Pace against event time; None is as fast as possible. The ingest loop keeps it."""
+        if self.speed is not None and not context.timestamp:
+            raise ConfigError(
+                "file() has a speed, but the stream has no event time",
+                remedy="Add TIMESTAMP <field> to CREATE STREAM, or leave speed out.",
+            )
+        self.files = find_files(chosen["path"], context.base)
+        self.format: str = chosen["format"] or guess_format(self.files)
+        how = chosen["on_error"], chosen["max_line"]
+        self.max_line: int = chosen["max_line"]
+        self.skips: bool = chosen["on_error"] == "skip"
+        """Rows that are malformed, rather than that it fails by them."""
+        self.reader = _READERS[self.format](context, *how)
+        for file in self.files:
+            with _told(file):
+                self.reader.check(file)
+        quiet = replace(context, skipped=lambda rows: None)
+        self._rereader = _READERS[self.format](quiet, *how)
+        self._stopped = context.stopped
+        self._path = absolute(chosen["path"], context.base)
+
+    def places(self) -> list[Place]:
+        return read_places(self._path)
+
+    def read(self) -> Iterator[pa.Table]:
+        return (table for table, _ in self.read_from(self.start_cursor()))
+
+    def start_cursor(self) -> Cursor:
+        return {"file": str(self.files[0]), "at": None}
+
+    def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
+        return self._tables(self.reader, cursor)
+
+    def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
+        for table, behind in self._tables(self._rereader, begin, end):
+            if behind == end:
+                return table
+            break
+        raise _changed(end["file"])
+
+    def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
+        """In one reading, as long as its tables end where they did."""
+        reading: Iterator[tuple[pa.Table, Cursor]] = iter(())
+        for end in ends:
+            table, behind = next(reading, (None, None))
+            if table is None or behind != end:
+                table = self.reread(begin, end)
+                reading = self._tables(self._rereader, end)
+            yield table, 1
+            begin = end
+
+    def _tables(
+        self, reader: Reader, begin: Cursor, end: Cursor | None = None
+    ) -> Iterator[tuple[pa.Table, Cursor]]:
+        """By whatever `reader`, those that are not empty."""
+        names = [str(file) for file in self.files]
+        if begin["file"] not in names:
+            raise _changed(begin["file"])
+        for file in self.files[names.index(begin["file"]) :]:
+            start = begin["at"] if str(file) == begin["file"] else None
+            until = end["at"] if end and str(file) == end["file"] else None
+            with _told(file):
+                for table, mark in reader.read(file, start, until):
+                    if table.num_rows:
+                        yield table, {"file": str(file), "at": mark}
+            if self._stopped.is_set():
+                return
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """What goes wrong with a file is told with its name."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SourceError(reason, place=str(file)) from error
+
+
+def _changed(file: str) -> CannotResume:
+    return CannotResume(
+        "the file is not the one that was read",
+        place=file,
+        remedy="Put it back, or drop the stream and create it again.",
+    )

@@ -1,0 +1,124 @@
+"""A user's Python function as a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from anabranch.connectors.fields import locate
+from anabranch.connectors.files.read_json import by_name
+from anabranch.connectors.from_arrow import from_arrow
+from anabranch.connectors.from_values import from_values
+from anabranch.connectors.options import TEXT, Option, split, take
+from anabranch.connectors.pump import Pump
+from anabranch.connectors.python.functions import exception_line, import_function, user_place
+from anabranch.connectors.source import SourceContext
+from anabranch.connectors.table_builder import MAX_ROWS, ON_ERROR, Block, TableBuilder, source_names
+from anabranch.errors import SourceError
+
+_REMEDY = "Fix the function or set on_error = 'skip'."
+
+
+class PythonSource:
+    """The function is called once per read, with all options but these as keywords. It returns or
+    yields rows: dicts (a missing key is NULL, keys not declared are ignored), tuples or lists in
+    the order of the columns, with the event time last if it is not one of them, or whole Arrow
+    record batches and tables. A function that never ends is simply still running."""
+
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "function", TEXT, "'module:name'; the module may lie beside the script", required=True
+        ),
+        ON_ERROR,
+    )
+    others = "keyword arguments of the function"
+    finite = True
+
+    def __init__(self, context: SourceContext) -> None:
+        known, self._arguments = split(self.options, context.options)
+        chosen = take("python", self.options, known)
+        self._name: str = chosen["function"]
+        self._function = import_function(self._name, context.base)
+        self._context = context
+        self._fields = source_names(context)
+        self._positional = _without_repetition(self._fields)
+        self._rows = TableBuilder(context, chosen["on_error"], from_values, _REMEDY)
+        self._tables = TableBuilder(context, chosen["on_error"], from_arrow, _REMEDY)
+
+    def read(self) -> Iterator[pa.Table]:
+        pump = Pump(lambda: self._function(**self._arguments), self._context.stopped)
+        first = 1
+        try:
+            for batch in pump.batches():
+                for run in _runs(batch):
+                    yield from self._convert(run, first)
+                    first += len(run)
+        finally:
+            pump.close()
+        if pump.failure is not None and not self._context.stopped.is_set():
+            raise self._failed(pump.failure)
+
+    def _convert(self, run: Any, first: int) -> Iterator[pa.Table]:
+        if isinstance(run, list):
+            table = self._rows.build(self._block(run, first), self._place)
+            if table.num_rows:
+                yield table
+            return
+        names = locate(self._fields, run.column_names, self._context.timestamp, self._name)
+        for offset in range(0, run.num_rows, MAX_ROWS):
+            part = run.slice(offset, MAX_ROWS)
+            numbers = range(first + offset, first + offset + part.num_rows)
+            block = Block([part.column(index) for index in names], numbers)
+            yield self._tables.build(block, self._place)
+
+    def _block(self, rows: list[Any], first: int) -> Block:
+        named: list[Mapping[str, Any]] = []
+        numbers: list[int] = []
+        malformed: dict[int, str] = {}
+        for number, row in enumerate(rows, first):
+            if isinstance(row, Mapping):
+                named.append(row)
+            elif isinstance(row, (tuple, list)) and len(row) == len(self._positional):
+                named.append(dict(zip(self._positional, row, strict=True)))
+            else:
+                malformed[number] = self._complaint(row)
+                continue
+            numbers.append(number)
+        return Block(by_name(named, self._fields), numbers, malformed)
+
+    def _complaint(self, row: Any) -> str:
+        if isinstance(row, (tuple, list)):
+            names = ", ".join(self._positional)
+            return f"the row has {len(row)} values for {len(self._positional)} fields ({names})"
+        return f"the row is a {type(row).__name__}, not a dict, a tuple or an Arrow table"
+
+    def _place(self, number: int) -> str:
+        return f"{self._name}, row {number}"
+
+    def _failed(self, failure: BaseException) -> SourceError:
+        message = f"{self._name} raised {exception_line(failure)}"
+        return SourceError(message, place=user_place(failure) or self._name)
+
+
+def _runs(items: list[Any]) -> Iterator[Any]:
+    """Tables singly, the rows between them as lists."""
+    rows: list[Any] = []
+    for item in items:
+        if not isinstance(item, (pa.RecordBatch, pa.Table)):
+            rows.append(item)
+            continue
+        if rows:
+            yield rows
+            rows = []
+        yield item
+    if rows:
+        yield rows
+
+
+def _without_repetition(names: list[str]) -> list[str]:
+    """The event time's field is among the columns or comes after them."""
+    if len(names) > 1 and names[-1].lower() in (name.lower() for name in names[:-1]):
+        return names[:-1]
+    return names

@@ -1,0 +1,110 @@
+"""What every source is: something outside that yields Arrow tables.
+
+A source only reads. Lateness, event-time pacing, positions, watermarks and `_born` are added
+behind it by the ingest loop, alike for all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from anabranch.link.wire import EVENT_TIME
+from anabranch.spark.kept.expressions import InSlot, Mode, at_once
+
+__all__ = ["EVENT_TIME", "Cursor", "InBulk", "Releasing", "Replayable", "Source", "SourceContext"]
+
+Cursor: TypeAlias = Any
+"""A place in a source, as JSON data: what lies before it has been read."""
+
+
+@dataclass(frozen=True)
+class SourceContext:
+    """All a source may know. `schema` holds the declared columns; `timestamp` is the name of the
+    source field with the event time, which need not be among them."""
+
+    stream: str
+    schema: pa.Schema
+    timestamp: str | None
+    options: Mapping[str, Any]
+    base: Path
+    spark: Callable[[], SparkSession]
+    stopped: threading.Event = field(default_factory=threading.Event)
+    skipped: Callable[[int], None] = lambda rows: None
+    """Called with the number of malformed rows left out (`on_error = 'skip'`)."""
+    unit: str = ""
+    """Of event times that are whole numbers, if the stream says it: s, ms, us or ns."""
+    resume: bool = False
+    """It goes on after a restart: what it reads from need not be there yet."""
+    begins: bool = False
+    """The first tuple that is read is the first of the stream."""
+    plans: Mode = "auto"
+    in_slot: InSlot = at_once
+    """What a source has Spark compute runs in a slot of its site, between task instances."""
+
+
+class Source(Protocol):
+    finite: bool
+    """True when the source has an end, so that waiting for it makes sense."""
+
+    def __init__(self, context: SourceContext) -> None:
+        """Check options and that the source is there; raise ConfigError or SourceError. Nothing is
+        read and nothing is started."""
+
+    def read(self) -> Iterator[pa.Table]:
+        """Tables with exactly the columns of `schema` in its order and types, and EVENT_TIME last
+        if `timestamp` is given (or the source has a time of its own). Tables are bounded in size.
+        Returns at the end of the source, or soon after `stopped` is set, even when no data
+        comes."""
+
+
+@runtime_checkable
+class Replayable(Protocol):
+    """A source that can be read again from a cursor, by another process too.
+
+    The cursors of one reading are `start_cursor()` and the one that came with each table. What was
+    left out as malformed is left out again, and counted only when it is read for the first time.
+    """
+
+    def start_cursor(self) -> Cursor:
+        """Where a first reading begins."""
+
+    def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
+        """As `read`, from `cursor` on, each table with the cursor behind it."""
+
+    def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
+        """The table that a `read_from` gave between two cursors that followed each other, the same
+        rows in the same order. SourceError says so if the source no longer has them."""
+
+
+@runtime_checkable
+class InBulk(Protocol):
+    """A source that reads what lies between many cursors again at once."""
+
+    def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
+        """The tables that a `read_from` gave between `begin` and the first of `ends`, that and the
+        next, and so on: as many as come together as one table, with how many these are."""
+
+
+@runtime_checkable
+class Releasing(Protocol):
+    """A source that keeps what may be read again itself, and is told when it need not."""
+
+    def release(self, cursor: Cursor, position: int) -> None:
+        """What lies before `cursor`, that is the tuples up to `position`, is never read again."""
+
+    def released(self) -> tuple[Cursor, int]:
+        """The last such call, as it is kept with what the source keeps: where a reading begins that
+        knows nothing of those before it. May wait."""
+
+    def report(self) -> dict[str, Any]:
+        """What it says of the stream in place of what is known otherwise. Never waits."""
+
+    def close(self) -> None:
+        """Called at the end, whether or not it was read. Idempotent."""
