@@ -40,7 +40,7 @@ _AWAY = (
     KafkaError._TRANSPORT,
 )
 _NO_SUCH = re.compile(r'No such configuration property: "(.*)"')
-_CONNECT = re.compile(r"^(?:\S+/\S+: )?(?:.*failed: )?(.*?)(?: \([^()]*\))*$")
+_CONNECT = re.compile(r"^(?:\S+/\S+: )?(?:.*failed: )?(.*?)(?: \((?:[^()]|\([^()]*\))*\))*$")
 """In `127.0.0.1:1/bootstrap: Connect to … failed: Connection refused (after 0ms …)`, the reason."""
 
 

@@ -1,0 +1,31 @@
+"""What the source and the sink have in common, without a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.connectors.kafka.client import Topic
+from anabranch.errors import SourceError
+
+
+class Said:
+    """An error as librdkafka hands it to a callback."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def code(self) -> int:
+        return 0
+
+    def str(self) -> str:
+        return self._text
+
+
+@pytest.mark.parametrize("more", ["", ", 1 identical error(s) suppressed"])
+def test_the_reason_why_no_broker_answers_is_told_without_its_circumstances(more: str) -> None:
+    topic = Topic("127.0.0.1:1", "t", {}, SourceError)
+    failed = "Connect to ipv4#127.0.0.1:1 failed: Connection refused"
+    topic.note(Said(f"127.0.0.1:1/bootstrap: {failed} (after 0ms in state CONNECT{more})"))  # type: ignore[arg-type]
+    assert (
+        topic.away().line().startswith("127.0.0.1:1: no Kafka broker answers: Connection refused. ")
+    )
