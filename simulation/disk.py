@@ -76,6 +76,12 @@ class SimFolder:
     def read(self, name: str) -> bytes | None:
         return self.disk.files.get(name)
 
+    def read_at(self, name: str, offset: int, size: int) -> bytes:
+        return self.disk.files.get(name, b"")[offset : offset + size]
+
+    def size(self, name: str) -> int:
+        return len(self.disk.files.get(name, b""))
+
     def append_to(self, name: str, size: int) -> SimAppending:
         return SimAppending(self, name, size)
 

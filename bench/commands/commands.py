@@ -80,6 +80,21 @@ def bench_hop(json_file: Path | None, rounds: int) -> None:
     )
 
 
+def bench_log(json_file: Path | None, folder: Path, megabytes: int) -> None:
+    from bench.hops import log
+
+    result = measured(lambda progress: log.run(progress, folder, megabytes), json_file)
+    rows = [
+        (name, f"{result[key]['write']:,.0f} MB/s", f"{result[key]['read']:,.0f} MB/s")
+        for name, key in (("the disk", "disk"), ("the log", "log"), ("of tuples", "tuples"))
+    ]
+    out.print(plain_table(("", "written", "read"), rows))
+    out.print(
+        f"tuples are packed to {result['packed_to']:.0%}; 1,000 bytes synced:"
+        f" {result['syncs']['disk']:,.0f}/s by the disk, {result['syncs']['log']:,.0f}/s by the log"
+    )
+
+
 def with_spark(run: Callable[[SparkSession, Progress], Result], json_file: Path | None) -> Result:
     """`run` on a session of its own."""
     from anabranch.config.cluster import SiteConfig

@@ -30,6 +30,20 @@ def bench_hop(
     measure(json, rounds)
 
 
+@app.command("log")
+def bench_log(
+    json: JsonFile = None,
+    folder: Annotated[
+        Path, typer.Option(metavar="DIR", help="On the disk that is measured.")
+    ] = Path(),
+    megabytes: Annotated[int, typer.Option(help="Of tuples.", min=1)] = 1_000,
+) -> None:
+    """A stream's log against the disk's own pace."""
+    from bench.commands.commands import bench_log as measure
+
+    measure(json, folder, megabytes)
+
+
 @app.command("join")
 def bench_join(
     json: JsonFile = None,

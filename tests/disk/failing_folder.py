@@ -32,6 +32,12 @@ class FailingFolder:
     def read(self, name: str) -> bytes | None:
         return self._folder.read(name)
 
+    def read_at(self, name: str, offset: int, size: int) -> bytes:
+        return self._folder.read_at(name, offset, size)
+
+    def size(self, name: str) -> int:
+        return self._folder.size(name)
+
     def append_to(self, name: str, size: int) -> Appending:
         return FailingAppending(self, self._folder.append_to(name, size))
 

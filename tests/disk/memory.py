@@ -66,6 +66,12 @@ class MemoryFolder:
     def read(self, name: str) -> bytes | None:
         return self._disk.files.get(name)
 
+    def read_at(self, name: str, offset: int, size: int) -> bytes:
+        return self._disk.files.get(name, b"")[offset : offset + size]
+
+    def size(self, name: str) -> int:
+        return len(self._disk.files.get(name, b""))
+
     def append_to(self, name: str, size: int) -> MemoryAppending:
         return MemoryAppending(self._disk, name, size)
 

@@ -174,7 +174,7 @@ def test_what_cannot_be_kept_is_not_given(tmp_path: Path, monkeypatch: pytest.Mo
     stream = a_stream(RealFolder(tmp_path))
     stream.push(rows(1))
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise StorageError("no space left on the device")
 
     with monkeypatch.context() as patch:

@@ -45,6 +45,13 @@ class Folder(Protocol):
     def read(self, name: str) -> bytes | None:
         """The whole file; None if there is none."""
 
+    def read_at(self, name: str, offset: int, size: int) -> bytes:
+        """So many bytes of the file from there on; fewer if it ends before, none if there is no
+        such file."""
+
+    def size(self, name: str) -> int:
+        """0 if there is no such file."""
+
     def append_to(self, name: str, size: int) -> Appending:
         """Go on behind the first `size` bytes of a file, which is made if it is not there: what
         lies behind them is cut off."""

@@ -44,6 +44,24 @@ class RealFolder:
             except FileNotFoundError:
                 return None
 
+    def read_at(self, name: str, offset: int, size: int) -> bytes:
+        with _told(self.path / name):
+            try:
+                file = os.open(self.path / name, os.O_RDONLY)
+            except FileNotFoundError:
+                return b""
+            try:
+                return os.pread(file, size, offset)
+            finally:
+                os.close(file)
+
+    def size(self, name: str) -> int:
+        with _told(self.path / name):
+            try:
+                return (self.path / name).stat().st_size
+            except FileNotFoundError:
+                return 0
+
     def append_to(self, name: str, size: int) -> RealAppending:
         return RealAppending(self.path / name, size)
 

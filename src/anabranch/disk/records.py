@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from anabranch.disk.folder import Folder
 from anabranch.errors import CannotResume
 
 _HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{1,8})\n")
@@ -17,10 +20,23 @@ _HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{1,8})\n")
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The payloads of the whole records, and how many bytes these take up."""
+    """The payloads of the whole records, and where in the file each of these ends."""
 
     payloads: list[bytes]
-    size: int
+    ends: list[int]
+
+    @property
+    def size(self) -> int:
+        """How many bytes they take up."""
+        return self.ends[-1] if self.ends else 0
+
+
+class _Record(NamedTuple):
+    """Where its payload starts and ends, and where the next record begins."""
+
+    start: int
+    end: int
+    next: int
 
 
 def record(payload: bytes) -> bytes:
@@ -32,28 +48,56 @@ def record(payload: bytes) -> bytes:
 def read_records(data: bytes, place: str) -> Records:
     """Those of a file up to its broken end, if it has one. Raises CannotResume for damage before
     that; `place` is what the file is called."""
-    payloads: list[bytes] = []
-    at = 0
-    while at < len(data):
-        found = _record_at(data, at)
+    records = Records([], [])
+    while records.size < len(data):
+        found = _record_at(data, records.size)
         if found is None:
-            _must_be_the_end(data, at, place)
+            _must_be_the_end(data, records.size, place)
             break
-        payload, at = found
-        payloads.append(payload)
-    return Records(payloads, at)
+        records.payloads.append(data[found.start : found.end])
+        records.ends.append(found.next)
+    return records
 
 
-def _record_at(data: bytes, at: int) -> tuple[bytes, int] | None:
-    """The payload of the record that begins there, and where the next one does."""
+def records_from(
+    folder: Folder, name: str, at: int, end: int, piece: int
+) -> Iterator[tuple[int, memoryview]]:
+    """The records of a file between the bytes `at` and `end`, between which all are whole, each
+    with where it begins. Reads `piece` bytes at a time, or a record. Raises CannotResume if one is
+    not whole."""
+    while at < end:
+        data = folder.read_at(name, at, min(piece, end - at))
+        if not _record_at(data, 0):
+            data = folder.read_at(name, at, min(_length(data), end - at))
+        done = 0
+        while found := _record_at(data, done):
+            yield at + done, memoryview(data)[found.start : found.end]
+            done = found.next
+        if not done:
+            raise CannotResume(
+                f"the record at byte {at} is damaged or cut off",
+                place=folder.place(name),
+                remedy="Restore the file, or drop what it belongs to and create it again.",
+            )
+        at += done
+
+
+def _length(data: bytes) -> int:
+    """Of the record that `data` begins with, which may go on behind it; 0 if it is none."""
+    head = _HEAD.match(data)
+    return head.end() + int(head[2], 16) + 1 if head else 0
+
+
+def _record_at(data: bytes, at: int) -> _Record | None:
+    """The record that begins there, if it is whole."""
     head = _HEAD.match(data, at)
     if head is None:
         return None
     start, end = head.end(), head.end() + int(head[2], 16)
-    payload = data[start:end]
+    payload = memoryview(data)[start:end]
     if data[end : end + 1] != b"\n" or _checksum(head[2], payload) != int(head[1], 16):
         return None
-    return payload, end + 1
+    return _Record(start, end, end + 1)
 
 
 def _must_be_the_end(data: bytes, at: int, place: str) -> None:
@@ -67,5 +111,5 @@ def _must_be_the_end(data: bytes, at: int, place: str) -> None:
             )
 
 
-def _checksum(length: bytes, payload: bytes) -> int:
+def _checksum(length: bytes, payload: bytes | memoryview) -> int:
     return zlib.crc32(payload, zlib.crc32(length))

@@ -17,7 +17,7 @@ _ZLIB_LEVEL = 6  # zlib's own default, as in the paper's measurements
 
 def pack(data: pa.RecordBatch, codec: str) -> pa.RecordBatch:
     """Rows, nulls and all, as one value of one column; an empty batch stays without rows."""
-    blobs = [_compress(data.serialize(), codec)] if data.num_rows else []
+    blobs = [compress(data.serialize(), codec)] if data.num_rows else []
     return pa.RecordBatch.from_arrays([pa.array(blobs, pa.binary())], schema=PACKED)
 
 
@@ -31,12 +31,12 @@ def unpacker(
         if not batch.rows:
             return replace(batch, data=nothing)
         blob = batch.data.column(0)[0].as_buffer()
-        return replace(batch, data=pa.ipc.read_record_batch(_decompress(blob, codec), schema))
+        return replace(batch, data=pa.ipc.read_record_batch(decompress(blob, codec), schema))
 
     return unpack
 
 
-def _compress(buffer: pa.Buffer, codec: str) -> bytes:
+def compress(buffer: pa.Buffer, codec: str) -> bytes:
     """The size in front: Arrow's codecs want to know it to undo it."""
     size: bytes = buffer.size.to_bytes(8, "little")
     if codec == "zlib":
@@ -44,7 +44,8 @@ def _compress(buffer: pa.Buffer, codec: str) -> bytes:
     return size + bytes(pa.Codec(codec).compress(buffer, asbytes=True))
 
 
-def _decompress(blob: pa.Buffer, codec: str) -> pa.Buffer:
+def decompress(blob: pa.Buffer, codec: str) -> pa.Buffer:
+    """What `compress` was given."""
     size = int.from_bytes(blob[:8].to_pybytes(), "little")
     if codec == "zlib":
         return pa.py_buffer(zlib.decompress(blob[8:], bufsize=size))

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from anabranch.link.codec import compress, decompress
 from anabranch.stream.batch import Batch
 from anabranch.stream.names import BORN, EVENT_TIME, POSITION
 from anabranch.stream.restart import RestartPoint, point_of
@@ -21,6 +22,8 @@ __all__ = [
 ]  # fmt: skip
 
 _HEADER = struct.Struct("<qqq")
+LOG_CODEC = "lz4_raw"
+"""It costs less than the writing that it saves."""
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
@@ -56,6 +59,15 @@ class ArrowBatches:
 
     def joined(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         return pa.concat_batches(parts)
+
+    def packed(self, parts: Sequence[pa.RecordBatch]) -> bytes:
+        """All rows as they stand in a log."""
+        whole = parts[0] if len(parts) == 1 else self.joined(parts)
+        return compress(whole.serialize(), LOG_CODEC)
+
+    def unpacked(self, body: bytes | memoryview) -> pa.RecordBatch:
+        data = decompress(pa.py_buffer(body), LOG_CODEC)
+        return pa.ipc.read_record_batch(data, self.schema)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_HEAD = struct.Struct("<qqqI")
+from anabranch.stream.watermark import START_WATERMARK
+
+_HEAD = struct.Struct("<qqqqI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,11 @@ class Entry:
     first: int
     rows: int
     watermark: int
-    body: bytes = b""
+    body: bytes | memoryview = b""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What else the writer must know to go on from here."""
+    newest: int = START_WATERMARK
+    """The greatest event time among its tuples."""
 
     @property
     def last(self) -> int:
@@ -31,12 +35,12 @@ class Entry:
 
 def to_bytes(entry: Entry) -> bytes:
     notes = json.dumps(dict(entry.notes)).encode() if entry.notes else b""
-    head = _HEAD.pack(entry.first, entry.rows, entry.watermark, len(notes))
+    head = _HEAD.pack(entry.first, entry.rows, entry.watermark, entry.newest, len(notes))
     return b"".join((head, notes, entry.body))
 
 
-def from_bytes(data: bytes) -> Entry:
-    first, rows, watermark, length = _HEAD.unpack_from(data)
+def from_bytes(data: bytes | memoryview) -> Entry:
+    first, rows, watermark, newest, length = _HEAD.unpack_from(data)
     start = _HEAD.size + length
-    notes = json.loads(data[_HEAD.size : start]) if length else {}
-    return Entry(first, rows, watermark, data[start:], notes)
+    notes = json.loads(bytes(data[_HEAD.size : start])) if length else {}
+    return Entry(first, rows, watermark, data[start:], notes, newest)

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from anabranch.disk.folder import Appending, Folder
-from anabranch.disk.records import read_records, record
-from anabranch.errors import CannotResume
+from anabranch.disk.records import read_records, record, records_from
+from anabranch.errors import CannotResume, StorageError
 from anabranch.log.entry import Entry, from_bytes, to_bytes
+from anabranch.log.segment import REMEDY, Segment
 from anabranch.stream.watermark import START_WATERMARK
 
-SEGMENT_BYTES = 4_000_000
+SEGMENT_BYTES = 16_000_000
 """A segment that has grown so large is closed, and the next one begins."""
-ANEW = "anew"
-"""A note of a segment before which nothing counts."""
-_REMEDY = "Restore the folder, or drop the stream and create it again."
-
-
-@dataclass(slots=True)
-class Segment:
-    """A file. Its name and its first entry say where the stream stands, even if nothing follows."""
-
-    name: str
-    first: int
-    last: int
-    size: int
-    anew: bool = False
-    """What lies before it does not count any more, and is about to go."""
+FORMAT = 2
+_ANEW, _FORMAT, _BEFORE = "anew", "format", "before"
+"""Notes of the first entry of a segment: nothing before it counts; how its entries are written;
+first position and size of the segment before it."""
+_HEAD_BYTES = 10_000
 
 
 def _pattern(name: str) -> re.Pattern[str]:
@@ -48,8 +39,9 @@ class StreamLog:
     """Holds every tuple after `begin` up to `last`, each once and in order.
 
     What `append` was given is safe from the death of the process when it returns, and from that of
-    the machine once `sync` has. One thread at a time; calls may wait for the disk. A StorageError
-    leaves the log as it was before the call.
+    the machine once `sync` has. A StorageError leaves the log as it was before the call. One thread
+    at a time may change it, while others read what was there when they asked. Calls may wait for
+    the disk.
     """
 
     def __init__(
@@ -58,18 +50,25 @@ class StreamLog:
         name: str,
         learn: Callable[[Entry], None] = lambda entry: None,
         notes: Callable[[], Mapping[str, Any]] = dict,
+        *,
+        lasting: bool = True,
     ) -> None:
         """Raises CannotResume for a log that is damaged or lacks something between what it has.
 
-        `learn` is told of the entries that are there, in order. What it has made of those that go
-        must be in `notes`, with which each segment begins."""
+        `learn` is told of the entries of the newest segment, in order. What it has made of those
+        before must be in `notes`, with which each segment begins. One that is not `lasting` is
+        never read by another process, so nothing of it is forced to the disk."""
         self._folder = folder
         self._learn = learn
         self._notes = notes
+        self._lasting = lasting
         self._pattern = _pattern(name)
         self._name = name
         self._file: Appending | None = None
         self._newest: Entry | None = None
+        self._newest_time = START_WATERMARK
+        self._doubtful = False
+        """Nobody knows what of the newest file is on the disk."""
         self._segments = self._found()
 
     @property
@@ -87,60 +86,71 @@ class StreamLog:
         return self._newest
 
     @property
+    def newest_time(self) -> int:
+        """The greatest event time of all that was ever written."""
+        return self._newest_time
+
+    @property
     def place(self) -> str:
         """How messages call it."""
         return self._folder.place(self._name)
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
+        """Bytes on the disk."""
         return sum(one.size for one in self._segments)
 
-    def append(self, entry: Entry) -> None:
-        """Add the tuples after `last`."""
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(self, entry: Entry, *, sync: bool = False) -> None:
+        """Add the tuples after `last`. With `sync` they are safe from the death of the machine,
+        with all before them, when it returns."""
         if self._segments and entry.first != self.last + 1:
             raise AssertionError(f"{self._name}: {entry.first} does not follow {self.last}")
         if not self._segments or self._segments[-1].size >= SEGMENT_BYTES:
             self._begin_segment(entry.first)
         segment = self._segments[-1]
         data = record(to_bytes(entry))
-        self._appending(segment).append(data)
-        segment.size += len(data)
-        segment.last = entry.last
-        self._newest = entry
+        file = self._appending(segment)
+        file.append(data)
+        if sync:
+            try:
+                self._force(file)
+            except StorageError:  # it is cut off again before the next
+                self.close()
+                raise
+        segment.grow_to(entry.last, segment.size + len(data))
+        self._newest, self._newest_time = entry, max(self._newest_time, entry.newest)
 
     def sync(self) -> None:
         if self._segments:
-            self._appending(self._segments[-1]).sync()
-
-    def read(self, after: int) -> Iterator[Entry]:
-        """All entries with tuples after this position, the first of which may begin before it; and
-        those without rows among them. Raises CannotResume if there is no such position here."""
-        if not self.begin <= after <= self.last:
-            raise CannotResume(
-                f"the log has positions {self.begin + 1} to {self.last}, so it cannot be read"
-                f" after {after}",
-                place=self.place,
-                remedy=_REMEDY,
-            )
-        for segment in list(self._segments):
-            if segment.last > after:
-                yield from (one for one in self._entries(segment) if one.last > after)
-
-    def release(self, position: int) -> None:
-        """Nobody reads anything up to `position` any more: segments without anything else go, but
-        for the newest, which knows where the stream stands."""
-        while len(self._segments) > 1 and self._segments[0].last <= position:
-            self._folder.remove(self._segments[0].name)
-            del self._segments[0]
+            self._force(self._appending(self._segments[-1]))
 
     def begin_after(self, position: int) -> None:
-        """Hold nothing of what came before: somebody else wrote it."""
-        old = list(self._segments)
+        """Hold nothing of what came before: somebody else wrote it, or nobody needs it."""
+        old = self._segments
         self._begin_segment(position + 1, anew=True)
         self._segments = self._segments[-1:]
         for segment in old:
             if segment.name != self._segments[0].name:
                 self._folder.remove(segment.name)
+
+    def release(self, position: int) -> None:
+        """Nobody reads anything up to `position` any more: segments without anything else go, but
+        for the newest, which knows where the stream stands."""
+        while self.has_released(position):
+            self._folder.remove(self._segments[0].name)
+            self._segments = self._segments[1:]
+
+    def has_released(self, position: int) -> bool:
+        """Something could go if nobody needed anything up to there."""
+        return len(self._segments) > 1 and self._segments[0].last <= position
+
+    def remove(self) -> None:
+        """All of it; what is left if this is interrupted would not pass for whole."""
+        self.close()
+        self._segments = []
+        remove_log(self._folder, self._name)
 
     def close(self) -> None:
         """Idempotent; the log may be used again."""
@@ -148,73 +158,153 @@ class StreamLog:
             self._file.close()
             self._file = None
 
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read(self, after: int) -> Iterator[Entry]:
+        """All entries with tuples after this position, the first of which may begin before it; and
+        those without rows among them. Raises CannotResume if there is no such position here."""
+        segments = self._segments
+        begin = segments[0].first - 1 if segments else 0
+        if not begin <= after <= self.last:
+            raise CannotResume(
+                f"the log has positions {begin + 1} to {self.last}, so it cannot be read"
+                f" after {after}",
+                place=self.place,
+                remedy=REMEDY,
+            )
+        for segment in segments[max(0, self._index(segments, after)) :]:
+            if segment.last > after:
+                yield from segment.entries(self._folder, after)
+
+    def since(self, time: int) -> int:
+        """The position before the first entry with a tuple of this event time or a later one: none
+        lies before it, but what has been let go of."""
+        segments = self._segments
+        later = (n for n, one in enumerate(segments) if one.before >= time)
+        for segment in segments[max(0, next(later, len(segments)) - 1) :]:
+            if segment.before >= time:
+                return segment.first - 1
+            for entry in segment.entries(self._folder):
+                if entry.newest >= time:
+                    return entry.first - 1
+        return self.last
+
+    @staticmethod
+    def _index(segments: list[Segment], after: int) -> int:
+        """Of the segment that has the tuple after this position, if one has."""
+        return bisect_right(segments, after + 1, key=lambda one: one.first) - 1
+
     # -- segments --------------------------------------------------------------------------------
 
     def _begin_segment(self, first: int, *, anew: bool = False) -> None:
         """With the promise that holds, and the notes, in case the segments before it go."""
         name = f"{self._name}.{first:020}.log"
+        if self._segments:
+            self.sync()
+        before = self._segments
+        if before and before[-1].name == name:  # it had promises only
+            before = before[:-1]
         watermark = self._newest.watermark if self._newest else START_WATERMARK
-        notes = {**self._notes(), **({ANEW: True} if anew else {})}
-        data = record(to_bytes(Entry(first, 0, watermark, notes=notes)))
-        self.sync()
-        self._folder.replace(name, data)
+        notes = dict(self._notes()) | {_FORMAT: FORMAT, _ANEW: anew}
+        if before and not anew:
+            notes[_BEFORE] = [before[-1].first, before[-1].size]
+        head = Entry(first, 0, watermark, notes=notes, newest=self._newest_time)
+        data = record(to_bytes(head))
         self.close()
-        if self._segments and self._segments[-1].name == name:  # it had promises only
-            self._segments.pop()
-        self._segments.append(Segment(name, first, first - 1, len(data), anew))
+        self._folder_takes(name, data)
+        self._doubtful = False
+        self._segments = [*before, Segment(name, first, len(data), self._newest_time, anew=anew)]
+
+    def _folder_takes(self, name: str, data: bytes) -> None:
+        """As a whole file."""
+        if self._lasting:
+            self._folder.replace(name, data)
+            return
+        file = self._folder.append_to(name, 0)
+        try:
+            file.append(data)
+        except StorageError:
+            file.close()
+            raise
+        self._file = file
 
     def _appending(self, segment: Segment) -> Appending:
+        if self._doubtful:
+            self._write_again(segment)
         if self._file is None:
             self._file = self._folder.append_to(segment.name, segment.size)
         return self._file
 
+    def _force(self, file: Appending) -> None:
+        if self._lasting:
+            self._doubtful = True
+            file.sync()
+            self._doubtful = False
+
+    def _write_again(self, segment: Segment) -> None:
+        """After a sync that failed."""
+        self.close()
+        data = (self._folder.read(segment.name) or b"")[: segment.size]
+        if read_records(data, self._folder.place(segment.name)).size < segment.size:
+            raise self._damaged(segment.name, f"it ends before byte {segment.size}")
+        self._folder.replace(segment.name, data)
+        self._doubtful = False
+
+    # -- what is there ---------------------------------------------------------------------------
+
     def _found(self) -> list[Segment]:
         """Those in the folder, the oldest first. Only the newest may have a torn end: each is
         begun when the one before it is whole."""
+        names = sorted(filter(self._pattern.fullmatch, self._folder.names()))
         found: list[Segment] = []
-        for name in sorted(filter(self._pattern.fullmatch, self._folder.names())):
-            match = self._pattern.fullmatch(name)
-            assert match
-            first = int(match[1])
-            segment = self._measured(name, first)
-            if segment.anew:
+        for name in names:
+            head = self._head(name)
+            anew = bool(head.notes[_ANEW])
+            if anew:
                 found.clear()
-            if found and found[-1].last != first - 1:
-                raise CannotResume(
-                    f"the log has positions up to {found[-1].last} and again from {first} on",
-                    place=self._folder.place(name),
-                    remedy=_REMEDY,
-                )
-            found.append(segment)
+            if found:
+                self._close_before(name, head, found[-1])
+            size = len(record(to_bytes(head)))
+            found.append(Segment(name, head.first, size, head.newest, anew=anew))
+        if found:
+            self._measure(found[-1])
         return found
 
-    def _measured(self, name: str, first: int) -> Segment:
-        data = self._folder.read(name) or b""
-        records = read_records(data, self._folder.place(name))
-        last, anew = first - 1, False
-        for payload in records.payloads:
+    def _head(self, name: str) -> Entry:
+        """The first entry of a segment."""
+        size = self._folder.size(name)
+        for _, payload in records_from(self._folder, name, 0, size, _HEAD_BYTES):
+            head = from_bytes(payload)
+            if head.notes.get(_FORMAT) != FORMAT:
+                is_format = head.notes.get(_FORMAT, 1)
+                raise self._damaged(name, f"its format is {is_format}, and ours {FORMAT}")
+            return head
+        raise self._damaged(name, "the file has no beginning")
+
+    def _close_before(self, name: str, head: Entry, before: Segment) -> None:
+        """Raises CannotResume if another segment was before the one with this head, or a longer
+        one."""
+        first, size = head.notes[_BEFORE]
+        if first != before.first:
+            raise self._damaged(name, f"positions {first} to {head.last} are missing before it")
+        if (there := self._folder.size(before.name)) < size:
+            raise self._damaged(before.name, f"it ends at byte {there} of {size}")
+        before.grow_to(head.last, size)
+
+    def _measure(self, newest: Segment) -> None:
+        """Of the newest segment all is read: how far it goes, and what its entries say."""
+        data = self._folder.read(newest.name) or b""
+        records = read_records(data, self._folder.place(newest.name))
+        self._newest_time = newest.before
+        for payload, end in zip(records.payloads, records.ends, strict=True):
             entry = self._newest = from_bytes(payload)
-            anew = anew or ANEW in entry.notes
-            self._must_follow(name, entry, last)
+            if entry.first != newest.last + 1:
+                what = f"position {entry.first} comes after {newest.last}"
+                raise self._damaged(newest.name, what)
+            if end > newest.size:
+                newest.grow_to(entry.last, end)
+            self._newest_time = max(self._newest_time, entry.newest)
             self._learn(entry)
-            last = entry.last
-        return Segment(name, first, last, records.size, anew)
 
-    def _must_follow(self, name: str, entry: Entry, last: int) -> None:
-        if entry.first != last + 1:
-            raise CannotResume(
-                f"position {entry.first} comes after {last}",
-                place=self._folder.place(name),
-                remedy=_REMEDY,
-            )
-
-    def _entries(self, segment: Segment) -> Iterator[Entry]:
-        data = (self._folder.read(segment.name) or b"")[: segment.size]
-        records = read_records(data, self._folder.place(segment.name))
-        if records.size < segment.size:
-            raise CannotResume(
-                f"the log ends at byte {records.size} of {segment.size}",
-                place=self._folder.place(segment.name),
-                remedy=_REMEDY,
-            )
-        yield from map(from_bytes, records.payloads)
+    def _damaged(self, name: str, what: str) -> CannotResume:
+        return CannotResume(what, place=self._folder.place(name), remedy=REMEDY)

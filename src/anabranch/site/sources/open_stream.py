@@ -261,10 +261,9 @@ class OpenStream:
     ) -> None:
         batch = rows.combine_chunks().to_batches()
         body = batch[0].serialize().to_pybytes() if batch else b""
-        log.append(Entry(self.outlet.last + 1, len(rows), watermark, body, notes))
+        entry = Entry(self.outlet.last + 1, len(rows), watermark, body, notes)
+        log.append(entry, sync=self._power)
         log.release(self.outlet.released)
-        if self._power:
-            log.sync()
 
     def _judged(self, table: pa.Table, state: Pushed, now_us: int) -> tuple[pa.Table, Pushed]:
         """The rows that are not late, with their times, and where the stream stands after them."""
@@ -288,9 +287,8 @@ class OpenStream:
                 )
             if self._log and not self.outlet.ended:
                 notes = self._pushed.news("", 0)
-                self._log.append(Entry(self.outlet.last + 1, 0, END_WATERMARK, notes=notes))
-                if self._power:
-                    self._log.sync()
+                end = Entry(self.outlet.last + 1, 0, END_WATERMARK, notes=notes)
+                self._log.append(end, sync=self._power)
             self.outlet.end()
 
     def _refuse_beside_pocket(self) -> None:
@@ -345,9 +343,8 @@ class OpenStream:
             notes = ahead.news("", 0)
             if self._log.last != self.outlet.last:
                 self._log.begin_after(self.outlet.last)
-            self._log.append(Entry(self.outlet.last + 1, 0, ahead.watermark, notes=notes))
-            if self._power:
-                self._log.sync()
+            promise = Entry(self.outlet.last + 1, 0, ahead.watermark, notes=notes)
+            self._log.append(promise, sync=self._power)
             self._promised = ahead.newest
         self._pushed = state
         self.outlet.append([], state.watermark)

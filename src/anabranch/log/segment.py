@@ -1,0 +1,72 @@
+"""One file of a log: its entries in order, found by position without reading all before them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from anabranch.disk.folder import Folder
+from anabranch.disk.records import records_from
+from anabranch.errors import CannotResume
+from anabranch.log.entry import Entry, from_bytes
+
+MARK_BYTES = 64_000
+"""So far apart are the places of a file that are known by position: what is read in vain."""
+PIECE_BYTES = 1_000_000
+"""What is read of a file at a time."""
+REMEDY = "Restore the folder, or drop the stream and create it again."
+
+
+class Segment:
+    """Its name and its first entry say where the stream stands, even if nothing follows.
+
+    One thread may append while others read: these see what was there when they began.
+    """
+
+    def __init__(self, name: str, first: int, size: int, before: int, *, anew: bool) -> None:
+        """`size` is that of its first entry, which has no tuples; `before` the greatest event time
+        of all that came before it. `anew`: what lies before it does not count any more."""
+        self.name = name
+        self.first = first
+        self.before = before
+        self.anew = anew
+        self._end = first - 1, size
+        self._marks = [(first - 1, 0)]
+        """Positions and where in the file one finds what follows them; both rise."""
+
+    @property
+    def last(self) -> int:
+        return self._end[0]
+
+    @property
+    def size(self) -> int:
+        return self._end[1]
+
+    def grow_to(self, last: int, size: int) -> None:
+        """This is its last position and its size from now on."""
+        self._mark(*self._end)
+        self._end = last, size
+
+    def _mark(self, after: int, at: int) -> None:
+        if at >= self._marks[-1][1] + MARK_BYTES:
+            self._marks.append((after, at))
+
+    def entries(self, folder: Folder, after: int = 0) -> Iterator[Entry]:
+        """Those with tuples after this position, and those without tuples that follow one of them,
+        but not the first of all, which is about the segment.
+        Raises CannotResume where they are damaged or do not lead to its last position."""
+        last, end = self._end
+        position, at = self._marks[max(0, bisect_right(self._marks, (after, end)) - 1)]
+        for start, payload in records_from(folder, self.name, at, end, PIECE_BYTES):
+            self._mark(position, start)
+            entry = from_bytes(payload)
+            if entry.first != position + 1:
+                raise self._damaged(folder, f"position {entry.first} comes after {position}")
+            position = entry.last
+            if start and position > after:
+                yield entry
+        if position != last:
+            raise self._damaged(folder, f"it ends with position {position} instead of {last}")
+
+    def _damaged(self, folder: Folder, what: str) -> CannotResume:
+        return CannotResume(what, place=folder.place(self.name), remedy=REMEDY)
