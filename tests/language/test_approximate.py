@@ -7,7 +7,7 @@ import pytest
 from anabranch.connectors import SINKS
 from anabranch.errors import AnabranchError
 from anabranch.language import CreateQuery, Script, parse
-from anabranch.language.grammar.approximate import SINK, WHY_NOT, bind_approximate
+from anabranch.language.binding.approximate import SINK, WHY_NOT, bind_approximate
 from anabranch.plan.catalog import ApproximateDef
 from tests.language.fakes import bind
 

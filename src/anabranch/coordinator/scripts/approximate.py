@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.scripts.references import Outside
-from anabranch.language.grammar.approximate import bind_approximate
+from anabranch.language.binding.approximate import bind_approximate
 from anabranch.language.grammar.statements import CreateQuery
 from anabranch.language.source import Script
 from anabranch.plan.approximate import explain_approximate

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from anabranch.language.binding.aggregates import bind_aggregates
-from anabranch.language.binding.from_clause import Lookup, bind_from, masters, windows
+from anabranch.language.binding.from_clause import Lookup, bind_from, masters, union_ports, windows
 from anabranch.language.binding.outputs import outputs
 from anabranch.language.expressions.aggregates import IsOwn, find_calls, refused, supported
 from anabranch.language.expressions.conjuncts import bind_conditions
@@ -26,7 +26,6 @@ from anabranch.language.grammar.statements import (
     SelectItem,
     StandbyNode,
 )
-from anabranch.language.grammar.unions import union_ports
 from anabranch.language.source import Script, Span
 from anabranch.plan.catalog import AggregateDef, QueryDef
 from anabranch.plan.expressions import Expr, Use

@@ -1,4 +1,5 @@
-"""FROM and MASTER: the inputs of a query, their windows, and whose tuples it is evaluated at."""
+"""FROM, MASTER and UNION ALL: the inputs of a query, their windows, and whose tuples it is
+evaluated at."""
 
 from __future__ import annotations
 
@@ -15,7 +16,17 @@ from anabranch.language.grammar.statements import (
 )
 from anabranch.language.source import Script
 from anabranch.language.wording import did_you_mean_name, listed
-from anabranch.plan.catalog import AggregateDef, AnyDef, ApproximateDef, PocketDef
+from anabranch.plan import catalog
+from anabranch.plan.catalog import (
+    AggregateDef,
+    AnyDef,
+    ApproximateDef,
+    PocketDef,
+    QueryDef,
+    StreamDef,
+)
+from anabranch.plan.graph import Port
+from anabranch.plan.spec import Column
 from anabranch.plan.windows import Panes, Range, Relation, RowPanes, Rows, TimePanes, Window
 
 Lookup = Callable[[str], AnyDef | None]
@@ -150,3 +161,30 @@ def _master(scope: Scope, name: Name) -> int:
             "Name a stream: a query is evaluated at its tuples.",
         )
     return indexes[0]
+
+
+def union_ports(
+    script: Script,
+    first: catalog.Relation,
+    others: Iterable[Name],
+    lookup: Lookup,
+    names: Iterable[str],
+) -> tuple[Port, ...]:
+    """The inputs behind UNION ALL. Raises for one that is no stream, or has other columns."""
+    found: list[Port] = []
+    for name in others:
+        other = lookup(name.text)
+        if not isinstance(other, StreamDef | QueryDef):
+            remedy = did_you_mean_name(name.text, list(names))
+            raise script.error(name.span, f"unknown stream or query '{name.text}'", remedy)
+        if _typed(other.columns) != _typed(first.columns):
+            message = f"{other.name} has other columns than {first.name}"
+            shown = ", ".join(f"{one.name} {one.type.upper()}" for one in first.columns)
+            raise script.error(name.span, message, f"All must have {shown}, in this order.")
+        alias = f"{other.name} {len(found) + 2}"
+        found.append(Port(stream=other.name, alias=alias))
+    return tuple(found)
+
+
+def _typed(columns: Iterable[Column]) -> list[tuple[str, str]]:
+    return [(one.name.lower(), one.type.lower()) for one in columns]

@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from anabranch.language.expressions.parse import (
-    ends_operand,
-    is_expression,
-    outside_brackets,
-    parse_expression,
-    take_expression,
-)
 from anabranch.language.grammar import translations
 from anabranch.language.grammar.approximate import approximate_clause
 from anabranch.language.grammar.calls import call, options_in_brackets
@@ -22,6 +15,13 @@ from anabranch.language.grammar.clauses import (
     at_clause,
     at_unsupported,
     gather,
+)
+from anabranch.language.grammar.expressions import (
+    ends_operand,
+    is_expression,
+    outside_brackets,
+    parse_expression,
+    take_expression,
 )
 from anabranch.language.grammar.from_items import from_items
 from anabranch.language.grammar.lexer import Kind, Token

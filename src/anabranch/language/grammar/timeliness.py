@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from anabranch.language.expressions.parse import ends_operand, parse_expression, take_expression
 from anabranch.language.grammar.clauses import Open
+from anabranch.language.grammar.expressions import ends_operand, parse_expression, take_expression
 from anabranch.language.grammar.lexer import Kind, Token
 from anabranch.language.grammar.statements import ShedNode
 from anabranch.language.grammar.tokens import Cursor

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from anabranch.language.binding.from_clause import Lookup
 from anabranch.language.grammar.statements import Name, Select, StarItem
 from anabranch.language.grammar.tokens import Cursor
-from anabranch.language.source import Script
-from anabranch.language.wording import did_you_mean_name
-from anabranch.plan.catalog import QueryDef, Relation, StreamDef
-from anabranch.plan.graph import Port
-from anabranch.plan.spec import Column
 
 _REMEDY = "Make what is selected a query of its own and unite that."
 
@@ -46,30 +38,3 @@ def checked_union(cursor: Cursor, select: Select) -> Select:
         message = "UNION ALL takes SELECT * FROM a stream"
         raise cursor.error(select.span, message, _REMEDY)
     return select
-
-
-def union_ports(
-    script: Script,
-    first: Relation,
-    others: Iterable[Name],
-    lookup: Lookup,
-    names: Iterable[str],
-) -> tuple[Port, ...]:
-    """The inputs behind UNION ALL. Raises for one that is no stream, or has other columns."""
-    found: list[Port] = []
-    for name in others:
-        other = lookup(name.text)
-        if not isinstance(other, StreamDef | QueryDef):
-            remedy = did_you_mean_name(name.text, list(names))
-            raise script.error(name.span, f"unknown stream or query '{name.text}'", remedy)
-        if _typed(other.columns) != _typed(first.columns):
-            message = f"{other.name} has other columns than {first.name}"
-            shown = ", ".join(f"{one.name} {one.type.upper()}" for one in first.columns)
-            raise script.error(name.span, message, f"All must have {shown}, in this order.")
-        alias = f"{other.name} {len(found) + 2}"
-        found.append(Port(stream=other.name, alias=alias))
-    return tuple(found)
-
-
-def _typed(columns: Iterable[Column]) -> list[tuple[str, str]]:
-    return [(one.name.lower(), one.type.lower()) for one in columns]
