@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -104,6 +104,13 @@ class Remembering(Protocol):
 
     def begin_after(self, position: int) -> None:
         """Called before `open`: its input goes on behind this position."""
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """A body that has more to tell than what is measured of every task."""
+
+    def report(self) -> dict[str, Any]: ...
 
 
 class Body(Protocol):

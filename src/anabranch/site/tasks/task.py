@@ -15,12 +15,12 @@ from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
-from anabranch.site.programs.pocket import PocketBody
 from anabranch.site.tasks.body import (
     Body,
     Interruptible,
     Produced,
     Remembering,
+    Reporting,
     Taken,
 )
 from anabranch.site.tasks.measures import Measures
@@ -490,7 +490,7 @@ class Task:
             "position": self.outlet.last if self.outlet else self.inlets[0].taken,
             "watermark": self.outlet.watermark if self.outlet else None,
             "plans": self._plans(),
-            "pocket": self._body.report() if isinstance(self._body, PocketBody) else None,
+            "pocket": self._body.report() if isinstance(self._body, Reporting) else None,
             **self.measures.report(time.monotonic()),
             **self.timeliness.report(),
         }
