@@ -114,7 +114,7 @@ def test_an_interrupt_ends_with_130(anabranch: Run, monkeypatch: pytest.MonkeyPa
 def test_an_interrupt_shows_nobodys_traceback() -> None:
     """py4j logs each that meets one of its calls."""
     code = (
-        "import logging; from anabranch.cli.sites.signals import stop_cleanly_on_signals\n"
+        "import logging; from anabranch.cli.signals import stop_cleanly_on_signals\n"
         "stop_cleanly_on_signals()\n"
         "try: raise KeyboardInterrupt\n"
         "except KeyboardInterrupt: logging.exception('while sending command')\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.cli.queries.completion import Call, Candidate, Names, complete
-from anabranch.cli.show.names import column_names
+from anabranch.cli.queries.names import column_names
 
 NAMES = Names(
     streams={"sensor1": ["value", "fahrenheit"]},

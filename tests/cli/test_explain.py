@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.cli.show import explain
+from anabranch.cli.queries import explain
 from anabranch.config.cluster import Cluster
 from tests.cli.conftest import Ended
 from tests.e2e.system import System

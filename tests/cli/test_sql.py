@@ -17,7 +17,7 @@ from anabranch.cli.queries import prompt, sql
 from anabranch.cli.queries.follow import split
 from anabranch.cli.queries.prompt import HISTORY, Prompt, history_in, is_whole
 from anabranch.cli.queries.statements import STATEMENTS
-from anabranch.cli.sites.signals import Terminated
+from anabranch.cli.signals import Terminated
 from anabranch.errors import ScriptError, SiteError
 from anabranch.language.grammar.parser import parse
 from anabranch.language.source import Script

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.show.tables import err, show_error
-from anabranch.cli.sites.signals import stop_cleanly_on_signals
+from anabranch.cli.signals import stop_cleanly_on_signals
 from anabranch.config.address import read_address
 from anabranch.config.presets import DEFAULT_STATE
 from anabranch.errors import AnabranchError, SetupError
@@ -197,7 +197,7 @@ def explain(
     cluster: ClusterFile = None,
 ) -> None:
     """Show how the queries of a script would run, before and after rewriting."""
-    from anabranch.cli.show.explain import explain_script
+    from anabranch.cli.queries.explain import explain_script
 
     explain_script(script, query, svg, cluster)
 

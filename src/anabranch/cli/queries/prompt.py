@@ -16,8 +16,8 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 
 from anabranch.cli.queries.completion import complete
+from anabranch.cli.queries.names import KnownNames
 from anabranch.cli.queries.statements import HELP, LEAVE, command_word
-from anabranch.cli.show.names import KnownNames
 from anabranch.language.grammar.lexer import is_complete
 
 PROMPT = "anabranch> "

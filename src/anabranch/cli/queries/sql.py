@@ -11,7 +11,7 @@ from anabranch.cli.queries.follow import follow, split
 from anabranch.cli.queries.scripts import read_script
 from anabranch.cli.queries.statements import HELP, LEAVE, command_word, show_statements
 from anabranch.cli.show.tables import err, out, show_answer, show_error, working
-from anabranch.cli.sites.signals import Terminated
+from anabranch.cli.signals import Terminated
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.language.source import Script

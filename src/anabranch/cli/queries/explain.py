@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from anabranch.cli.queries.run import Run
@@ -9,14 +10,8 @@ from anabranch.cli.queries.scripts import cluster_for, read_script
 from anabranch.cli.show.tables import err, out, working
 from anabranch.coordinator.scripts.plans import asked, explained
 from anabranch.errors import ConfigError
-from anabranch.plan.catalog import (
-    AggregateDef,
-    AnyDef,
-    ApproximateDef,
-    PocketDef,
-    QueryDef,
-    Relation,
-)
+from anabranch.plan.catalog import AnyDef, QueryDef
+from anabranch.plan.definitions import relation
 from anabranch.plan.explain import explain
 from anabranch.plan.picture import picture
 from anabranch.plan.tasks import tasks_of
@@ -29,13 +24,9 @@ def explain_script(path: Path, name: str | None, svg: Path | None, cluster: Path
     with working("Starting …") as say:
         run = Run(cluster_for(script, cluster), say)
 
-    def lookup(relation: str) -> Relation:
-        found = known[relation]
-        assert not isinstance(found, AggregateDef | ApproximateDef | PocketDef)
-        return found
-
     with run:
         known = {one.name: one for one in run.coordinator.plan(script, str(path.resolve().parent))}
+        lookup = partial(relation, known)
         notes = run.coordinator.placement_notes(known)
         queries = choose(known, name, str(path))
         sites = run.coordinator.sites
