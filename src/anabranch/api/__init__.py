@@ -15,8 +15,8 @@ same; `docs/language.md` says what that is.
 
 from anabranch.api.calls import Sink, Source, sink, source
 from anabranch.api.cluster import Cluster
-from anabranch.api.draft import Draft, Input, join
-from anabranch.api.relations import Query, Relation, RunningPocket, Stream, Table
+from anabranch.api.queries import Draft, Input, Query, Relation, join
+from anabranch.api.relations import RunningPocket, Stream, Table
 from anabranch.coordinator.scripts.replies import Answer
 
 __all__ = [

@@ -85,6 +85,16 @@ class Client:
         )
         return [_answer(one) for one in answers]
 
+    def carry_out(self, gathered: Gathered) -> None:
+        """All of it, or nothing. Raises what is wrong with an argument."""
+        if gathered.is_empty:
+            return
+        try:
+            self.script(gathered.text, readers=gathered.readers, pockets=gathered.pockets)
+        except ScriptError as error:
+            raise gathered.blamed(error) from None
+        gathered.begin()
+
     def submit(self, pocket: dict[str, Any], reader: str) -> dict[str, Any]:
         base = str(Path.cwd())
         made: dict[str, Any] = self._coordinator.call(

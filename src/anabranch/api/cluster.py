@@ -17,7 +17,8 @@ from anabranch.api.calls import Sink, Source, call_text
 from anabranch.api.client import Client
 from anabranch.api.display import Answers, table
 from anabranch.api.gathered import Gathered
-from anabranch.api.relations import Query, RunningPocket, Stream, Table
+from anabranch.api.queries import Query
+from anabranch.api.relations import RunningPocket, Stream, Table
 from anabranch.api.results import Timeout, reader_name, seconds
 from anabranch.api.text import Duration, Text, duration
 from anabranch.api.text import name as written
@@ -205,7 +206,7 @@ class Cluster:
             yield
         finally:
             self._client.gathered = None
-        gathered.carry_out(self._client)
+        self._client.carry_out(gathered)
 
     def sql(self, text: str) -> list[Answer]:
         """Run a script; the answer of each statement. All of it takes effect or none does."""

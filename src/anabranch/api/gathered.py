@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.api.text import Text
 from anabranch.errors import ConfigError, ScriptError
-
-if TYPE_CHECKING:
-    from anabranch.api.client import Client
 
 _PLACE = re.compile(r"(.*):(\d+):(\d+)", re.DOTALL)
 
@@ -37,20 +34,32 @@ class Gathered:
         self._pocket_readers.append(reader)
         self._after.append(after)
 
-    def carry_out(self, client: Client) -> None:
-        """All of it, or nothing. Raises what is wrong with an argument."""
-        if not self._after:
-            return
-        text = ";\n".join(str(one) for one in self._statements)
-        pockets = list(zip(self._pockets, self._pocket_readers, strict=True))
-        try:
-            client.script(text, readers=self._readers, pockets=pockets)
-        except ScriptError as error:
-            raise self._blamed(error) from None
+    @property
+    def text(self) -> str:
+        """The script that all statements make."""
+        return ";\n".join(str(one) for one in self._statements)
+
+    @property
+    def readers(self) -> Mapping[str, str]:
+        """Query → who is going to follow it."""
+        return self._readers
+
+    @property
+    def pockets(self) -> list[tuple[dict[str, Any], str]]:
+        """Each with who is going to follow its output, if somebody is."""
+        return list(zip(self._pockets, self._pocket_readers, strict=True))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._after
+
+    def begin(self) -> None:
+        """All of it has been carried out."""
         for after in self._after:
             after()
 
-    def _blamed(self, error: ScriptError) -> ScriptError:
+    def blamed(self, error: ScriptError) -> ScriptError:
+        """The error of the whole script as one of the argument that it is about."""
         match = _PLACE.fullmatch(error.place)
         if match is None:
             return error

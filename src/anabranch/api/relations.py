@@ -1,24 +1,21 @@
-"""What a cluster has under a name: streams, tables, running queries and pockets."""
+"""What a cluster has under a name besides queries: streams, tables, running pockets."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from html import escape
 from typing import Any, Self, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
 
 from anabranch.api.client import Client
-from anabranch.api.display import table
-from anabranch.api.draft import Draft, Input, Readable, window_text
-from anabranch.api.results import Results, Timeout, reader_name, seconds
-from anabranch.api.text import Duration, Text
+from anabranch.api.queries import Relation
+from anabranch.api.results import Results, Timeout, seconds
+from anabranch.api.text import Text
 from anabranch.api.text import name as written
 from anabranch.errors import AnabranchError, ConfigError, SiteError, SourceError, TaskError
-from anabranch.language.source import Script
 from anabranch.link.wire import EVENT_TIME
 from anabranch.site.programs.to_arrow import as_table
 from anabranch.site.sources.open_stream import decoded, encoded
@@ -29,52 +26,6 @@ AGAIN_S = 0.2
 PUSH_ROWS = 20_000
 """Rows that are sent at a time."""
 Rows: TypeAlias = Iterable[Mapping[str, Any] | tuple[Any, ...]] | pa.Table | pa.RecordBatch | Any
-
-
-class Relation(Readable):
-    """Something that queries can read."""
-
-    kind = "relation"
-
-    def __init__(self, client: Client, name: str, site: str) -> None:
-        self._client = client
-        self.name = name
-        self.site = site
-
-    def __getitem__(self, window: Duration | int) -> Input:
-        """With a window: `s["10s"]`, `s["10s SLIDE 5s"]`, `s[100]` (tuples)."""
-        return self.window(window)
-
-    def window(self, width: Duration | int, slide: Duration | int | None = None) -> Input:
-        """With a window of event time, `s.window("30m", slide="10m")`, or of so many tuples."""
-        return Input(self._client, self.name, window_text(width, slide))
-
-    def alias(self, name: str) -> Input:
-        """Under another name in expressions."""
-        return Input(self._client, self.name, called=name)
-
-    def describe(self) -> dict[str, str]:
-        """Its columns and their types."""
-        answer = self._client.execute(Text(f"DESCRIBE {written(self.name, 'name')}"))
-        return {column: type_ for column, type_ in answer.rows}  # noqa: C416 (typed)
-
-    def drop(self) -> None:
-        """Take it away. Raises ScriptError while others read it."""
-        self._client.execute(Text(f"DROP {self.kind.upper()} ").add(written(self.name, "drop")))
-
-    def _draft(self) -> Draft:
-        return Draft(self._client, (Input(self._client, self.name),))
-
-    def __repr__(self) -> str:
-        return f"<{self.kind} {self.name} at {self.site}>"
-
-    def _repr_html_(self) -> str:
-        """In a notebook: its columns, too."""
-        try:
-            columns = self.describe()
-        except AnabranchError:  # it was dropped, perhaps
-            columns = {}
-        return f"<pre>{escape(repr(self))}</pre>" + table(("column", "type"), list(columns.items()))
 
 
 class Table(Relation):
@@ -159,63 +110,6 @@ class Stream(Relation):
     def _columns(self) -> pa.Schema:
         schema = decoded(self._call("schema")).schema
         return schema.remove(len(schema) - 1)
-
-
-class Query(Relation, Results):
-    """A running query: read its results, or make other queries of it.
-
-    >>> for row in hot: print(row["celsius"])  # doctest: +SKIP
-    """
-
-    kind = "query"
-
-    @classmethod
-    def create(
-        cls, client: Client, name: str, statement: Text, *, follow: bool, spare: bool
-    ) -> Self:
-        consumer = reader_name()
-        readers = {name: consumer} if follow else {}
-        query = cls(client, name, "")
-
-        def begin() -> None:
-            query.site = client.find(name).site
-            if follow:
-                query._follow(name, query.site, consumer, spare=spare)
-
-        if client.gathered is not None:
-            client.gathered.statement(statement, readers, begin)
-        else:
-            client.execute(statement, readers=readers)
-            begin()
-        return query
-
-    @classmethod
-    def selected(cls, client: Client, select: Script, base: str, *, wait: bool = True) -> Self:
-        """A SELECT without a name, to look at its results; `drop` it then. `wait` for sites
-        that are being started."""
-        consumer = reader_name()
-        name = f"select_{consumer[-8:]}"
-        client.script(select.text, readers={name: consumer}, base=base, unnamed=name, wait=wait)
-        query = cls(client, name, client.find(name).site)
-        query._follow(name, query.site, consumer, spare=False)
-        return query
-
-    @classmethod
-    def joined(cls, client: Client, name: str, site: str) -> Self:
-        """One that runs already, followed from now on."""
-        query = cls(client, name, site)
-        consumer = reader_name()
-        client.site(site).call("attach", stream=name, consumer=consumer, lease=True)
-        query._follow(name, site, consumer, spare=False)
-        return query
-
-    def explain(self) -> str:
-        """How it runs, from the results down to the sources."""
-        return self._client.execute(Text(f"EXPLAIN {written(self.name, 'name')}")).text
-
-    def drop(self) -> None:
-        self.close()
-        super().drop()
 
 
 class RunningPocket(Results):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Self
 
@@ -100,3 +101,17 @@ def duration(value: Duration) -> str:
     if isinstance(value, timedelta):
         return f"{value // timedelta(microseconds=1)}us"
     return str(value)
+
+
+def conjunction(conditions: Sequence[str], argument: str) -> Text:
+    """Several in brackets, as one may hold an OR."""
+    several = len(conditions) > 1
+    texts = (f"({one})" if several and " OR " in one.upper() else one for one in conditions)
+    return listed((Text().add(one, argument) for one in texts), " AND ")
+
+
+def listed(texts: Iterable[Text], separator: str) -> Text:
+    whole = Text()
+    for index, text in enumerate(texts):
+        whole.add(separator if index else "").join(text)
+    return whole

@@ -86,7 +86,7 @@ def follow(state: Path, asked: Following, base: Path, *, wait: bool = True) -> N
     """Show tuples until there are enough, the stream ends, or Ctrl-C. `wait` for sites that are
     being started."""
     from anabranch.api.client import Client
-    from anabranch.api.relations import Query
+    from anabranch.api.queries import Query
     from anabranch.connectors.console import tuple_line
     from anabranch.coordinator.service.state import endpoint_in
 

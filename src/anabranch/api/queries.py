@@ -1,20 +1,21 @@
-"""Queries before they are started: what one would write between SELECT and AT."""
+"""Queries: what one would write between SELECT and AT, and what runs once that is started."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from html import escape
+from typing import Self
 
 from anabranch.api.calls import Sink, call_text
 from anabranch.api.client import Client
-from anabranch.api.text import Duration, Text, duration
+from anabranch.api.display import table
+from anabranch.api.results import Results, reader_name
+from anabranch.api.text import Duration, Text, conjunction, duration, listed
 from anabranch.api.text import name as written
-from anabranch.errors import ConfigError
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.language.source import Script
 from anabranch.plan.protection import percentage
-
-if TYPE_CHECKING:
-    from anabranch.api.relations import Query
 
 
 class Readable:
@@ -114,8 +115,6 @@ class Readable:
 
         >>> sensor.where("celsius > 50").start("hot", into=sink("console"))  # doctest: +SKIP
         """
-        from anabranch.api.relations import Query
-
         draft, place = self._draft(), "start(name)"
         text = Text("CREATE QUERY ").add(written(name, place), place).add(" AS ")
         text.join(draft.text())
@@ -189,18 +188,121 @@ class Draft(Readable):
         if self.masters:
             masters = ", ".join(written(one, "join(master)") for one in self.masters)
             text.add("MASTER ").add(masters, "join(master)").add(" ")
-        text.add("SELECT ").join(_listed(map(_item, self.items or (("*", ""),)), ", "))
-        text.add(" FROM ").join(_listed(map(_from_item, self.inputs), ", "))
+        text.add("SELECT ").join(listed(map(_item, self.items or (("*", ""),)), ", "))
+        text.add(" FROM ").join(listed(map(_from_item, self.inputs), ", "))
         if self.conditions:
-            text.add(" WHERE ").join(_all(self.conditions, "where"))
+            text.add(" WHERE ").join(conjunction(self.conditions, "where"))
         if self.groups:
             groups = (Text().add(one, "group_by") for one in self.groups)
-            text.add(" GROUP BY ").join(_listed(groups, ", "))
+            text.add(" GROUP BY ").join(listed(groups, ", "))
         if self.havings:
-            text.add(" HAVING ").join(_all(self.havings, "having"))
+            text.add(" HAVING ").join(conjunction(self.havings, "having"))
         for piece, argument in (*self.protection, *self.due):
             text.add(piece, argument)
         return text
+
+
+class Relation(Readable):
+    """Something that queries can read."""
+
+    kind = "relation"
+
+    def __init__(self, client: Client, name: str, site: str) -> None:
+        self._client = client
+        self.name = name
+        self.site = site
+
+    def __getitem__(self, window: Duration | int) -> Input:
+        """With a window: `s["10s"]`, `s["10s SLIDE 5s"]`, `s[100]` (tuples)."""
+        return self.window(window)
+
+    def window(self, width: Duration | int, slide: Duration | int | None = None) -> Input:
+        """With a window of event time, `s.window("30m", slide="10m")`, or of so many tuples."""
+        return Input(self._client, self.name, window_text(width, slide))
+
+    def alias(self, name: str) -> Input:
+        """Under another name in expressions."""
+        return Input(self._client, self.name, called=name)
+
+    def describe(self) -> dict[str, str]:
+        """Its columns and their types."""
+        answer = self._client.execute(Text(f"DESCRIBE {written(self.name, 'name')}"))
+        return {column: type_ for column, type_ in answer.rows}  # noqa: C416 (typed)
+
+    def drop(self) -> None:
+        """Take it away. Raises ScriptError while others read it."""
+        self._client.execute(Text(f"DROP {self.kind.upper()} ").add(written(self.name, "drop")))
+
+    def _draft(self) -> Draft:
+        return Draft(self._client, (Input(self._client, self.name),))
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name} at {self.site}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: its columns, too."""
+        try:
+            columns = self.describe()
+        except AnabranchError:  # it was dropped, perhaps
+            columns = {}
+        return f"<pre>{escape(repr(self))}</pre>" + table(("column", "type"), list(columns.items()))
+
+
+class Query(Relation, Results):
+    """A running query: read its results, or make other queries of it.
+
+    >>> for row in hot: print(row["celsius"])  # doctest: +SKIP
+    """
+
+    kind = "query"
+
+    @classmethod
+    def create(
+        cls, client: Client, name: str, statement: Text, *, follow: bool, spare: bool
+    ) -> Self:
+        consumer = reader_name()
+        readers = {name: consumer} if follow else {}
+        query = cls(client, name, "")
+
+        def begin() -> None:
+            query.site = client.find(name).site
+            if follow:
+                query._follow(name, query.site, consumer, spare=spare)
+
+        if client.gathered is not None:
+            client.gathered.statement(statement, readers, begin)
+        else:
+            client.execute(statement, readers=readers)
+            begin()
+        return query
+
+    @classmethod
+    def selected(cls, client: Client, select: Script, base: str, *, wait: bool = True) -> Self:
+        """A SELECT without a name, to look at its results; `drop` it then. `wait` for sites
+        that are being started."""
+        consumer = reader_name()
+        name = f"select_{consumer[-8:]}"
+        client.script(select.text, readers={name: consumer}, base=base, unnamed=name, wait=wait)
+        query = cls(client, name, client.find(name).site)
+        query._follow(name, query.site, consumer, spare=False)
+        return query
+
+    @classmethod
+    def joined(cls, client: Client, name: str, site: str) -> Self:
+        """One that runs already, followed from now on."""
+        query = cls(client, name, site)
+        consumer = reader_name()
+        client.site(site).call("attach", stream=name, consumer=consumer, lease=True)
+        query._follow(name, site, consumer, spare=False)
+        return query
+
+    def explain(self) -> str:
+        """How it runs, from the results down to the sources."""
+        return self._client.execute(Text(f"EXPLAIN {written(self.name, 'name')}")).text
+
+    def drop(self) -> None:
+        self.close()
+        super().drop()
 
 
 def join(
@@ -260,17 +362,3 @@ def _from_item(one: Input) -> Text:
     if one.called:
         text.add(" AS ").add(written(one.called, "alias"), "alias")
     return text
-
-
-def _all(conditions: Sequence[str], argument: str) -> Text:
-    """Several in brackets, as one may hold an OR."""
-    several = len(conditions) > 1
-    texts = (f"({one})" if several and " OR " in one.upper() else one for one in conditions)
-    return _listed((Text().add(one, argument) for one in texts), " AND ")
-
-
-def _listed(texts: Iterable[Text], separator: str) -> Text:
-    whole = Text()
-    for index, text in enumerate(texts):
-        whole.add(separator if index else "").join(text)
-    return whole
