@@ -34,6 +34,8 @@ class Pocket:
     stateless: ClassVar[bool] = False
     """Nothing that it gives depends on the tuples before, though it may ask the world. It then has
     no state to keep, and a new object goes on after its site was killed."""
+    every: ClassVar[str] = "1s"
+    """When `watermark` is called: at each whole multiple of this time, counted from 1970."""
     standby: ClassVar[str | None] = None
     """How it is protected, as behind a query's STANDBY: "ON centre2 BATCH 100", or "" to leave all
     to the system. Only for a deterministic one with `row`."""
@@ -54,8 +56,9 @@ class Pocket:
         raise NotImplementedError
 
     def watermark(self, time: int) -> Any:
-        """Called when no tuple with an event time before `time` (µs) will come any more, as far as
-        that has moved since; several steps may be one. Gives rows as `row` does, of that time."""
+        """Called for each whole multiple of `every` since the first tuple: behind all tuples with
+        an event time before `time` (µs), and before all others. Gives rows as `row` does, of that
+        time."""
         raise NotImplementedError
 
     def snapshot(self) -> Any:

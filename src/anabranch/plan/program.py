@@ -16,6 +16,8 @@ class Program(Spec):
     on_error: Literal["stop", "skip", "restart"] = "stop"
     deterministic: bool = False
     stateless: bool = False
+    every_us: int = 1_000_000
+    """From one moment at which it is told the time to the next."""
     selectivity: float = 1.0
 
     @property

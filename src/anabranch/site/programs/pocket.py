@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from anabranch.link.wire import BORN, EVENT_TIME, wire_schema
 from anabranch.plan.program import Program
 from anabranch.pocket import Pocket, by_row, by_time
 from anabranch.site.programs.snapshots import Snapshots
+from anabranch.site.programs.ticks import Ticks
 from anabranch.site.programs.to_arrow import as_rows, as_table
 from anabranch.site.programs.user_class import load_class
 from anabranch.site.tasks.body import Produced, Taken
@@ -31,6 +32,16 @@ START_TIME = 0
 """Of what is given at the end of an input that had no tuples."""
 BATCH_ROWS = 65_536
 """Tuples that `process` is given at most."""
+
+
+class Given(NamedTuple):
+    """Rows that one call gave, and the event time of those that have none of their own. None of
+    them can have an earlier one than `least`."""
+
+    rows: list[Any]
+    time: int
+    least: int
+    born: int
 
 
 class PocketBody:
@@ -57,6 +68,8 @@ class PocketBody:
         self._newest = START_WATERMARK
         self._born = 0
         self._class = load_class(program, Pocket)
+        self._every_us = program.every_us
+        self._ticks = self._no_ticks()
         self._pocket: Pocket | None = None
         self._closed = False
         self._skipped = 0
@@ -80,7 +93,11 @@ class PocketBody:
 
     def reopen(self, instant: int) -> None:
         self._give_up()
+        self._ticks = self._no_ticks()
         self.open(instant)
+
+    def _no_ticks(self) -> Ticks | None:
+        return Ticks(self._every_us, self._input) if by_time(self._class) else None
 
     def _make(self) -> None:
         try:
@@ -111,12 +128,15 @@ class PocketBody:
             "pocket": self._pocket and {"state": self._pocket.snapshot()},
             "watermark": self._watermark, "newest": self._newest, "born": self._born,
             "skipped": self._skipped, "restarts": self._restarts,
+            "ticks": self._ticks and self._ticks.state(),
         }  # fmt: skip
 
     def _restore(self, state: dict[str, Any]) -> None:
         self._watermark, self._newest = state["watermark"], state["newest"]
         self._born = state["born"]
         self._skipped, self._restarts = state["skipped"], state["restarts"]
+        if self._ticks and state.get("ticks"):
+            self._ticks.restore(state["ticks"])
         if state["pocket"] is None:
             self._give_up()
         elif self._pocket:
@@ -152,68 +172,93 @@ class PocketBody:
         if self.lost:
             raise self.lost
         (taken,) = inputs
-        whole = taken.table(self._input)
-        run = self._by_row if by_row(self._class) else self._by_batch
-        starts = range(0, len(whole), BATCH_ROWS)
-        given = [run(whole.slice(start, BATCH_ROWS)) for start in starts]
-        if len(whole):
-            self._note(whole)
-        given += [self._at(taken.watermark)] if taken.watermark > self._watermark else []
+        tuples = taken.table(self._input)
+        given = list(self._given(tuples, taken.watermark))
+        more = self._ticks is not None and self._ticks.more(taken.watermark)
+        watermark = self._ticks.reached if self._ticks and more else taken.watermark
+        if watermark == END_WATERMARK > self._watermark:
+            given.append(self._end())
         if self._closed:  # it took so long that it was not waited for: its stream may be another's
             raise TaskError(f"pocket {self._name} is dropped")
-        self._watermark = max(self._watermark, taken.watermark)
+        self._watermark = max(self._watermark, watermark)
         table = pa.concat_tables([self._output.empty_table(), *given])
-        kept = self._keep(taken.last, taken.watermark)
-        return Produced(table, self._watermark, (taken.last,), restartable=kept)
+        kept = self._keep(taken.last, self._watermark)
+        return Produced(table, self._watermark, (taken.last,), restartable=kept, more=more)
 
-    def _at(self, watermark: int) -> pa.Table:
-        """What it gives when its input has come so far; at the end, when it is closed."""
-        if watermark == END_WATERMARK and self._pocket is None:
-            rows = None  # it was closed before its site was
-        elif watermark == END_WATERMARK:
+    def _given(self, tuples: pa.Table, watermark: int) -> Iterator[pa.Table]:
+        """What it gives for tuples and ticks, in the order in which it gets them."""
+        turns = self._ticks.turns(tuples, watermark) if self._ticks else [tuples]
+        rows: list[Given] = []
+        for turn in turns:
+            if isinstance(turn, int):
+                rows.append(self._at(turn))
+            elif len(turn):
+                self._note(turn)
+                if by_row(self._class):
+                    rows += self._by_row(turn)
+                else:
+                    yield self._table(rows)
+                    rows = []
+                    yield from self._by_batch(turn)
+            if len(rows) >= BATCH_ROWS:
+                yield self._table(rows)
+                rows = []
+        yield self._table(rows)
+
+    def _at(self, time: int) -> Given:
+        rows = self._attempt(lambda pocket: as_rows(pocket.watermark(time)), 0)
+        return Given(rows or [], time, time, self._born)
+
+    def _end(self) -> pa.Table:
+        """What it gives when it is closed, unless it was closed before its site was."""
+        rows = None
+        if self._pocket:
             rows = self._attempt(lambda pocket: as_rows(pocket.close()), 0, tries=1)
             self._pocket = None
-        elif by_time(self._class):
-            rows = self._attempt(lambda pocket: as_rows(pocket.watermark(watermark)), 0)
-        else:
-            rows = None
-        content = as_table(rows or [], self._columns)
-        time = max(self._newest, START_TIME) if watermark == END_WATERMARK else watermark
-        many = len(content)
-        return self._timed(content, np.full(many, time), np.full(many, self._born))
+        time = max(self._newest, START_TIME)
+        return self._table([Given(rows or [], time, self._watermark, self._born)])
 
     def _note(self, table: pa.Table) -> None:
         newest, born = (np.max(table.column(name).to_numpy()) for name in (EVENT_TIME, BORN))
         self._newest, self._born = max(self._newest, int(newest)), int(born)
 
-    def _by_batch(self, table: pa.Table) -> pa.Table:
-        content = self._attempt(partial(self._process, table), len(table))
-        if content is None:
-            return self._output.empty_table()
-        newest, born = (np.max(table.column(name).to_numpy()) for name in (EVENT_TIME, BORN))
-        rows = len(content)
-        return self._timed(content, np.full(rows, newest), np.full(rows, born))
+    def _by_batch(self, tuples: pa.Table) -> Iterator[pa.Table]:
+        for start in range(0, len(tuples), BATCH_ROWS):
+            batch = tuples.slice(start, BATCH_ROWS)
+            content = self._attempt(partial(self._process, batch), len(batch))
+            if content is not None:
+                columns = (batch.column(name).to_numpy() for name in (EVENT_TIME, BORN))
+                time, born = (np.full(len(content), np.max(column)) for column in columns)
+                yield self._timed(content, time, np.full(len(content), self._watermark), born)
 
     def _process(self, table: pa.Table, pocket: Pocket) -> pa.Table:
         with job_memory.job(table.nbytes):
             frame = self._spark.createDataFrame(table.select(self._shown))
             return as_table(pocket.process(frame), self._columns)
 
-    def _by_row(self, table: pa.Table) -> pa.Table:
+    def _by_row(self, tuples: pa.Table) -> Iterator[Given]:
         def give(row: dict[str, Any], pocket: Pocket) -> list[Any]:
             return as_rows(pocket.row(row))
 
-        shown = table.select(self._shown).to_pylist()
-        given = [self._attempt(partial(give, row), 1) or [] for row in shown]
+        born = tuples.column(BORN).to_pylist()
+        for row, at in zip(tuples.select(self._shown).to_pylist(), born, strict=True):
+            time = row[EVENT_TIME]
+            yield Given(self._attempt(partial(give, row), 1) or [], time, time, at)
+
+    def _table(self, given: Sequence[Given]) -> pa.Table:
         try:
-            content = as_table([one for rows in given for one in rows], self._columns)
+            content = as_table([row for one in given for row in one.rows], self._columns)
         except TaskError:  # of one that does not fit
-            given = [rows if self._attempt(partial(self._fits, rows), 1, tries=1) else []
-                     for rows in given]  # fmt: skip
-            content = as_table([one for rows in given for one in rows], self._columns)
-        each = [len(rows) for rows in given]
-        times, born = (np.repeat(table.column(one).to_numpy(), each) for one in (EVENT_TIME, BORN))
-        return self._timed(content, times, born, least=times)
+            given = [one for one in given
+                     if self._attempt(partial(self._fits, one.rows), 1, tries=1)]  # fmt: skip
+            content = as_table([row for one in given for row in one.rows], self._columns)
+        each = [len(one.rows) for one in given]
+        times, least, born = (
+            np.repeat(np.array(column, dtype=np.int64), each)
+            for column in ([one.time for one in given], [one.least for one in given],
+                           [one.born for one in given])
+        )  # fmt: skip
+        return self._timed(content, times, least, born)
 
     def _fits(self, rows: list[Any], pocket: Pocket) -> bool:
         """Always, or it raises."""
@@ -221,17 +266,13 @@ class PocketBody:
         return True
 
     def _timed(
-        self,
-        content: pa.Table,
-        times: np.ndarray,
-        born: np.ndarray,
-        least: np.ndarray | int | None = None,
+        self, content: pa.Table, times: np.ndarray, least: np.ndarray, born: np.ndarray
     ) -> pa.Table:
-        """`times` are the event times of what set none itself. None falls behind the watermark, or
-        behind `least`, which does not depend on how the input was cut."""
+        """`times` are the event times of what set none itself, which cannot be earlier than
+        `least`."""
         own = pc.coalesce(content.column(EVENT_TIME), pa.array(times, pa.int64()))
-        kept = np.maximum(own.to_numpy(), self._watermark if least is None else least)
-        extra = [pa.array(kept, pa.int64()), pa.array(born, pa.int64())]
+        extra = [pa.array(np.maximum(own.to_numpy(), least), pa.int64()),
+                 pa.array(born, pa.int64())]  # fmt: skip
         return pa.table([*content.columns[:-1], *extra], schema=self._output)
 
     def _attempt(self, use: Callable[[Pocket], Any], rows: int, tries: int = ATTEMPTS) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from anabranch.plan.program import Program
 from anabranch.plan.spec import Spec
 from anabranch.pocket import Pocket, by_batch, by_row, by_time
 from anabranch.site.programs.user_class import classes
+from anabranch.units import duration_us
 
 EXAMPLES = {
     "query": 'query = "SELECT Temp FROM Sensor1"',
@@ -57,9 +59,11 @@ def submission(
     if pocket.standby is not None and not (pocket.deterministic and by_row(pocket)):
         raise ConfigError("it asks for a standby, which would not give the same", place=place,
                           remedy="Define row, and say deterministic = True if it is.")  # fmt: skip
-    if by_time(pocket) and pocket.deterministic:
-        raise ConfigError("it is told of the watermark, which moves by chance", place=place,
-                          remedy="Leave deterministic out, or watermark().")  # fmt: skip
+    promised = next((one for one in ("deterministic", "stateless") if getattr(pocket, one)), "")
+    if by_time(pocket) and promised:
+        raise ConfigError(f"it says {promised}, and what it gives in watermark() depends on when"
+                          " that was called last", place=place,
+                          remedy=f"Leave {promised} out, or watermark().")  # fmt: skip
     if (pocket.snapshot is Pocket.snapshot) != (pocket.restore is Pocket.restore):
         there, missing = ("restore", "snapshot") if pocket.snapshot is Pocket.snapshot else (
             "snapshot", "restore")  # fmt: skip
@@ -73,6 +77,7 @@ def submission(
         on_error=pocket.on_error,
         deterministic=pocket.deterministic,
         stateless=pocket.stateless,
+        every_us=_every_us(pocket, place),
         selectivity=pocket.selectivity,
     )
     return Submission(
@@ -83,6 +88,16 @@ def submission(
         standby=pocket.standby,
         program=program,
     )
+
+
+def _every_us(pocket: type[Pocket], place: str) -> int:
+    found = 0
+    with suppress(ConfigError, OverflowError):
+        found = duration_us(str(pocket.every))
+    if not 0 < found < 2**62:
+        raise ConfigError(f"its every is {pocket.every!r}", place=place,
+                          remedy="It is a duration such as '1s'.")  # fmt: skip
+    return found
 
 
 def named(found: list[type[Pocket]], name: str, place: str) -> type[Pocket]:
