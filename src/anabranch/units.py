@@ -10,6 +10,11 @@ _DURATIONS_US = {
     "us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000,
     "h": 3_600_000_000, "d": 86_400_000_000,
 }  # fmt: skip
+_WORDS = {
+    "usec": "us", "micro": "us", "microsecond": "us", "msec": "ms", "milli": "ms",
+    "millisecond": "ms", "sec": "s", "second": "s", "minute": "m", "hr": "h", "hour": "h",
+    "day": "d",
+}  # fmt: skip
 _SIZES = {
     "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30,
 }  # fmt: skip
@@ -27,11 +32,18 @@ def duration_us(text: str) -> int:
     """Microseconds of a duration such as `250ms`; the unit is required."""
     value, unit = _split(text, "250ms")
     if unit not in _DURATIONS_US:
-        units = ", ".join(_DURATIONS_US)
-        raise ConfigError(
-            f"{text!r} has no known unit of time", remedy=f"Use one of {units}, as in 250ms."
-        )
+        meant = unit_meant(unit)
+        remedy = f"Write {value:g}{meant}." if meant else (
+            f"Use one of {', '.join(_DURATIONS_US)}, as in 250ms."
+        )  # fmt: skip
+        raise ConfigError(f"{text!r} has no known unit of time", remedy=remedy)
     return round(value * _DURATIONS_US[unit])
+
+
+def unit_meant(word: str) -> str | None:
+    """The unit of time that `word` is another name of, such as `m` for `minutes`."""
+    low = word.lower()
+    return _WORDS.get(low) or _WORDS.get(low.removesuffix("s"))
 
 
 def byte_count(text: str) -> int:
@@ -65,3 +77,11 @@ def show_duration(us: float) -> str:
         if us >= size:
             return f"{us / size:.3g}{unit}"
     return f"{us:.3g}µs"
+
+
+def exact_duration(us: int) -> str:
+    """In the largest unit of which it is a whole number: `90m`, `36500d`, `1µs`."""
+    for unit in ("d", "h", "m", "s", "ms"):
+        if us % _DURATIONS_US[unit] == 0:
+            return f"{us // _DURATIONS_US[unit]}{unit}"
+    return f"{us}µs"

@@ -20,7 +20,7 @@ from anabranch.plan.operators import (
 from anabranch.plan.spec import Call
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import Range, RowPanes, Rows, TimePanes, Until, Window
-from anabranch.units import show_duration
+from anabranch.units import exact_duration, show_duration
 
 Lookup = Callable[[str], Relation]
 
@@ -154,7 +154,8 @@ class _Words:
         if isinstance(operator, Aggregate):
             return self._aggregate(operator)
         if isinstance(operator, Union):
-            return f"union {', '.join(self._aliases)}"
+            numbered = enumerate(self._aliases, 1)
+            return f"union {', '.join(alias.removesuffix(f' {n}') for n, alias in numbered)}"
         items = ", ".join(self._item(item) for item in operator.items)
         return f"projection {items}" if items else "instants"
 
@@ -220,7 +221,7 @@ def _connected(aliases: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list
 
 def _window(window: Window) -> str:
     if isinstance(window, Range):
-        return f"[{show_duration(window.width_us)}]"
+        return f"[{exact_duration(window.width_us)}]"
     if isinstance(window, Rows):
         return f"[{window.count} ROWS]"
     return " (as joined)" if isinstance(window, Until) else ""
@@ -230,8 +231,8 @@ def _panes(panes: TimePanes | RowPanes) -> str:
     if isinstance(panes, RowPanes):
         slide = f" SLIDE {panes.slide} ROWS" if panes.slide != panes.width else ""
         return f"[{panes.width} ROWS{slide}]"
-    width, slide_us = show_duration(panes.width_us), panes.slide_us
-    slide = f" SLIDE {show_duration(slide_us)}" if slide_us != panes.width_us else ""
+    width, slide_us = exact_duration(panes.width_us), panes.slide_us
+    slide = f" SLIDE {exact_duration(slide_us)}" if slide_us != panes.width_us else ""
     return f"[{width}{slide}]"
 
 

@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType
 from anabranch.language.expressions.types import NO_FUNCTION
 from anabranch.language.grammar.translations import function_like
 from anabranch.plan.operators import Column
+from anabranch.spark.failures import plain
 from anabranch.spark.session import spark_schema
 
 Answer = dict[str, str | None]
@@ -114,5 +115,5 @@ def complaint(error: PySparkException) -> str:
     text = (error.getMessage() or str(error)).strip().splitlines()[0]
     if text.startswith("["):
         text = text.partition("] ")[2] or text
-    text = text.partition(" SQLSTATE:")[0].rstrip(". ")
+    text = plain(text)
     return text[:1].lower() + text[1:]

@@ -13,13 +13,20 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 _WRAPPING = re.compile(r".*terminated with exception: |.*most recent failure: .*?Exception: ")
 _CODE = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _STATE = re.compile(r" SQLSTATE: .*$")
+_SETTING = re.compile(r" If necessary,? set \S+ to \S+ to bypass this error\.?")
+"""Results would differ from site to site; what a query can do about it is said before."""
 
 
 def cause(error: BaseException) -> str:
     """The innermost message of `error`, its first line, without Spark's codes and stack traces."""
     lines = [line.strip() for line in _innermost(error).splitlines() if line.strip()]
     text = _WRAPPING.sub("", lines[0]) if lines else type(error).__name__
-    return _STATE.sub("", _CODE.sub("", text)).rstrip(" .")
+    return plain(_CODE.sub("", text))
+
+
+def plain(text: str) -> str:
+    """Spark's `text` without its code, and without the setting of Spark that it proposes."""
+    return _SETTING.sub("", _STATE.sub("", text)).rstrip(" .")
 
 
 def _innermost(error: BaseException) -> str:

@@ -58,7 +58,10 @@ def _checked_panes(scope: Scope, select: Select, evidence: Span) -> Panes:
                      for token in item.expression.tokens if token.key == "OVER"), None)  # fmt: skip
         if over:
             raise scope.script.error(over.span, "OVER is not supported", OVER)
-        remedy = f"Write {name}[10s] in FROM, or {name}[1h SLIDE 10m]."
+        remedy = (
+            f"Write {name}[10s] in FROM, or {name}[1h SLIDE 10m]. A total of everything so far is"
+            " for a pocket: docs/pockets.md has one to copy."
+        )
         raise scope.script.error(evidence, "aggregates and GROUP BY need a window", remedy)
     if select.masters:
         raise scope.script.error(

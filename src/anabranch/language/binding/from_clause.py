@@ -31,6 +31,8 @@ from anabranch.plan.windows import Panes, Range, Relation, RowPanes, Rows, TimeP
 
 Lookup = Callable[[str], AnyDef | None]
 """What has this name, whatever its case."""
+_INSTANT_US = 1
+"""Of a window that holds the tuples of one event time and nothing older."""
 
 
 def bind_from(
@@ -84,18 +86,22 @@ def _written(item: FromItem, window: str) -> str:
 
 
 def windows(scope: Scope) -> tuple[Window, ...]:
-    """The windows of a query that joins."""
-    return tuple(_window(scope.script, source) for source in scope.sources)
+    """The windows of a query that joins. One stream among tables needs none: each of its tuples
+    meets the tables once."""
+    streams = sum(not source.is_table for source in scope.sources)
+    return tuple(_window(scope.script, source, alone=streams == 1) for source in scope.sources)
 
 
-def _window(script: Script, source: Source) -> Window:
+def _window(script: Script, source: Source, *, alone: bool) -> Window:
     if source.is_table:
         return Relation()
     node = source.item.window
+    if node is None and alone:
+        return Range(width_us=_INSTANT_US)
     if node is None:
         raise script.error(
             source.item.span,
-            f"{source.alias} needs a window, since the query reads several inputs",
+            f"{source.alias} needs a window, since the query reads several streams",
             f"Write how long its tuples take part, as in {_written(source.item, '[10s]')}.",
         )
     if node.slide:

@@ -9,6 +9,7 @@ from anabranch.errors import ScriptError
 from anabranch.language.expressions.aggregates import SUPPORTED, FoundCall, IsOwn, find_calls
 from anabranch.language.expressions.pieces import Placed, expr
 from anabranch.language.expressions.types import UNKNOWN, Asked
+from anabranch.language.grammar import translations
 from anabranch.language.source import Script, Span
 from anabranch.plan.catalog import AggregateDef
 from anabranch.plan.expressions import Expr, Use
@@ -42,7 +43,9 @@ def bind_call(
     function = own.name if own else SUPPORTED[call.name.text.upper()]
     if call.distinct and function != "COUNT":
         message = f"DISTINCT is for COUNT, not for {function}"
-        raise script.error(call.inner[0].span, message, "Leave it out.")
+        alike = function in ("MIN", "MAX")
+        remedy = "Leave it out: the result is the same." if alike else translations.DISTINCT_IN
+        raise script.error(call.inner[0].span, message, remedy)
     arguments = call.arguments()
     if function == "COUNT" and [[token.key for token in one] for one in arguments] == [["*"]]:
         return BoundCall(function, (), False, None)

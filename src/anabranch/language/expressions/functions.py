@@ -56,17 +56,17 @@ _WINDOWS = {
         "Write the window in FROM, as in FROM S[10s SLIDE 5s], and read window_start, window_end.",
     ),
     "WINDOW_TIME": ("is not supported", "Read window_end, of a window that stands in FROM."),
-    "SESSION_WINDOW": (
-        "is not supported: where a session ends depends on other tuples",
-        "Use a window in FROM, as in FROM S[10s], or make the sessions in a pocket.",
-    ),
+    "SESSION_WINDOW": (translations.NO_SESSIONS, translations.SESSIONS),
 }
 """Of Spark's, in GROUP BY: they make several tuples of one, leave some out, or look at others."""
 _NOT_HERE = _WINDOWS | translations.FUNCTIONS
-_RANKINGS = frozenset({
-    "CUME_DIST", "DENSE_RANK", "LAG", "LEAD", "NTH_VALUE", "NTILE", "PERCENT_RANK", "RANK",
-    "ROW_NUMBER",
-})  # fmt: skip
+_RANKINGS = {
+    **dict.fromkeys(
+        ("CUME_DIST", "DENSE_RANK", "NTILE", "PERCENT_RANK", "RANK", "ROW_NUMBER"),
+        translations.RANKING,
+    ),
+    **dict.fromkeys(("LAG", "LEAD", "NTH_VALUE"), translations.OVER),
+}
 _QUANTIFIED = frozenset({"LIKE", "ILIKE", "="})
 """What `ANY (…)` and `SOME (…)` are not aggregates after."""
 
@@ -136,7 +136,7 @@ def _call(
         problem, remedy = _NOT_HERE[name]
         return script.error(token.span, f"{token.text}() {problem}", remedy)
     if name in _RANKINGS:
-        return script.error(token.span, f"{token.text}() is not supported", translations.OVER)
+        return script.error(token.span, f"{token.text}() is not supported", _RANKINGS[name])
     if name in ("ANY", "SOME") and before.key in _QUANTIFIED:
         return None
     return aggregate(token)

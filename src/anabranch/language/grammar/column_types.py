@@ -24,6 +24,11 @@ _ELSEWHERE = {
     "BLOB": "BINARY", "TIMESTAMPTZ": "TIMESTAMP",
 }  # fmt: skip
 """What other databases call a type of Spark's."""
+_OBJECTS = frozenset({"JSON", "JSONB", "OBJECT", "ROW", "VARIANT", "HSTORE"})
+_NESTED_TYPES = (
+    "An object is a STRUCT<name: type, …> or a MAP<STRING, type>, a list an ARRAY<type>; a text"
+    " with JSON in it is a STRING, for get_json_object()."
+)
 
 
 def column_type(cursor: Cursor) -> Span:
@@ -41,6 +46,7 @@ def column_type(cursor: Cursor) -> Span:
         _sizes(cursor, start)
     elif start.key in _PLAIN:
         cursor.advance()
+        _no_sizes(cursor, start)
     else:
         raise _unknown(cursor, start)
     return cursor.since(start)
@@ -84,6 +90,13 @@ def _sizes(cursor: Cursor, type_: Token) -> None:
         raise cursor.error(cursor.since(type_), message, f"Write it like {example}.")
 
 
+def _no_sizes(cursor: Cursor, type_: Token) -> None:
+    if cursor.at("("):
+        exact = ": it holds microseconds" if type_.key.startswith("TIMESTAMP") else ""
+        message = f"{type_.key} takes no number in brackets"
+        raise cursor.error(cursor.peek().span, message, f"Write {type_.key}{exact}.")
+
+
 def _size(cursor: Cursor) -> None:
     if not (cursor.peek().text.isascii() and cursor.peek().text.isdigit()):
         raise cursor.unexpected(("a whole number",))
@@ -92,7 +105,10 @@ def _size(cursor: Cursor) -> None:
 
 def _unknown(cursor: Cursor, token: Token) -> ScriptError:
     known = _ELSEWHERE.get(token.key)
-    remedy = (
-        f"Use {known}." if known else did_you_mean_keyword(token.text, [*_PLAIN, *_SIZED, *_NESTED])
-    )
+    if token.key in _OBJECTS:
+        remedy = _NESTED_TYPES
+    elif known:
+        remedy = f"Use {known}."
+    else:
+        remedy = did_you_mean_keyword(token.text, [*_PLAIN, *_SIZED, *_NESTED])
     return cursor.error(token.span, f"unknown type {cursor.show(token)}", remedy)

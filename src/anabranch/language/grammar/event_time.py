@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from anabranch.language.grammar.clauses import Open
 from anabranch.language.grammar.tokens import Cursor
+from anabranch.units import unit_meant
 
 _UNITS = {"s": "s", "ms": "ms", "us": "us", "µs": "us", "ns": "ns"}
-_MEANT = {
-    "second": "s", "sec": "s", "milli": "ms", "millisecond": "ms", "msec": "ms", "micro": "us",
-    "microsecond": "us", "usec": "us", "nano": "ns", "nanosecond": "ns", "nsec": "ns",
-}  # fmt: skip
+_MEANT = {"nano": "ns", "nanosecond": "ns", "nsec": "ns"}
 _SYMBOLS = ("(", "/", "*", "+", "-")
 
 
@@ -41,7 +39,8 @@ def _unit(cursor: Cursor) -> str:
 
 def _known(text: str) -> str | None:
     word = text.lower()
-    return _UNITS.get(word) or _MEANT.get(word) or _MEANT.get(word.removesuffix("s"))
+    meant = _MEANT.get(word.removesuffix("s")) or unit_meant(word)
+    return _UNITS.get(word) or (meant if meant in _UNITS.values() else None)
 
 
 def _computed(cursor: Cursor, field: str) -> Exception:

@@ -13,7 +13,7 @@ from anabranch.errors import ScriptError
 from anabranch.language.grammar.lexer import Kind, Token
 from anabranch.language.grammar.statements import ColumnRef, Expression, Name
 from anabranch.language.grammar.tokens import Cursor
-from anabranch.language.grammar.translations import reject_function
+from anabranch.language.grammar.translations import clause, reject_function
 from anabranch.language.source import Span
 from anabranch.language.wording import did_you_mean_keyword
 
@@ -134,7 +134,7 @@ def _syntax_error(
     if description.startswith("Expected "):
         message = description.replace("Expected TYPE", "Expected a type")
         return cursor.error(token.span, message[0].lower() + message[1:])
-    remedy = did_you_mean_keyword(token.text, keywords)
+    remedy = did_you_mean_keyword(token.text, keywords) or clause(token)
     return cursor.error(token.span, f"did not expect {shown} here", remedy)
 
 

@@ -16,6 +16,7 @@ from anabranch.language.grammar.statements import Count, Extent, FromItem, Name,
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.grammar.translations import clause, reject_window_function
 from anabranch.language.wording import closest
+from anabranch.units import unit_meant
 
 AFTER_FROM = ("WHERE", "GROUP BY", "HAVING", "STANDBY", "DEADLINE", "COST", "INTO", "AT")
 """What may follow the items of FROM."""
@@ -105,6 +106,11 @@ def _extent(cursor: Cursor, *, rows_said: bool) -> Extent:
     counted = cursor.peek(1).key in ("ROWS", "ROW") or (rows_said and cursor.peek(1).key == "]")
     if counted:
         return _count(cursor)
+    word = cursor.peek(1)
+    if word.kind is Kind.WORD and (unit := unit_meant(word.text)):
+        span = start.span.to(word.span)
+        message = f"'{word.text}' is no unit of time"
+        raise cursor.error(span, message, f"Write {start.text}{unit}.")
     if start.text.isdigit():
         number = start.text if len(start.text) <= 20 else f"{start.text[:20]}…"
         remedy = f"Write {number}s for seconds, or {number} ROWS."

@@ -51,7 +51,7 @@ def parse(script: Script) -> list[Statement]:
             return statements
         statements.append(_statement(cursor))
         if not cursor.at_end():
-            raise cursor.unexpected((";",))
+            raise cursor.unexpected((";",), remedy=translations.clause(cursor.peek()))
 
 
 def _statement(cursor: Cursor) -> Statement:

@@ -145,7 +145,9 @@ def _select(cursor: Cursor) -> Select:
     [GROUP BY expression {, expression}] [HAVING expression]"""
     start = cursor.peek()
     masters = _masters(cursor)
-    cursor.expect(*(("SELECT",) if masters else ("MASTER", "SELECT")))
+    if not cursor.accept("SELECT"):
+        expected = ("SELECT",) if masters else ("MASTER", "SELECT")
+        raise cursor.unexpected(expected, remedy=translations.statement(cursor.peek()))
     if cursor.at("DISTINCT"):
         span = cursor.peek().span
         raise cursor.error(span, "SELECT DISTINCT is not supported", translations.DISTINCT)

@@ -10,25 +10,31 @@ from anabranch.language.grammar.lexer import Kind, Token
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.wording import closest
 
-_SOURCE = "Where tuples come from stands in FROM, as in FROM kafka(servers = '…', topic = '…')."
+_SOURCE = (
+    "Where tuples come from stands in FROM: CREATE STREAM name (…) FROM kafka(servers = '…',"
+    " topic = '…'). A TABLE is what queries look things up in."
+)
 _NO_WINDOW_FUNCTION = "is no function here: a window stands behind its stream in FROM"
 _BOUND = ("is not needed", "Read window_start and window_end, of a window that stands in FROM.")
 _LATENESS = "Write TIMESTAMP ts LATENESS 5s behind the columns: the watermark follows from them."
+
+NO_SESSIONS = "is not supported: where a session ends depends on other tuples"
+SESSIONS = "Make the sessions in a pocket: docs/pockets.md has one to copy."
 
 FUNCTIONS: dict[str, tuple[str, str]] = {
     "TUMBLE": (_NO_WINDOW_FUNCTION, "Write FROM S[10m] GROUP BY …, and read window_start."),
     "HOP": (_NO_WINDOW_FUNCTION, "Write FROM S[10m SLIDE 5m] GROUP BY …, and read window_start."),
     "CUMULATE": (_NO_WINDOW_FUNCTION, "Write FROM S[10m SLIDE 1m] GROUP BY … for windows that"
                  " overlap."),
-    "SESSION": ("is not supported: where a session ends depends on other tuples",
-                "Use a window in FROM, as in FROM S[10s], or make the sessions in a pocket."),
+    "SESSION": (NO_SESSIONS, SESSIONS),
     **{f"{kind}_{bound}": _BOUND for kind in ("TUMBLE", "HOP", "SESSION")
        for bound in ("START", "END", "ROWTIME", "PROCTIME")},
     "PROCTIME": ("is not needed", "Leave TIMESTAMP out, and _ts is the time of arrival in µs."),
     "ROWTIME": ("is not needed", "Read _ts, the event time in µs."),
     "CURRENT_WATERMARK": ("is not supported", "Windows end by the watermark by themselves."),
     "UNNEST": ("makes several rows of one tuple, which is not supported yet",
-               "Join with a table of 1, 2, 3, … and take element_at(xs, i), or use a pocket."),
+               "Join with a table of 1, 2, 3, … and take element_at(xs, i), as in FROM S, numbers"
+               " AS n WHERE n.i <= size(xs); or use a pocket."),
 }  # fmt: skip
 """Functions that Spark does not have, or has no use for here: what is wrong, and what to write."""
 
@@ -82,16 +88,26 @@ _CLAUSES = {
     "PIVOT": "Write one aggregate for each column: SUM(CASE WHEN … THEN … END).",
     "WINDOW": "The window stands behind the stream in FROM, as in FROM S[10s SLIDE 5s].",
     "INTERVAL": "Durations are written 500ms, 10s, 5m, 1h.",
+    "SESSION": SESSIONS,
 }
 
 OVER = (
     "For aggregates over windows write FROM S[10s] GROUP BY …; for what came before each tuple join"
     " the stream with itself, as in FROM S[1us] AS now, S[10s] AS before."
 )
-JOIN = "Write FROM a[10s], b[10s] WHERE a.id = b.id: streams have windows, and ON is a condition."
+RANKING = (
+    "For the best n of each window count those that are as good or better: join its results with"
+    " themselves, FROM w[1us] AS a, w[1us] AS b WHERE b.x >= a.x. docs/language.md shows it whole."
+)
+"""Instead of functions that number the rows of a window."""
+JOIN = (
+    "Write FROM a[10s], b[10s] WHERE a.id = b.id for two streams, and FROM a, t WHERE a.id = t.id"
+    " for a stream and a table: ON is a condition."
+)
 _OUTER = (
     "gives a row also where nothing fits, which is not known before a window ends",
-    "Write FROM a[10s], b[10s] WHERE …, and look for what is missing in a pocket.",
+    "Write FROM a[10s], b[10s] WHERE … (FROM a, t if t is a table), and look for what is missing in"
+    " a pocket.",
 )
 _ABSENT = ("asks for what is not there, which is not known before a window ends", _OUTER[1])
 _LATERAL = (
@@ -107,10 +123,19 @@ _JOINS = {
 ENDLESS = {
     "ORDER": "Tuples come in the order of their positions, results of windows as these end.",
     "LIMIT": "Write INTO console(limit = 10), or at the prompt TAIL name LIMIT 10.",
-    "QUALIFY": OVER,
+    "QUALIFY": RANKING,
 }
 """What to write instead of some of what only makes sense for tables, which end."""
 DISTINCT = "Write SELECT a FROM S[10s] GROUP BY a: each value once in each window."
+DISTINCT_IN = (
+    "Take each value once in a query of its own, SELECT x FROM S[10s] GROUP BY x, and aggregate"
+    " its results, FROM that[1us]: those of one window have one event time."
+)
+
+
+UNENDED = "A statement ends with ';': is one missing before this?"
+_BEGIN = frozenset({"CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "MASTER"})
+"""Words that statements begin with."""
 
 
 def statement(token: Token) -> str:
@@ -125,7 +150,7 @@ def creation(token: Token) -> str:
 
 def clause(token: Token) -> str:
     """A remedy for `token` where a clause or the end should be."""
-    return _of(_CLAUSES, token)
+    return _of(_CLAUSES, token) or (UNENDED if token.key in _BEGIN else "")
 
 
 def _of(table: dict[str, str], token: Token) -> str:
