@@ -1,7 +1,7 @@
 """A gate: the one port of a site (or of the coordinator), an Arrow Flight server.
 
 Streams are followed with DoGet, everything else is an action with a JSON body and a JSON answer.
-Every call must carry the cluster's token.
+Every call must carry the cluster's token. What comes before it is bounded: see `door`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pydantic_core import to_jsonable_python
 from anabranch.errors import AnabranchError, SetupError, SiteError
 from anabranch.link import messages
 from anabranch.link.codec import PACKED, pack
+from anabranch.link.door import PROVE, Door, TokenCheck
 from anabranch.link.messages import Follow, Message, Ship
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.shipment import Traffic
@@ -119,17 +120,6 @@ def _cannot_listen(listen: str, credentials: Credentials) -> SetupError:
     )
 
 
-class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # Arrow says no types
-    def __init__(self, token: str) -> None:
-        super().__init__()
-        self._expected = f"Bearer {token}"
-
-    def start_call(self, info: flight.CallInfo, headers: Mapping[str, list[str]]) -> None:
-        given = next(iter(headers.get("authorization", ())), "")
-        if not hmac.compare_digest(given, self._expected):
-            raise flight.FlightUnauthenticatedError("wrong or missing token")
-
-
 class _ServedPipe(Pipe[pa.RecordBatch]):
     """Read by the thread of a Flight call."""
 
@@ -215,10 +205,11 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
             super().__init__(
                 f"{credentials.scheme}://{listen}",
                 tls_certificates=certificates,
-                middleware={"token": _TokenCheck(credentials.token)},
+                middleware={"token": TokenCheck(credentials.token)},
             )
         except (pa.ArrowException, OSError) as error:
             raise _cannot_listen(listen, credentials) from error
+        self._door = Door(self.port)
         LOCAL[self.address] = self
 
     @property
@@ -230,6 +221,7 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
         that does not read holds its sender until its connection breaks."""
         for address in [address for address, gate in LOCAL.items() if gate is self]:
             LOCAL.pop(address, None)
+        self._door.close()
         ending = threading.Thread(target=super().shutdown, name="gate-shutdown", daemon=True)
         ending.start()
         ending.join(_PATIENCE_S)
@@ -237,6 +229,7 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
     ) -> flight.FlightDataStream:
+        self._door.proved(context.peer())
         action, _, body = ticket.ticket.partition(b" ")
         request: Follow | Ship = messages.read(Ship if action == b"ship" else Follow, body)
         try:
@@ -253,6 +246,9 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
     def do_action(
         self, context: flight.ServerCallContext, action: flight.Action
     ) -> Iterator[flight.Result]:
+        self._door.proved(context.peer())
+        if action.type == PROVE:
+            return
         answer = self._answer(action.type, action.body.to_pybytes())
         yield flight.Result(pa.py_buffer(json.dumps(answer).encode()))
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from anabranch.errors import ProtocolError, Refused, SiteError, from_dict
+from anabranch.link.door import LONG_BYTES, PROVE
 from anabranch.link.gate import Credentials, read_secret
 from anabranch.link.messages import Follow, Message, Ship, read_answer, written
 from anabranch.link.wire import read_batch
@@ -28,7 +29,6 @@ _CONNECTION = [
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 4 << 20),
 ]
-
 
 _CUT_OFF = ("connection refused", "connection reset by peer", "socket closed", "broken pipe")
 
@@ -59,6 +59,8 @@ class Peer:
         if client is None:
             raise SiteError(f"the connection to {self.name} is closed")
         try:
+            if len(body) > LONG_BYTES:
+                list(client.do_action(flight.Action(PROVE, b""), options))
             results = list(client.do_action(request, options))
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, flight.FlightTimedOutError) and self._client is client:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from anabranch.errors import AnabranchError, SiteError, from_dict
+from anabranch.link.door import LONG_BYTES, PROVE
 from anabranch.plan.spec import Spec
 from anabranch.stage.offsets import Range
 from anabranch.stage.service import Counts
@@ -31,7 +32,7 @@ class Address(Spec):
 
 class StateClient:
     def __init__(self, address: Address) -> None:
-        self._token = address.token
+        self._headers = [(b"authorization", f"Bearer {address.token}".encode())]
         self._client = flight.FlightClient(f"grpc://127.0.0.1:{address.port}")
 
     def close(self) -> None:
@@ -39,8 +40,8 @@ class StateClient:
 
     def call(self, what: str, **body: Any) -> Any:
         with _errors():
-            asked = flight.Action(what, self._body(body))
-            (answer,) = self._client.do_action(asked, _within(CALL_S))
+            asked = flight.Action(what, json.dumps(body).encode())
+            (answer,) = self._client.do_action(asked, self._within(CALL_S))
         return json.loads(answer.body.to_pybytes())
 
     def gaps(self, ends: dict[str, int]) -> list[Range]:
@@ -56,9 +57,11 @@ class StateClient:
     def put(self, range: Range, partials: pa.Table) -> bool:
         """Whether it was new."""
         with _errors():
-            command = self._body({"range": _listed(range)})
+            if partials.nbytes > LONG_BYTES:
+                list(self._client.do_action(flight.Action(PROVE, b""), self._within(CALL_S)))
+            command = json.dumps({"range": _listed(range)})
             descriptor = flight.FlightDescriptor.for_command(command)
-            writer, reader = self._client.do_put(descriptor, partials.schema, _within(MOVE_S))
+            writer, reader = self._client.do_put(descriptor, partials.schema, self._within(MOVE_S))
             with writer:
                 writer.write_table(partials)
                 writer.done_writing()
@@ -74,15 +77,11 @@ class StateClient:
 
     def _get(self, **body: Any) -> pa.Table:
         with _errors():
-            ticket = flight.Ticket(self._body(body))
-            return self._client.do_get(ticket, _within(MOVE_S)).read_all()
+            ticket = flight.Ticket(json.dumps(body))
+            return self._client.do_get(ticket, self._within(MOVE_S)).read_all()
 
-    def _body(self, body: dict[str, Any]) -> bytes:
-        return json.dumps(body | {"token": self._token}).encode()
-
-
-def _within(seconds: float) -> flight.FlightCallOptions:
-    return flight.FlightCallOptions(timeout=seconds)
+    def _within(self, seconds: float) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(timeout=seconds, headers=self._headers)
 
 
 def _listed(range: Range) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from anabranch.config.address import HostPort
 from anabranch.errors import SetupError
+from anabranch.link.door import Door
 from anabranch.link.gate import Credentials
 from anabranch.site.http.figures import CONTENT_TYPE
 from anabranch.site.http.metrics import site_exposition
@@ -56,12 +57,14 @@ class SiteHttp:
             )
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
         self.url = f"{'https' if tls else 'http'}://{host}:{self._server.server_port}/"
+        self._door = Handler.door = Door(self._server.server_port, most_bytes=None)
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="site-http", daemon=True
         )
         self._thread.start()
 
     def close(self) -> None:
+        self._door.close()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=5)
@@ -105,12 +108,15 @@ def _json(status: int, body: dict[str, Any]) -> Answer:
 
 class _Handler(BaseHTTPRequestHandler):
     answers: Answers
+    door: Door
     timeout = _PATIENCE_S
     server_version, sys_version = "anabranch", ""
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         status, kind, text = type(self).answers(path, self.headers.get("Authorization", ""))
+        if status != HTTPStatus.UNAUTHORIZED:
+            type(self).door.proved(self.client_address)
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)

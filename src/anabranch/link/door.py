@@ -1,0 +1,236 @@
+"""The door of a port: who connects proves soon, and before much has come, that the token is known.
+
+Servers take in what is sent before they let anybody look at it: gRPC a whole request, however long,
+and any of them a connection that says nothing. So the connections of the port are looked at from
+the side, in the list of this process's open files, and those that prove nothing are cut off.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import stat
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from ipaddress import ip_address
+from urllib.parse import unquote
+
+import pyarrow.flight as flight
+
+from anabranch.runtime.threads import supervised
+
+UNPROVED_BYTES = 64 << 10
+"""So much may come before the token."""
+LONG_BYTES = UNPROVED_BYTES // 4
+"""Who sends more than that in one message calls PROVE first: the connection may be a new one."""
+PROVE = "prove"
+"""The action that does nothing."""
+UNPROVED_S = 10.0
+MOST_UNPROVED = 64
+"""Of more at once the oldest are cut off: who knows the token has said so within milliseconds."""
+_LOOK_S, _CLOSE_LOOK_S = 0.1, 0.01
+"""Between two looks; and while there is somebody who has proved nothing."""
+_FILES = "/proc/self/fd"
+_RECEIVED_AT = 128
+"""Where `struct tcp_info` has the number of bytes that have come."""
+
+Address = tuple[str, int]
+Open = tuple[int, int]
+"""An open socket of this process: the numbers of the file and of its inode."""
+
+
+class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # Arrow says no types
+    """Of a Flight server: no call without the token."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._expected = f"Bearer {token}".encode()
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, list[str]]) -> None:
+        given = next(iter(headers.get("authorization", ())), "")
+        if not hmac.compare_digest(given.encode(errors="replace"), self._expected):
+            raise flight.FlightUnauthenticatedError("wrong or missing token")
+
+
+class Door:
+    """Of one TCP port that this process listens on already, until closed. `most_bytes`: None where
+    the server itself reads no more than it is asked for."""
+
+    def __init__(
+        self,
+        port: int,
+        *,
+        most_bytes: int | None = UNPROVED_BYTES,
+        seconds: float = UNPROVED_S,
+        most: int = MOST_UNPROVED,
+    ) -> None:
+        self.port = port
+        self._most_bytes, self._seconds, self._most = most_bytes, seconds, most
+        self._since: dict[Open, float] = {}
+        """Connections that have proved nothing yet, and since when they are known."""
+        _WATCH.begin(self)
+
+    def proved(self, address: Address | str) -> None:
+        """Whoever is connected from there knows the token. Called for every request."""
+        _WATCH.said.append(_of_grpc(address) if isinstance(address, str) else _plain(address))
+
+    def close(self) -> None:
+        _WATCH.end(self)
+
+    def look(
+        self, strangers: Mapping[Open, socket.socket], said: Collection[Address], now: float
+    ) -> set[Open]:
+        """Those of the strangers that have proved themselves."""
+        proved = {one for one, there in strangers.items() if _other_end(there) in said}
+        self._since = {one: self._since.get(one, now) for one in strangers.keys() - proved}
+        oldest = sorted(self._since, key=lambda one: (self._since[one], one[1]))
+        surplus = len(oldest) - self._most
+        for place, one in enumerate(oldest):
+            late = now - self._since[one] > self._seconds
+            if place < surplus or late or self._has_sent_much(strangers[one]):
+                _cut_off(strangers[one])
+        return proved
+
+    @property
+    def waits(self) -> bool:
+        """For somebody to prove it."""
+        return bool(self._since)
+
+    def _has_sent_much(self, one: socket.socket) -> bool:
+        if self._most_bytes is None:
+            return False
+        info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + 8)
+        (received,) = struct.unpack_from("=Q", info, _RECEIVED_AT)
+        return bool(received > self._most_bytes)
+
+
+class _Watch:
+    """Of all doors of this process, in one thread."""
+
+    def __init__(self) -> None:
+        self.said: deque[Address] = deque()
+        """Who has proved it since the last look."""
+        self._doors: dict[int, Door] = {}
+        self._proved: set[Open] = set()
+        self._others: set[Open] = set()
+        """What is no connection to a door."""
+        self._changed = threading.Condition()
+        self._running = False
+
+    def begin(self, door: Door) -> None:
+        with self._changed:
+            self._doors[door.port] = door
+            self._others.clear()
+            self._changed.notify()
+            if not self._running:
+                self._running = True
+                supervised("doors", self._run).start()
+
+    def end(self, door: Door) -> None:
+        with self._changed:
+            if self._doors.get(door.port) is door:
+                del self._doors[door.port]
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._doors)
+                self._look(time.monotonic())
+                closely = any(door.waits for door in self._doors.values())
+            time.sleep(_CLOSE_LOOK_S if closely else _LOOK_S)
+
+    def _look(self, now: float) -> None:
+        said = {self.said.popleft() for _ in range(len(self.said))}
+        there = set(_open_sockets())  # whoever has said it until now among them
+        self._proved &= there
+        self._others &= there
+        strangers: dict[int, dict[Open, socket.socket]] = {port: {} for port in self._doors}
+        with ExitStack() as handles:
+            for one in there - self._proved - self._others:
+                handle = _handle(one)
+                port = _port(handle) if handle else 0
+                if handle and port in strangers and not _listens(handle):
+                    strangers[port][one] = handles.enter_context(handle)
+                    continue
+                if handle:
+                    handle.close()
+                self._others.add(one)
+            for port, door in self._doors.items():
+                self._proved |= door.look(strangers[port], said, now)
+
+
+_WATCH = _Watch()
+
+
+def _open_sockets() -> Iterator[Open]:
+    for name in os.listdir(_FILES):
+        try:
+            found = os.fstat(int(name))
+        except OSError:
+            continue
+        if stat.S_ISSOCK(found.st_mode):
+            yield int(name), found.st_ino
+
+
+def _handle(one: Open) -> socket.socket | None:
+    """A second one to an open socket, if it is one of TCP. It may have been closed meanwhile."""
+    try:
+        own = os.dup(one[0])
+    except OSError:
+        return None
+    try:
+        found = socket.socket(fileno=own)
+    except OSError:
+        os.close(own)
+        return None
+    if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
+        return found
+    found.close()
+    return None
+
+
+def _port(one: socket.socket) -> int:
+    try:
+        return int(one.getsockname()[1])
+    except OSError:
+        return 0
+
+
+def _listens(one: socket.socket) -> bool:
+    return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def _cut_off(one: socket.socket) -> None:
+    """Its server hears of the end, and closes it; the kernel keeps nothing of it then."""
+    with suppress(OSError):  # it ends by itself
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.shutdown(socket.SHUT_RDWR)
+
+
+def _other_end(one: socket.socket) -> Address | None:
+    try:
+        return _plain(one.getpeername())
+    except OSError:
+        return None
+
+
+def _of_grpc(peer: str) -> Address:
+    """`ipv4:127.0.0.1:4711` or `ipv6:%5B::1%5D:4711`."""
+    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    return _plain((host.strip("[]"), int(port or 0)))
+
+
+def _plain(address: tuple[object, ...]) -> Address:
+    """However it is written."""
+    host, port = str(address[0]).partition("%")[0], int(str(address[1]))
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return host, port
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(mapped or found), port
