@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -61,9 +61,9 @@ class Produced:
     watermark: int
     needless: tuple[int, ...]
     instant: int = START_WATERMARK
-    restartable: bool = True
+    restartable: bool = field(default=True, kw_only=True)
     """What follows can be reproduced from here; if not, only from where it could before."""
-    more: bool = False
+    more: bool = field(default=False, kw_only=True)
     """The step was cut so that others get their turn: it goes on with the next one, which is to be
     given nothing new."""
 

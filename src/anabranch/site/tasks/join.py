@@ -94,8 +94,8 @@ class JoinBody:
         else:
             table = as_schema(outcome.table.select(self._output.names), self._output)
         return Produced(
-            table, outcome.watermark, outcome.needless, outcome.instant, outcome.more
-        )  # fmt: skip
+            table, outcome.watermark, outcome.needless, outcome.instant, more=outcome.more
+        )
 
     def _with_keys(self, alias: str, arrival: Arrival) -> Arrival:
         try:
