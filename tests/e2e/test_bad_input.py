@@ -119,7 +119,7 @@ def test_disk_full_at_a_sink(system: System, csv: Path) -> None:
         tasks = [task for site in sites for task in site["tasks"]]
         return [task["away"]["reason"] for task in tasks if task.get("away")]
 
-    eventually(lambda: away() == ["/dev/full: disk full. Free some space."])
+    eventually(lambda: away() == ["/dev/full: query q: disk full. Free some space."])
 
 
 def test_port_in_use(spark: SparkSession, tmp_path: Path) -> None:

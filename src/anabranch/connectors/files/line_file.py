@@ -53,8 +53,17 @@ class LineFile:
             start = max(0, start - _TAIL_BYTES)
             tail = os.pread(self._descriptor, end - start, start)
         whole, newline, rest = tail.rpartition(b"\n")
-        os.ftruncate(self._descriptor, end - len(rest))
+        self._cut(end - len(rest))
         return whole.rpartition(b"\n")[2] if newline else b""
+
+    def _cut(self, size: int) -> None:
+        """A device such as /dev/full has no length, and nothing to be cut off."""
+        assert self._descriptor is not None
+        try:
+            if os.fstat(self._descriptor).st_size != size:
+                os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def _unquoted_end(self, quote: str) -> int:
         """Behind the last newline that is not between quotes. Only the quotes before it tell, so
@@ -95,7 +104,8 @@ class LineFile:
             try:
                 os.fsync(self._descriptor)
             except OSError as error:
-                raise self._failed(error) from error
+                if error.errno != errno.EINVAL:  # a device, which keeps nothing
+                    raise self._failed(error) from error
 
     def close(self) -> None:
         if self._descriptor is not None:
