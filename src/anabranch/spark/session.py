@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -35,6 +37,9 @@ fifths, and the heap reaches its limit sooner or later however small the jobs ar
 _SMALL_BUFFERS = "-Djdk.nio.maxCachedBufferSize=262144"
 """A thread that has once sent a large batch would keep a buffer of that size for life; and there is
 a thread for each kept plan."""
+_SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+_SECRET = re.compile(r"secret|password|token", re.IGNORECASE)
+"""Settings of Spark whose value is nobody's business."""
 _FIRST_HEAP = "-Xms384m"
 """What jobs need anyway, on any machine (pages count once they are used), lest it collect all the
 time on a small one."""
@@ -76,13 +81,18 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
         # Python workers need our packages; the first python3 on the PATH may lack them.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        # Other users of this machine reach these ports, too. The secret is a random one of Spark's.
+        # Other users of this machine reach these ports, too. The secret is a random one of Spark's,
+        # which only for executors of their own wants to be given one.
         settings |= {"spark.authenticate": "true"}
+        if master.startswith("local-cluster"):
+            settings |= {"spark.authenticate.secret": secrets.token_hex(32)}
+    settings = _merged(settings, conf)
+    hidden = {key: value for key, value in settings.items() if _SECRET.search(key)}
     builder = SparkSession.builder.master(master).appName(f"anabranch {name}")
-    for key, value in _merged(settings, conf).items():
-        builder = builder.config(key, value)
+    for key in settings.keys() - hidden.keys():
+        builder = builder.config(key, settings[key])
     try:
-        with _stderr_to(scratch / LOG), _no_jvm_left():
+        with _stderr_to(scratch / LOG), _no_jvm_left(), _told_quietly(hidden, scratch):
             session = builder.getOrCreate()
         runtime = session.sparkContext._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
         job_memory.heap_bytes = runtime.maxMemory()
@@ -92,6 +102,29 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
             f"Spark did not start with master {master} ({_reason(error, scratch / LOG)})",
             remedy="Check `master` and `conf` in cluster.toml.",
         ) from error
+
+
+@contextmanager
+def _told_quietly(hidden: Mapping[str, str], scratch: Path) -> Iterator[None]:
+    """Spark is started with these settings, too. Everybody on the machine sees the command that it
+    is started by, so they stand in a file that only we can read."""
+    if not hidden:
+        yield
+        return
+    path = scratch / "spark.properties"
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.writelines(f"{key} {value}\n" for key, value in hidden.items())
+    before = os.environ.get(_SUBMIT_ARGS)
+    arguments = f"--properties-file {shlex.quote(str(path))} {before or 'pyspark-shell'}"
+    os.environ[_SUBMIT_ARGS] = arguments
+    try:
+        yield
+    finally:
+        path.unlink()
+        if before is None:
+            del os.environ[_SUBMIT_ARGS]
+        else:
+            os.environ[_SUBMIT_ARGS] = before
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
