@@ -125,7 +125,8 @@ def spark_is_guarded(cluster: Cluster) -> Iterator[ConfigError]:
     """Executors that are elsewhere reach ports of the site's Spark, and so does anybody there: who
     may run what he likes, unless Spark asks who it is and encrypts what they say."""
     for site in cluster.sites.values():
-        if site.master.startswith("local") or cluster.security.plaintext:
+        elsewhere = site.master.startswith(_ELSEWHERE)
+        if cluster.security.plaintext or not elsewhere:
             continue
         if missing := [key for key, any_of in _GUARDS.items() if not _one_set(site.conf, any_of)]:
             settings = " and ".join(f'"{key}" = true' for key in missing)
@@ -137,6 +138,9 @@ def spark_is_guarded(cluster: Cluster) -> Iterator[ConfigError]:
                 " is trusted.",
             )
 
+
+_ELSEWHERE = ("spark:", "k8s:", "yarn", "mesos:")
+"""How masters begin whose executors are on other machines. Spark refuses what it does not know."""
 
 _GUARDS = {
     "spark.authenticate": ("spark.authenticate",),
