@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -63,8 +64,10 @@ class Troubles:
             pause = min(MOST_S, FIRST_S * 2.0 ** min(found.row - 1, 10))
         if fresh:
             note("trouble", f"{name}: {text}", wrong=True)
-            print(f"{name} failed:", file=sys.stderr)
-            traceback.print_exception(error)
+            # A terminal that is gone is no reason for what failed to end.
+            with suppress(OSError, ValueError):
+                print(f"{name} failed:", file=sys.stderr)
+                traceback.print_exception(error)
         return pause
 
     def report(self, now: float) -> list[dict[str, Any]]:
