@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -14,6 +15,8 @@ from bench.fuzz import experiment as module
 from bench.fuzz.experiment import Outcome, fuzz
 from bench.fuzz.texts import SCRIPTS, mutated
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_five_thousand_texts(tmp_path: Path) -> None:
     """In a process of its own, whose memory nothing else fills."""
@@ -24,7 +27,12 @@ def test_five_thousand_texts(tmp_path: Path) -> None:
         "sys.exit(bool(found.problems) or found.growth_mb > 200)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=300
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -57,7 +57,7 @@ def test_a_tail_that_nobody_reads_changes_nothing(spark: SparkSession, tmp_path:
             " text = \"repeat('x', 500)\") AT room1;"
             "CREATE QUERY q AS SELECT value, text FROM s INTO jsonl(path = 'q.jsonl');"
         )
-        with face.tail("q"), face.tail("s"):
+        with face.tail("q", "one"), face.tail("s", "one"):
             system.wait()
         assert [row["value"] for row in read_jsonl(tmp_path / "q.jsonl")] == list(range(60_000))
     finally:

@@ -45,7 +45,7 @@ class Reader:
         site: str,
         consumer: str,
         spare: bool,
-        spare_bytes: int = SPARE_BYTES,
+        spare_bytes: int | None = None,
     ) -> None:
         self.schema: pa.Schema | None = None
         self._client = client
@@ -53,7 +53,7 @@ class Reader:
         self._site = site
         self._consumer = consumer
         self._spare = spare
-        self._limit = spare_bytes if spare else AHEAD_BYTES
+        self._limit = (spare_bytes or SPARE_BYTES) if spare else AHEAD_BYTES
         self._position: int | None = None
         self._acked_at = 0.0
         self._unacked = False
