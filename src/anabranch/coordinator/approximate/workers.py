@@ -9,7 +9,6 @@ from functools import partial
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
-from anabranch.coordinator.deploy.deploy import Deployment, undeploy
 from anabranch.errors import Refused, SiteError
 from anabranch.link.messages import Points, Status
 from anabranch.plan.approximate import dealt_out, located, replaced, worker_query
@@ -109,15 +108,18 @@ class Workers:
             made = located(current, known)
             dead = made.workers[number]
             site = self._site_for(made, number)
-            start, since = self._begin(replaced(made, number, site, since=1), number, known)
+            first = replaced(made, number, site, since=1)
+            statements, gone = self._control.statements, [known[dead.query]]
+            intended, _ = statements.intend([self._query(first, number, known)], gone)
+            try:
+                start, since = self._begin(first, number, known)
+            except BaseException:
+                statements.give_up(intended)
+                raise
             made = replaced(made, number, site, since)
             query = self._query(made, number, known)
-            then = {**known, query.name: query}
-            deployment = Deployment(self._sites, [query], then, begins={query.name: start})
-            self._runtime.run(deployment.run())
-            gone = self._runtime.run(undeploy(self._sites, known[dead.query], then))
-            self._runtime.run(self._control.protector.forget(gone))
-            self._catalog.change(add=[query], drop=[dead.query], replace=[made])
+            _, change = statements.intend([query], gone, [made], intended)
+            self._runtime.run(statements.exchange(intended, change, begins={query.name: start}))
         self._say(f"{site} took over the keys of {dead.query} from {dead.site}")
 
     # -- keys dealt out anew ---------------------------------------------------------------------
@@ -163,12 +165,12 @@ class Workers:
                 raise TooLate
 
         queries = [self._query(then, number, known) for number in changed]
-        every = {**known, **{query.name: query for query in queries}}
+        statements = self._control.statements
+        intended, change = statements.intend(queries, replace=[then])
         try:
-            self._runtime.run(Deployment(self._sites, queries, every, attached=in_time).run())
+            self._runtime.run(statements.exchange(intended, change, attached=in_time))
         except TooLate:
             return None
-        self._catalog.change(add=queries, drop=[], replace=[then])
         return then
 
     def let_go(self, made: ApproximateDef) -> None:
@@ -184,13 +186,10 @@ class Workers:
             ]
             if not all(self._is_out(query, since) for query in leaving):
                 return
-            gone = {one.name for one in leaving}
-            then = {name: one for name, one in known.items() if name not in gone}
-            for query in leaving:
-                dropped = self._runtime.run(undeploy(self._sites, query, then))
-                self._runtime.run(self._control.protector.forget(dropped))
             ended = current.model_copy(update={"leaving": ()})
-            self._catalog.change(add=[], drop=sorted(gone), replace=[ended])
+            statements = self._control.statements
+            intended, change = statements.intend([], leaving, [ended])
+            self._runtime.run(statements.exchange(intended, change))
         self._say(f"{made.name}: keys are dealt out anew")
 
     def _is_out(self, query: QueryDef, since: int) -> bool:

@@ -56,7 +56,7 @@ class Control:
         self._turns = Turns(runtime)
         self.protector = Protector(runtime, sites, catalog, self._turns, costs)
         self._lost_parts = LostParts(sites, catalog, self._turns, say)
-        self._statements = Statements(runtime, sites, catalog, self.protector, self._turns, say)
+        self.statements = Statements(runtime, sites, catalog, self.protector, self._turns, say)
         self.restorer = Restorer(runtime, sites, catalog, self.protector, self._turns, say)
         self._anew = Anew(runtime, sites, catalog, self.protector, self._turns, say)
         self.members = Members(catalog)
@@ -164,7 +164,7 @@ class Control:
                 now = self._catalog.definitions()
                 if any(now.get(name) != known.get(name) for name in names):
                     return False
-                await self._statements.change(new, gone, readers, between)
+                await self.statements.change(new, gone, readers, between)
         finally:
             self._finish()
         self._settled = True
@@ -173,12 +173,12 @@ class Control:
 
     def _finish(self) -> None:
         """Complete or take back what was begun and not finished."""
-        self._statements.hold()
-        if self._statements.left and (self._finishing is None or self._finishing.done):
+        self.statements.hold()
+        if self.statements.left and (self._finishing is None or self._finishing.done):
             self._finishing = self._runtime.supervise("unfinished statements", self._recover)
 
     async def _recover(self) -> None:
-        await self._statements.recover()
+        await self.statements.recover()
         self._has_changed()
 
     def _has_changed(self) -> None:

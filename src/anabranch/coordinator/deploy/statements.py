@@ -16,7 +16,7 @@ Until it is decided nobody else changes what the statement touches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.coordinator.base.catalog import Catalog, Intention
@@ -110,8 +110,56 @@ class Statements:
             return error
         return None
 
-    async def _take_off(self, definitions: Iterable[AnyDef]) -> None:
-        kept = dict(self._catalog.definitions())
+    # -- what comes before what it replaces goes -------------------------------------------------
+
+    def intend(
+        self,
+        add: Iterable[AnyDef],
+        drop: Iterable[AnyDef] = (),
+        replace: Iterable[AnyDef] = (),
+        number: int | None = None,
+    ) -> tuple[int, Intention]:
+        """Write down that `add` is to run beside what is there, and then `drop` to go: from now on
+        sites may run it. `number`: the intention in whose place this is."""
+        new = created(add, self._catalog.definitions(), self._catalog.next_number())
+        intention = Intention(
+            add=tuple(new), drop=tuple(drop), replace=tuple(replace), drops_first=False
+        )
+        return self._catalog.intend(intention, number), intention
+
+    def give_up(self, number: int) -> None:
+        """Nothing of the intention is at any site."""
+        self._catalog.change((), (), intention=number)
+
+    async def exchange(
+        self,
+        number: int,
+        intention: Intention,
+        begins: Mapping[str, int] | None = None,
+        attached: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Carry out what `intend` has written down. If a site refuses, nothing has changed. See
+        `Deployment` for `begins` and `attached`."""
+        then = self._then(intention)
+        try:
+            if intention.add:
+                new = intention.add
+                await Deployment(self._sites, new, then, begins=begins, attached=attached).run()
+        except AnabranchError:
+            self.give_up(number)
+            raise
+        try:
+            await self._take_off(intention.drop, then)
+            gone = [one.name for one in intention.drop]
+            self._catalog.change(intention.add, gone, intention.replace, intention=number)
+        except Exception:
+            self.left[number] = intention
+            raise
+
+    async def _take_off(
+        self, definitions: Iterable[AnyDef], known: Definitions | None = None
+    ) -> None:
+        kept = dict(known or self._catalog.definitions())
         for one in definitions:
             await self._protector.forget(await undeploy(self._sites, one, kept))
             del kept[one.name]
