@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.connectors.sink import ANEW, Beginning, Continued
+from anabranch.connectors.sink import ANEW, Beginning, Continued, Sink
 from anabranch.errors import AnabranchError, SinkError
 from anabranch.link.budget import Budget
 from anabranch.link.codec import Unpack
@@ -103,7 +103,7 @@ class OperatorBody:
         """Nothing is held."""
 
 
-class FencedSink:
+class FencedSink(Sink):
     """As a topic of Kafka's: whoever opens it can write, and the one before no more; what is
     written stays, twice if it was written twice."""
 

@@ -18,13 +18,12 @@ from anabranch.connectors import (
     SinkContext,
     SourceContext,
     make_sink,
-    make_source,
 )
-from anabranch.connectors.files.own import Careful
-from anabranch.connectors.places import Placed
+from anabranch.connectors.registry import Registry
 from anabranch.connectors.table import TableContext
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.plan.catalog import AnyDef, QueryDef
+from anabranch.plan.places import Place
 
 _TYPES = {
     "bigint": pa.int64(), "int": pa.int32(), "double": pa.float64(), "string": pa.string(),
@@ -71,29 +70,29 @@ class _Peer:
 
 def check_files(body: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The action `check` of a site, for what needs nothing but files."""
-    found: list[object] = []
+    places: list[Place] = []
+    problems: list[dict[str, Any]] = []
     for one in body["sources"]:
         source, schema = one["source"], _schema(one["columns"])
+        registry: Registry[Any] = TABLES if one["kind"] == "table" else SOURCES
+        kind = registry.find(source["name"])
         if source["name"] not in _OFFLINE:
-            (TABLES if one["kind"] == "table" else SOURCES).find(source["name"])
-        elif one["kind"] == "table":
-            context = TableContext(one["name"], schema, source["options"], folder)
-            found.append(TABLES.find(source["name"])(context))
+            continue
+        if one["kind"] == "table":
+            kind(TableContext(one["name"], schema, source["options"], folder))
         else:
-            found.append(make_source(source["name"], SourceContext(
+            kind(SourceContext(
                 one["name"], schema, one["timestamp"], source["options"], folder, spark=_no_spark,
                 stopped=threading.Event(),
-            )))  # fmt: skip
+            ))  # fmt: skip
+        places += kind.places(source["options"], folder)
     for one in body["tasks"]:
-        found.append(_sink(one["query"], one["sink"], one["columns"], folder))
-    places = [place for one in found if isinstance(one, Placed) for place in one.places()]
-    problems: list[dict[str, Any]] = []
-    for one in found:
-        try:
-            if isinstance(one, Careful):
-                one.check_own()
-        except ConfigError as error:
-            problems.append(error.to_dict())
+        if sink := _sink(one["query"], one["sink"], one["columns"], folder):
+            places += sink.places(one["sink"]["options"], folder)
+            try:
+                sink.check_own()
+            except ConfigError as error:
+                problems.append(error.to_dict())
     return {"places": [place.model_dump() for place in places], "problems": problems}
 
 

@@ -4,8 +4,6 @@ import pytest
 
 from anabranch.connectors import SINKS, SOURCES, TABLES, make_sink, make_source
 from anabranch.connectors.options import BOOLEAN, COUNT, DURATION, NUMBER, TEXT, Option, split, take
-from anabranch.connectors.registry import Registry
-from anabranch.errors import ConfigError, SetupError
 from tests.connectors.reading import context, message
 
 DECLARED = (
@@ -84,21 +82,6 @@ def test_unknown_source_and_sink(tmp_path):
 @pytest.mark.parametrize("registry", [SOURCES, SINKS, TABLES])
 def test_everything_registered_can_be_listed(registry):
     for name in registry:
-        options = registry.options(name)
+        options = registry.find(name).options
         assert options
         assert all(option.help and not option.help.endswith(".") for option in options)
-
-
-def test_a_missing_package_breaks_only_who_needs_it():
-    registry: Registry = Registry(
-        "sink",
-        {
-            "good": "anabranch.connectors.files.jsonl_sink:JsonlSink",
-            "bad": "no_such_package.x:Sink",
-        },
-    )
-    assert registry.find("good").__name__ == "JsonlSink"
-    with pytest.raises(SetupError, match="bad\\(\\) needs the Python package 'no_such_package'"):
-        registry.find("bad")
-    with pytest.raises(ConfigError):
-        registry.find("ugly")

@@ -1,4 +1,4 @@
-"""Sources that can be read again from any cursor, as `Replayable` promises. Kafka's own tests go
+"""Sources that can be read again from any cursor, as `replayable` promises. Kafka's own tests go
 further, on a broker."""
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.connectors import Replayable
 from anabranch.connectors.files import read_csv, read_json, read_parquet
 from tests.connectors.reading import CheckedSource, message
 
@@ -72,7 +71,7 @@ def test_files(tmp_path, write, seed):
 def check(make, expected):
     source = make()
     connector = source.connector
-    assert isinstance(connector, Replayable)
+    assert connector.replayable
     begin = connector.start_cursor()
     first = [*connector.read_from(begin)]
     assert [table.to_pylist() for table, _ in first] == [table.to_pylist() for table in expected]

@@ -75,9 +75,9 @@ def option_rows(registry: Registry[Any], name: str) -> list[str]:
     """What the table of the options of `name` must hold, by what the code declares."""
     rows = [
         f"| `{option.name}` | {_takes(option)} | {_default(option)} | {option.help} |"
-        for option in registry.options(name)
+        for option in registry.find(name).options
     ]
-    others = getattr(registry.find(name), "others", None)
+    others = registry.find(name).others
     return [*rows, f"| any other | | | {others} |"] if others else rows
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.connectors.sink import ANEW, Beginning, Continued, written
+from anabranch.connectors.sink import ANEW, Beginning, Continued
 from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.deploy.deploy import Deployment as Deploying
 from anabranch.coordinator.deploy.restore import Restoration
@@ -256,7 +256,7 @@ def sinks_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     """Who goes on with a sink looks what is there, and leaves the one before to write."""
 
     def open_(self: Continued, begin: Beginning = ANEW) -> None:
-        self._last = written(self._sink) or 0
+        self._last = self.sink.written() or 0
 
     patch.setattr(Continued, "open", open_)
 

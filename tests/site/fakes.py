@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from anabranch.connectors import Source
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import EVENT_TIME, ArrowBatches, wire_schema
@@ -51,7 +52,7 @@ def source_table(times: Sequence[int], first: int = 0) -> pa.Table:
     return pa.table([pa.array(column, pa.int64()) for column in columns], schema=schema)
 
 
-class FakeSource:
+class FakeSource(Source):
     """Yields `tables` (each may be a function to be called for it), then ends."""
 
     finite = True

@@ -23,7 +23,7 @@ NOW = time.time_ns() // 1000
 
 
 def test_a_time_too_far_ahead_fails_the_stream() -> None:
-    ingest = an_ingest([source_table([NOW, NOW + 3 * HOUR_US])], ahead_us=HOUR_US, replay=True)
+    ingest = an_ingest([source_table([NOW, NOW + 3 * HOUR_US])], ahead_us=HOUR_US, historic=True)
     ingest.start()
     eventually(lambda: ingest.state == "failed")
     ingest.close()
@@ -34,7 +34,7 @@ def test_a_time_too_far_ahead_fails_the_stream() -> None:
 
 def test_or_is_left_out_and_what_follows_is_not_late() -> None:
     times = [NOW, NOW + 100 * 365 * 24 * HOUR_US, NOW + 1, NOW + HOUR_US // 2]
-    ingest = an_ingest([source_table(times)], ahead_us=HOUR_US, on_error="skip", replay=True)
+    ingest = an_ingest([source_table(times)], ahead_us=HOUR_US, on_error="skip", historic=True)
     run(ingest)
     assert (given(ingest), ingest.skipped, ingest.late) == ([0, 2, 3], 1, 0)
 

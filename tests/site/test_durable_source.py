@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from anabranch.connectors import Source
 from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume, SiteError, SourceAway
 from anabranch.link.outlet import LiveOutlet
@@ -30,11 +31,12 @@ from tests.site.fakes import an_ingest, source_table
 TIMES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 10, 12, 11, 13]
 
 
-class Log:
-    """A replayable source of TIMES; `cuts` says how many come together. A cursor is an index."""
+class Log(Source):
+    """A source of TIMES; `cuts` says how many come together. A cursor is an index."""
 
+    replayable = True
     finite = True
-    replay = True
+    historic = True
 
     def __init__(self, cuts: str = "3", times: list[int] = TIMES) -> None:
         self.times = times
@@ -42,9 +44,6 @@ class Log:
 
     def start_cursor(self) -> Any:
         return {"at": 0}
-
-    def read(self) -> Iterator[pa.Table]:
-        return (table for table, _ in self.read_from(self.start_cursor()))
 
     def read_from(self, cursor: Any) -> Iterator[tuple[pa.Table, Any]]:
         while cursor["at"] < len(self.times):
@@ -263,7 +262,7 @@ def test_a_source_that_is_away_is_waited_for(tmp_path: Path) -> None:
 
 class Live(Log):
     finite = False
-    replay = False
+    historic = False
 
     def __init__(self, times: list[int]) -> None:
         super().__init__("9", times)

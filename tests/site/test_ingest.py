@@ -72,7 +72,7 @@ def test_lateness_is_judged_tuple_by_tuple_whatever_the_cuts(
 ) -> None:
     """Later tuples are counted and dropped before they get a position; and watermark w
     means that no later tuple has `_ts` < w."""
-    ingest = an_ingest(tables(times, cuts), lateness_us=lateness, replay=True)
+    ingest = an_ingest(tables(times, cuts), lateness_us=lateness, historic=True)
     run(ingest)
     assert (ingest.state, ingest.error) == ("ended", None)
     timely, late = judged(times, lateness)
@@ -89,7 +89,7 @@ def test_lateness_is_judged_tuple_by_tuple_whatever_the_cuts(
 
 
 def test_equal_times_are_in_time_and_one_less_is_late() -> None:
-    ingest = an_ingest([source_table([5, 5, 5, 4, 5, 6, 5])], lateness_us=0, replay=True)
+    ingest = an_ingest([source_table([5, 5, 5, 4, 5, 6, 5])], lateness_us=0, historic=True)
     run(ingest)
     assert (ingest.outlet.last, ingest.late) == (5, 2)
     assert ingest.report()["late"] == 2
@@ -98,7 +98,7 @@ def test_equal_times_are_in_time_and_one_less_is_late() -> None:
 def test_the_farthest_event_time_does_not_end_the_stream() -> None:
     """The end has a watermark of its own; one strange tuple must not be taken for it."""
     parts = [source_table([1, END_WATERMARK]), source_table([END_WATERMARK], first=2)]
-    ingest = an_ingest([*parts, until_stopped], replay=True)
+    ingest = an_ingest([*parts, until_stopped], historic=True)
     ingest.start()
     eventually(lambda: ingest.outlet.last == 3)
     assert not ingest.outlet.ended
@@ -115,7 +115,7 @@ def plain(first: int) -> pa.Table:
 
 def test_without_an_event_time_it_is_the_moment_of_entry() -> None:
     before = time.time_ns() // 1000
-    ingest = an_ingest([plain(0), plain(3)], timestamp=None, replay=True)
+    ingest = an_ingest([plain(0), plain(3)], timestamp=None, historic=True)
     run(ingest)
     rows = [row for batch in followed(ingest.outlet) for row in batch.data.to_pylist()]
     assert [row["n"] for row in rows] == list(range(6))
@@ -126,7 +126,7 @@ def test_without_an_event_time_it_is_the_moment_of_entry() -> None:
 def test_a_clock_that_is_set_back_makes_no_tuple_late(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count(10**18, -(10**9))
     monkeypatch.setattr("anabranch.site.sources.arrival.time.time_ns", lambda: next(clock))
-    ingest = an_ingest([plain(0), plain(3), plain(6)], timestamp=None, replay=True)
+    ingest = an_ingest([plain(0), plain(3), plain(6)], timestamp=None, historic=True)
     run(ingest)
     assert (ingest.late, ingest.outlet.last) == (0, 9)
 
@@ -175,7 +175,7 @@ def test_a_stream_that_has_brought_nothing_yet_is_only_known_by_the_clock() -> N
 
 
 def test_a_file_is_never_idle() -> None:
-    ingest = an_ingest([source_table([now_us()]), until_stopped], replay=True)
+    ingest = an_ingest([source_table([now_us()]), until_stopped], historic=True)
     ingest.start()
     eventually(lambda: ingest.outlet.last == 1)
     first = watermark(ingest)
@@ -225,7 +225,7 @@ def test_tuples_that_wait_for_room_do_not_become_late(monkeypatch: pytest.Monkey
 
 def test_a_replay_keeps_the_distances_of_its_event_times() -> None:
     times = [i * 100_000 for i in range(21)]
-    ingest = an_ingest(tables(times, [4] * 5), speed=10.0, replay=True)
+    ingest = an_ingest(tables(times, [4] * 5), speed=10.0, historic=True)
     started = time.monotonic()
     ingest.start()
     eventually(lambda: ingest.outlet.last > 0)
@@ -238,7 +238,7 @@ def test_a_replay_keeps_the_distances_of_its_event_times() -> None:
 
 def test_disorder_does_not_slow_a_replay_down() -> None:
     ingest = an_ingest([source_table([0, 50_000, 10_000, 20_000])], speed=1.0, lateness_us=10**6,
-                       replay=True)  # fmt: skip
+                       historic=True)  # fmt: skip
     run(ingest)
     assert ingest.outlet.last == 4
 
@@ -246,7 +246,7 @@ def test_disorder_does_not_slow_a_replay_down() -> None:
 def test_the_end_of_time_can_be_waited_for() -> None:
     """Tables often say 9999-12-31 for never."""
     never = 253_402_214_400_000_000
-    ingest = an_ingest([source_table([1_700_000_000_000_000, never])], speed=1.0, replay=True)
+    ingest = an_ingest([source_table([1_700_000_000_000_000, never])], speed=1.0, historic=True)
     ingest.start()
     eventually(lambda: ingest.outlet.last == 1)
     time.sleep(0.05)
@@ -267,7 +267,7 @@ def breaking(error: Exception) -> list[Any]:
 
 def test_a_source_that_fails_keeps_what_it_brought() -> None:
     error = SourceError("row 3 is malformed", place="a.csv", remedy="Mend it.")
-    ingest = an_ingest(breaking(error), replay=True)
+    ingest = an_ingest(breaking(error), historic=True)
     run(ingest)
     assert ingest.state == "failed"
     assert ingest.error is not None
@@ -278,7 +278,7 @@ def test_a_source_that_fails_keeps_what_it_brought() -> None:
 
 
 def test_a_bug_in_a_source_is_a_failure_too(capfd: pytest.CaptureFixture[str]) -> None:
-    ingest = an_ingest(breaking(KeyError("x")), replay=True)
+    ingest = an_ingest(breaking(KeyError("x")), historic=True)
     run(ingest)
     assert ingest.state == "failed"
     assert str(ingest.error) == "stream S: KeyError: 'x'"

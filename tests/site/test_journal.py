@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.connectors import Source
 from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume
 from anabranch.link.outlet import LiveOutlet
@@ -178,9 +179,10 @@ def test_an_hour_of_a_hundred_partitions_is_small(tmp_path: Path) -> None:
 # -- reading again -------------------------------------------------------------------------------
 
 
-class Log:
-    """A replayable source: event times in a list, in tables cut at random. A cursor is an index."""
+class Log(Source):
+    """Event times in a list, in tables cut at random. A cursor is an index."""
 
+    replayable = True
     finite = True
 
     def __init__(self, times: Sequence[int], upto: int, seed: int) -> None:
@@ -190,9 +192,6 @@ class Log:
 
     def start_cursor(self) -> int:
         return 0
-
-    def read(self) -> Iterator[pa.Table]:
-        return (table for table, _ in self.read_from(0))
 
     def read_from(self, cursor: int) -> Iterator[tuple[pa.Table, int]]:
         while cursor < self._upto:
@@ -304,8 +303,11 @@ def test_a_replay_sheds_the_same(
 
 
 def test_what_cannot_be_read_again_cannot_go_on(tmp_path: Path) -> None:
-    class Once:
+    class Once(Source):
         finite = True
+
+        def __init__(self) -> None:
+            """It needs to know nothing."""
 
         def read(self) -> Iterator[pa.Table]:
             return iter(())

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors.sink import ANEW, Beginning
+from anabranch.connectors.sink import ANEW, Beginning, Sink
 from anabranch.errors import Fenced, SinkAway, SinkBehind, SinkError, StorageError
 from anabranch.link.inlet import LiveInlet
 from anabranch.plan.operators import Call
@@ -42,8 +42,8 @@ class World:
             raise self.trouble
 
 
-class KnowingSink:
-    """Knows what it holds."""
+class KnowingSink(Sink):
+    resumable = True
 
     def __init__(self, world: World, resume: bool) -> None:
         self.world, self._resume = world, resume

@@ -1,23 +1,43 @@
 """What comes in and goes out, a folder or module for each technology.
 
-A new source, sink or table is a module there and a line in SOURCES, SINKS or TABLES.
+Those below are our own: a new one is a module here and a line there. Packages that are installed
+add others by entry points: see `docs/extending.md`.
 """
 
 from __future__ import annotations
 
+from anabranch.connectors.connector import Connector
+from anabranch.connectors.options import (
+    BOOLEAN,
+    COUNT,
+    DURATION,
+    NUMBER,
+    TEXT,
+    Kind,
+    Option,
+    take,
+)
 from anabranch.connectors.registry import Registry
-from anabranch.connectors.sink import Resumable, Sink, SinkContext, written
-from anabranch.connectors.source import EVENT_TIME, Cursor, Replayable, Source, SourceContext
+from anabranch.connectors.sink import Beginning, Sink, SinkContext
+from anabranch.connectors.source import EVENT_TIME, Cursor, Source, SourceContext
 from anabranch.connectors.table import TableContext, TableReader
 
 __all__ = [
+    "BOOLEAN",
+    "COUNT",
+    "DURATION",
     "EVENT_TIME",
+    "NUMBER",
     "SINKS",
     "SOURCES",
     "TABLES",
+    "TEXT",
+    "Beginning",
+    "Connector",
     "Cursor",
-    "Replayable",
-    "Resumable",
+    "Kind",
+    "Option",
+    "Registry",
     "Sink",
     "SinkContext",
     "Source",
@@ -27,11 +47,13 @@ __all__ = [
     "make_sink",
     "make_source",
     "make_table",
-    "written",
+    "take",
 ]
 
 SOURCES: Registry[Source] = Registry(
     "source",
+    Source,
+    "anabranch.sources",
     {
         "file": "anabranch.connectors.files.source:FileSource",
         "kafka": "anabranch.connectors.kafka.source:KafkaSource",
@@ -43,6 +65,8 @@ SOURCES: Registry[Source] = Registry(
 
 SINKS: Registry[Sink] = Registry(
     "sink",
+    Sink,
+    "anabranch.sinks",
     {
         "console": "anabranch.connectors.console:ConsoleSink",
         "csv": "anabranch.connectors.files.csv_sink:CsvSink",
@@ -56,6 +80,8 @@ SINKS: Registry[Sink] = Registry(
 
 TABLES: Registry[TableReader] = Registry(
     "table source",
+    TableReader,
+    "anabranch.tables",
     {
         "file": "anabranch.connectors.files.table:FileTable",
         "postgres": "anabranch.connectors.postgres.table:PostgresTable",

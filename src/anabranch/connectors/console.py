@@ -9,16 +9,17 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from anabranch.connectors.options import COUNT, Option, take
-from anabranch.connectors.sink import ANEW, Beginning, SinkContext
+from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.errors import SinkError
 from anabranch.terminal import printable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ConsoleSink:
+class ConsoleSink(Sink):
     """One line a tuple: the query, the event time, then `column=value` for each column."""
 
+    lasting = False
     options: ClassVar[tuple[Option, ...]] = (
         Option("limit", COUNT, "how many tuples are shown; all if left out"),
     )

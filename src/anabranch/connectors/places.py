@@ -7,16 +7,8 @@ import glob
 import os
 import socket
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from anabranch.plan.places import Extent, Place
-
-
-@runtime_checkable
-class Placed(Protocol):
-    """A source, table or sink that reads or writes files."""
-
-    def places(self) -> list[Place]: ...
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from anabranch.connectors.from_arrow import from_arrow
 from anabranch.connectors.from_values import from_values
 from anabranch.connectors.options import COUNT, DURATION, NUMBER, Kind, Option, take
-from anabranch.connectors.source import EVENT_TIME, Cursor, SourceContext
+from anabranch.connectors.source import EVENT_TIME, Cursor, Source, SourceContext
 from anabranch.connectors.table_builder import UNFIT, sql_type
 from anabranch.errors import ConfigError
 from anabranch.spark.failures import SPARK_ERRORS, cause
@@ -41,7 +41,7 @@ def _start(value: Any) -> int:
         raise ValueError from None
 
 
-class RateSource:
+class RateSource(Source):
     """Tuple i = 0, 1, 2, … is due i/tps seconds after the first, and its event time is
     `start` + i/tps, down to the µs. With `every`, those of each such interval come at its end.
 
@@ -63,11 +63,11 @@ class RateSource:
         ),
     )
 
+    replayable = True
+    columns_are_options = True
     own_time = True
-    """Tuples have an event time even if the stream declares none."""
-
     upcoming = START_WATERMARK
-    """The event time of the next tuple; while that is not made yet, of the one before it."""
+    """While the next tuple is not made yet, it is the event time of the one before it."""
 
     def __init__(self, context: SourceContext) -> None:
         self._context = context
@@ -84,9 +84,6 @@ class RateSource:
             self._expressions[name] = self._default(name)
         self._event_time = self._event_time_column()
         self._analyse()
-
-    def read(self) -> Iterator[pa.Table]:
-        return (table for table, _ in self.read_from(self.start_cursor()))
 
     def start_cursor(self) -> Cursor:
         # The first job of a JVM takes seconds. Were it the first block, its tuples would come late

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from anabranch.connectors.connector import Connector, undefined
 from anabranch.errors import Fenced, SinkBehind
 from anabranch.plan.catalog import Once
 from anabranch.plan.runs import ORDERED
@@ -49,64 +50,69 @@ class Beginning:
 ANEW = Beginning()
 
 
-class Sink(Protocol):
+class Sink(Connector):
+    """A place outside where the tuples of one stream go. What a sink can do its class says by the
+    attributes below; nobody looks for methods."""
+
+    resumable: ClassVar[bool] = False
+    """It knows what it has (`written`), so that nothing is written twice after a recovery: it is
+    given only what comes after that. A query with another sink cannot go on where it was."""
+    shared: ClassVar[bool] = False
+    """Every site can write to it, and one alone does: whoever opens it fences off who wrote before.
+    Such a sink goes where its query goes; any other stays where it is."""
+    deferred: ClassVar[bool] = False
+    """It takes rows before they are there for good (`settle`)."""
+    lasting: ClassVar[bool] = True
+    """What is written stays. A query may go on with a sink of which nothing does, as a terminal."""
+
     def __init__(self, context: SinkContext) -> None:
         """Check options and that the place can be written to; raise ConfigError or SinkError.
         Nothing is created yet."""
 
-    def open(self, begin: Beginning = ANEW) -> None:
-        """Create or truncate what is written to. A sink that several sites can write to fences off
-        who wrote before, or raises Fenced if another has a later right to write."""
+    @classmethod
+    def lacking(cls) -> list[str]:
+        promised = ["written"] * cls.resumable + ["settle"] * cls.deferred
+        return undefined(cls, Sink, ["open", "write", "close", *promised])
 
-    def write(self, table: pa.Table) -> None:
-        """Write all rows of `table` (columns as in `schema`), or raise SinkError and leave what was
-        there before the call."""
-
-    def close(self) -> None:
-        """Make everything written so far whole and visible; release files. Idempotent."""
-
-
-@runtime_checkable
-class Resumable(Protocol):
-    """A sink that knows what it has, so that nothing is written twice after a recovery: it is given
-    only what lies behind `written`."""
-
-    def written(self) -> int:
-        """The last position of this query that is safely there; 0 if none, and if the query did not
-        `resume`. To be asked after `open`, which also ends what an earlier instance left open."""
-
-
-@runtime_checkable
-class Deferred(Protocol):
-    """A sink that takes rows before they are there for good."""
-
-    def settle(self) -> int:
-        """Make whole what is due. The last position up to which all is there, whatever befalls the
-        machine; rows behind it may have to be given again to another instance."""
-
-
-@runtime_checkable
-class Keeping(Protocol):
-    """A sink that keeps what an earlier query of the same name wrote, unless it is told not to."""
+    def check_own(self) -> None:
+        """ConfigError if there is something that the query has not written, and nobody has said
+        that it is to be replaced."""
 
     def check_new(self) -> str:
         """Of a query that a person creates: ConfigError if there is something of an earlier one,
         and nobody has said what becomes of it. What is told of it otherwise, or nothing."""
+        return ""
 
+    def open(self, begin: Beginning = ANEW) -> None:
+        """Create or truncate what is written to. One that is `shared` fences off who wrote before,
+        or raises Fenced if another has a later right to write."""
+        raise NotImplementedError
 
-@runtime_checkable
-class Abandonable(Protocol):
-    """A sink whose calls may take long, and which can be kept from writing while one does."""
+    def written(self) -> int | None:
+        """The last position of this query that is safely there; 0 if none, and if the query did not
+        `resume`; None if the sink does not know. To be asked after `open`, which also ends what an
+        earlier instance left open."""
+        return None
+
+    def write(self, table: pa.Table) -> None:
+        """Write all rows of `table` (columns as in `schema`), or raise SinkError and leave what was
+        there before the call."""
+        raise NotImplementedError
+
+    def settle(self) -> int:
+        """Of one that is `deferred`: make whole what is due. The last position up to which all is
+        there, whatever befalls the machine; rows after it may have to be given again to another
+        instance."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Make everything written so far whole and visible; release files. Idempotent."""
+        raise NotImplementedError
 
     def abandon(self) -> None:
         """From another thread, without waiting for anything: the call that runs ends soon, by an
         error, and writes nothing more, as far as the place outside lets us see to that. No other
         follows but `close`."""
-
-
-def written(sink: Sink) -> int | None:
-    """None if the sink does not know."""
-    return sink.written() if isinstance(sink, Resumable) else None
 
 
 class Continued:
@@ -120,7 +126,7 @@ class Continued:
     def open(self, begin: Beginning = ANEW) -> None:
         """SinkBehind if the sink lacks rows that nobody can send again."""
         self.sink.open(begin)
-        held = written(self.sink)
+        held = self.sink.written()
         if held is not None and held < begin.after and not begin.accept_loss:
             raise behind(held, begin.after)
         self._last = held or 0

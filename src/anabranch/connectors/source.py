@@ -10,15 +10,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from anabranch.connectors.connector import Connector, undefined
 from anabranch.link.wire import EVENT_TIME
 from anabranch.spark.kept.expressions import InSlot, Mode, at_once
 
-__all__ = ["EVENT_TIME", "Cursor", "InBulk", "Releasing", "Replayable", "Source", "SourceContext"]
+__all__ = ["EVENT_TIME", "Cursor", "Source", "SourceContext"]
 
 Cursor: TypeAlias = Any
 """A place in a source, as JSON data: what lies before it has been read."""
@@ -49,52 +50,71 @@ class SourceContext:
     """What a source has Spark compute runs in a slot of its site, between task instances."""
 
 
-class Source(Protocol):
-    finite: bool
-    """True when the source has an end, so that waiting for it makes sense."""
+class Source(Connector):
+    """Something outside that brings tuples. What a source can do its class says by the attributes
+    below; nobody looks for methods.
+
+    One with `replayable` defines `start_cursor`, `read_from` and `reread`, any other `read`.
+    """
+
+    replayable: ClassVar[bool] = False
+    """It can be read again from a cursor, by another process too: it survives a killed site.
+
+    The cursors of one reading are `start_cursor()` and those that came with each table. What was
+    left out as malformed is left out again, and counted only when it is read for the first time.
+    """
+    releasing: ClassVar[bool] = False
+    """It keeps what may be read again itself, and is told when it need not."""
+
+    finite: bool = False
+    """It has an end, so that waiting for it makes sense."""
+    speed: float | None = None
+    """So many times faster than its event times say are its tuples given; None: as fast as they
+    can be read. One with a speed is not read again."""
+    historic: bool = False
+    """Its event times are in the past: the clock must not move the watermark."""
+    own_time: bool = False
+    """Its tables have EVENT_TIME even if the stream declares no event time."""
+    upcoming: int | None = None
+    """The event time of its next tuple, if it knows."""
+    problem: str = ""
+    """Why nothing can come at present; it does again by itself."""
 
     def __init__(self, context: SourceContext) -> None:
         """Check options and that the source is there; raise ConfigError or SourceError. Nothing is
         read and nothing is started."""
+
+    @classmethod
+    def lacking(cls) -> list[str]:
+        needed = ["start_cursor", "read_from", "reread"] if cls.replayable else ["read"]
+        return undefined(cls, Source, [*needed, *["release", "released"] * cls.releasing])
 
     def read(self) -> Iterator[pa.Table]:
         """Tables with exactly the columns of `schema` in its order and types, and EVENT_TIME last
         if `timestamp` is given (or the source has a time of its own). Tables are bounded in size.
         Returns at the end of the source, or soon after `stopped` is set, even when no data
         comes."""
-
-
-@runtime_checkable
-class Replayable(Protocol):
-    """A source that can be read again from a cursor, by another process too.
-
-    The cursors of one reading are `start_cursor()` and the one that came with each table. What was
-    left out as malformed is left out again, and counted only when it is read for the first time.
-    """
+        return (table for table, _ in self.read_from(self.start_cursor()))
 
     def start_cursor(self) -> Cursor:
         """Where a first reading begins."""
+        raise NotImplementedError
 
     def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
-        """As `read`, from `cursor` on, each table with the cursor behind it."""
+        """As `read`, from `cursor` on, each table with the cursor after it."""
+        raise NotImplementedError
 
     def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
         """The table that a `read_from` gave between two cursors that followed each other, the same
         rows in the same order. SourceError says so if the source no longer has them."""
-
-
-@runtime_checkable
-class InBulk(Protocol):
-    """A source that reads what lies between many cursors again at once."""
+        raise NotImplementedError
 
     def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
         """The tables that a `read_from` gave between `begin` and the first of `ends`, that and the
         next, and so on: as many as come together as one table, with how many these are."""
-
-
-@runtime_checkable
-class Releasing(Protocol):
-    """A source that keeps what may be read again itself, and is told when it need not."""
+        for end in ends:
+            yield self.reread(begin, end), 1
+            begin = end
 
     def release(self, cursor: Cursor, position: int) -> None:
         """What lies before `cursor`, that is the tuples up to `position`, is never read again."""
@@ -102,9 +122,11 @@ class Releasing(Protocol):
     def released(self) -> tuple[Cursor, int]:
         """The last such call, as it is kept with what the source keeps: where a reading begins that
         knows nothing of those before it. May wait."""
+        raise NotImplementedError
 
     def report(self) -> dict[str, Any]:
         """What it says of the stream in place of what is known otherwise. Never waits."""
+        return {}
 
     def close(self) -> None:
         """Called at the end, whether or not it was read. Idempotent."""

@@ -9,10 +9,11 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
+from anabranch.connectors.connector import Connector, undefined
 from anabranch.connectors.options import DURATION, Option
 
 REFRESH_US = 10_000_000
@@ -34,19 +35,28 @@ class TableContext:
     """It goes on after a restart: what it reads from need not be there yet."""
 
 
-class TableReader(Protocol):
+class TableReader(Connector):
+    """Something outside with a content at any moment."""
+
     def __init__(self, context: TableContext) -> None:
         """Check options and that the table is there; raise ConfigError or SourceError. Nothing is
         read and nothing is started."""
+
+    @classmethod
+    def lacking(cls) -> list[str]:
+        return undefined(cls, TableReader, ["read", "wait", "close"])
 
     def read(self, stopped: threading.Event) -> pa.Table:
         """The whole content as it is now, with exactly the columns of `schema` in its order and
         types. SourceError if a value does not fit, and soon after `stopped` is set; SourceAway if
         it may be read later."""
+        raise NotImplementedError
 
     def wait(self, stopped: threading.Event, timeout_s: float) -> bool:
         """True as soon as the content may have changed since the last `read` began; False after
         `timeout_s`, or soon after `stopped` is set."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Release connections. Idempotent; `read` and `wait` open them again."""
+        raise NotImplementedError

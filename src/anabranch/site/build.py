@@ -17,9 +17,7 @@ from pyspark.sql import SparkSession
 from anabranch.config.cluster import Cluster
 from anabranch.config.model import SiteSettings
 from anabranch.connectors import Sink, make_sink, make_source, make_table
-from anabranch.connectors.files.own import Careful
-from anabranch.connectors.places import Placed
-from anabranch.connectors.sink import Keeping, Resumable, SinkContext
+from anabranch.connectors.sink import SinkContext
 from anabranch.connectors.source import Source, SourceContext
 from anabranch.connectors.table import TableContext, TableReader
 from anabranch.disk.real import RealFolder
@@ -122,22 +120,24 @@ class Builder:
         if isinstance(definition, TableDef):
             reader = self._reader(definition)
             reader.close()
-            return Looked(reader.places() if isinstance(reader, Placed) else [])
+            return Looked(_places(reader, definition.source, definition.base))
         if not definition.source:
             return Looked([])
         source = self._connector(
             definition, definition.source, threading.Event(), lambda rows: None
         )
-        return Looked(source.places() if isinstance(source, Placed) else [])
+        source.close()
+        return Looked(_places(source, definition.source, definition.base))
 
     def check_sink(self, spec: TaskSpec) -> Looked:
         """Raises what `task` would because of its sink, and touches nothing."""
-        sink = self._sink(spec, spec.sink, resume=False) if spec.sink else None
-        places: list[Place] = sink.places() if isinstance(sink, Placed) else []
+        if spec.sink is None:
+            return Looked([])
+        sink = self._sink(spec, spec.sink, resume=False)
+        places = _places(sink, spec.sink, spec.base)
         try:
-            if isinstance(sink, Careful):
-                sink.check_own()
-            note = sink.check_new() if isinstance(sink, Keeping) else ""
+            sink.check_own()
+            note = sink.check_new()
         except ConfigError as error:
             return Looked(places, error)
         return Looked(places, note=note)
@@ -343,8 +343,7 @@ class Builder:
     def _sink_body(self, spec: TaskSpec, sink: Call, *, resume: bool) -> SinkBody:
         def make(resume: bool) -> Sink:
             made = self._sink(spec, sink, resume=resume)
-            if isinstance(made, Careful):
-                made.check_own()
+            made.check_own()
             return made
 
         return SinkBody(make, arrow_schema(spec.inputs[0].columns), resume=resume)
@@ -363,7 +362,7 @@ class Builder:
             once=spec.once,
         )
         made = make_sink(sink.name, context)
-        if resume and sink.name != "console" and not isinstance(made, Resumable):
+        if resume and made.lasting and not made.resumable:
             raise SinkError(
                 f"a {sink.name} sink cannot go on where it was",
                 remedy="Drop the query and create it again.",
@@ -394,6 +393,10 @@ class Builder:
 
     def pocket_executor(self, name: str) -> Executor:
         return Executor(self._runtime, f"pocket-{name}", 1)
+
+
+def _places(connector: Source | Sink | TableReader, call: Call, base: str) -> list[Place]:
+    return connector.places(call.options, Path(base or "."))
 
 
 def _same(batch: Batch[Any]) -> Batch[Any]:

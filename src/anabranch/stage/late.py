@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.connectors.source import Cursor
+from anabranch.connectors.source import Cursor, Source
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
 from anabranch.stage.inputs import Input
@@ -25,12 +25,13 @@ from anabranch.stream.batch import START_WATERMARK
 LOOK_S = 0.2
 
 
-class LateTuples:
+class LateTuples(Source):
     """A cursor is, per partition, the offset and the greatest event time before it, and that of
     all."""
 
+    replayable = True
     own_time = True
-    replay = True
+    historic = True
 
     def __init__(
         self, stage: Stage, source: pa.Schema, columns: pa.Schema, stopped: threading.Event
@@ -41,10 +42,6 @@ class LateTuples:
         self._schema = columns.append(pa.field(EVENT_TIME, pa.int64()))
         self._stopped = stopped
         self.finite = self._input.finite
-
-    def read(self) -> Iterator[pa.Table]:
-        for table, _ in self.read_from(self.start_cursor()):
-            yield table
 
     def start_cursor(self) -> Cursor:
         starts = self._input.starts()

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from anabranch.connectors.source import Cursor
+from anabranch.connectors.source import Cursor, Source
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
@@ -38,12 +38,14 @@ def grid_of(stage: Stage) -> Grid:
     return Grid(panes.width_us, panes.slide_us)
 
 
-class StageResults:
+class StageResults(Source):
     """A source that can be read again. A cursor is the end of the last window given. `all` has
     the state of all servers, if `run` has not."""
 
+    replayable = True
+    releasing = True
     own_time = True
-    replay = True
+    historic = True
 
     def __init__(
         self, stage: Stage, columns: pa.Schema, run: Windows, all: Windows | None = None
@@ -112,12 +114,12 @@ class StageResults:
         )
 
 
-class StagePart:
+class StagePart(Source):
     """A source that gives nothing: its server brings a part of the state to the global database,
     where whoever reads that finds it. It ends when all of it is there."""
 
     own_time = True
-    replay = True
+    historic = True
 
     def __init__(self, run: StageRun) -> None:
         self._run = run
@@ -127,12 +129,6 @@ class StagePart:
         self._run.start()
         for _ in self._run.finish():
             yield from ()
-
-    def release(self, cursor: Cursor, position: int) -> None:
-        """There is nothing to be read."""
-
-    def released(self) -> tuple[Cursor, int]:
-        return None, 0
 
     def report(self) -> dict[str, Any]:
         return self._run.report()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from anabranch.connectors.source import Source
 from anabranch.plan.stage import Stage
 from anabranch.spark.session import arrow_schema
 from anabranch.stage.late import LateTuples
@@ -25,7 +26,7 @@ def stage_source(
     columns: pa.Schema,
     folder: Path | None,
     stopped: threading.Event,
-) -> StageResults | StagePart | LateTuples:
+) -> Source:
     """`columns` are those of the stream; `folder` is where the state's checkpoints are."""
     if stage.role == "late":
         return LateTuples(stage, arrow_schema(stage.input.columns), columns, stopped)

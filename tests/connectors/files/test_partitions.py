@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.connectors import Sink, written
+from anabranch.connectors import Sink
 from anabranch.connectors.files import line_folder
 from anabranch.connectors.files import parquet_sink as parquet_module
 from anabranch.errors import SinkError
@@ -142,7 +142,7 @@ def test_killed_anywhere_and_gone_on_with(
             given += count
         except Killed:
             made = _made(kind, tmp_path, resume=True)
-            at = written(made)
+            at = made.written()
             assert at is not None
             assert given <= at + 20
             assert at >= given  # what was said to be written stays

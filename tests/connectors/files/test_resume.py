@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from anabranch.connectors import make_sink
 from anabranch.connectors.files import line_file
-from anabranch.connectors.sink import SinkContext, written
+from anabranch.connectors.sink import SinkContext
 
 SCHEMA = pa.schema([("s", pa.string()), ("_pos", pa.int64()), ("_ts", pa.int64())])
 
@@ -42,7 +42,7 @@ def a_sink(name: str, folder: Path, *, resume: bool) -> Any:
 @pytest.mark.parametrize("name", ["jsonl", "csv"])
 def test_it_goes_on_behind_the_last_whole_line(name: str, tmp_path: Path) -> None:
     whole = a_sink(name, tmp_path, resume=False)
-    assert not written(whole)
+    assert not whole.written()
     whole.write(rows(1, 5))
     whole.close()
     expected = (tmp_path / "out").read_bytes()
@@ -51,7 +51,7 @@ def test_it_goes_on_behind_the_last_whole_line(name: str, tmp_path: Path) -> Non
     sink.write(rows(1, 3))
     sink.close()
     again = a_sink(name, tmp_path, resume=True)
-    assert written(again) == 3
+    assert again.written() == 3
     again.write(rows(4, 2))
     again.close()
     assert (tmp_path / "out").read_bytes() == expected
@@ -60,14 +60,14 @@ def test_it_goes_on_behind_the_last_whole_line(name: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["jsonl", "csv"])
 def test_nothing_written_yet(name: str, tmp_path: Path) -> None:
     fresh = a_sink(name, tmp_path, resume=True)
-    assert written(fresh) == 0
+    assert fresh.written() == 0
     fresh.close()
     again = a_sink(name, tmp_path, resume=True)
-    assert written(again) == 0
+    assert again.written() == 0
     again.write(rows(1, 1))
     again.close()
     last = a_sink(name, tmp_path, resume=True)
-    assert written(last) == 1
+    assert last.written() == 1
     last.close()
 
 
@@ -91,7 +91,7 @@ def test_wherever_it_was_cut_it_goes_on_behind_the_last_whole_line(
         file.write_bytes(whole[:length])
         again = a_sink(name, tmp_path, resume=True)
         have = max(0, sum(end <= length for end in lines) - first)
-        assert written(again) == have, length
+        assert again.written() == have, length
         again.write(rows(have + 1, 3 - have))
         again.close()
         assert file.read_bytes() == whole, length
@@ -147,7 +147,7 @@ def test_parquet_acknowledges_what_is_whole_and_goes_on_behind_it(
     sink.write(keyed(6, 5))
     assert sink.settle() == 5
     again = a_parquet(tmp_path, resume=True, **more)
-    assert written(again) == 5
+    assert again.written() == 5
     again.write(keyed(6, 2))
     again.close()
     assert parquet_rows(tmp_path) == [*range(1, 8)]
@@ -158,7 +158,7 @@ def test_full_parquet_files_are_acknowledged_at_once(tmp_path: Path) -> None:
     sink = a_parquet(tmp_path, resume=False, rows_per_file=5)
     sink.write(keyed(1, 12))
     assert sink.settle() == 10
-    assert written(a_parquet(tmp_path, resume=True)) == 10
+    assert a_parquet(tmp_path, resume=True).written() == 10
 
 
 class Killed(BaseException):
@@ -193,7 +193,7 @@ def test_parquet_files_of_several_folders_appear_together(
         with suppress(Killed):
             sink.settle()
     again = a_parquet(tmp_path, resume=True, partition_by="k")
-    have = written(again)
+    have = again.written()
     assert have == (2 if calls == 1 else 5)
     assert parquet_rows(tmp_path) == [*range(1, have + 1)]
     again.write(keyed(have + 1, 6 - have))
@@ -227,7 +227,7 @@ def test_killed_while_it_writes(name: str, tmp_path: Path) -> None:
         child.kill()
     left = file.read_bytes()
     again = a_sink(name, tmp_path, resume=True)
-    have = written(again)
+    have = again.written()
     assert have
     again.close()
     assert left.startswith(file.read_bytes())

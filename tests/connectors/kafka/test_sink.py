@@ -11,7 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors import SinkContext, make_sink, written
+from anabranch.connectors import SinkContext, make_sink
 from anabranch.connectors.kafka import sink as kafka_sink
 from anabranch.connectors.kafka import tail as kafka_tail
 from anabranch.connectors.kafka.noted import Notes
@@ -142,7 +142,7 @@ def test_a_failing_write_leaves_nothing(kafka, topic, make):
     assert values(kafka, topic) == numbered(1, 2).to_pylist()
     made.write(numbered(3, 2))
     assert values(kafka, topic) == numbered(1, 4).to_pylist()
-    assert written(made) == 4
+    assert made.written() == 4
 
 
 def test_an_unfinished_transaction_is_invisible_and_ended_by_the_next_instance(
@@ -157,10 +157,10 @@ def test_an_unfinished_transaction_is_invisible_and_ended_by_the_next_instance(
     assert len(kafka.records(topic, "read_uncommitted")) == 20
     assert values(kafka, topic) == numbered(1, 10).to_pylist()
     again = opened(make())
-    assert written(again) == 10
+    assert again.written() == 10
     again.write(numbered(11, 5))
     assert values(kafka, topic) == numbered(1, 15).to_pylist()
-    assert written(again) == 15
+    assert again.written() == 15
 
 
 def test_a_new_instance_fences_the_old_one(kafka, topic, make):
@@ -189,22 +189,22 @@ def test_written_among_others_and_over_partitions(kafka, tmp_path, monkeypatch):
         return make_sink("kafka", context)
 
     mine = opened(make("mine", "1"))
-    assert written(mine) == 0
+    assert mine.written() == 0
     mine.write(numbered(1, 57))
     other = opened(make("other"))
     other.write(numbered(1, 300))
     kafka.send(topic, ["{}"] * 100, partition=1)
-    assert written(opened(make("mine", "1"))) == 57
-    assert written(opened(make("mine"))) == 57
-    assert written(opened(make("mine", "2"))) == 0
-    assert written(opened(make("other"))) == 300
-    assert written(opened(make("third"))) == 0
+    assert opened(make("mine", "1")).written() == 57
+    assert opened(make("mine")).written() == 57
+    assert opened(make("mine", "2")).written() == 0
+    assert opened(make("other")).written() == 300
+    assert opened(make("third")).written() == 0
 
 
 def test_a_query_that_begins_anew_has_written_nothing(kafka, topic, make):
     opened(make()).write(numbered(1, 5))
     anew = opened(make(resume=False))
-    assert written(anew) == 0
+    assert anew.written() == 0
     anew.write(numbered(1, 2))
     assert values(kafka, topic) == numbered(1, 5).to_pylist() + numbered(1, 2).to_pylist()
 
@@ -222,7 +222,7 @@ def test_written_waits_for_the_transactions_of_others(kafka, topic, make, monkey
         again = make()
         assert "somebody else's transaction is open for more than 0.5 s" in message(again.open)
     threading.Timer(0.5, other.abort_transaction, (10,)).start()
-    assert written(opened(again)) == 10
+    assert opened(again).written() == 10
 
 
 def test_old_event_times(kafka, topic, make):
@@ -275,7 +275,7 @@ def test_a_broker_that_goes_away(tmp_path, monkeypatch):
         made.write(numbered(3, 1))  # the same again, until it is taken
         made.write(numbered(4, 1))
         again = opened(resumed)
-        assert written(again) == 4
+        assert again.written() == 4
         again.write(numbered(5, 1))
         for one in (made, again):
             one.close()
@@ -307,11 +307,11 @@ def test_a_topic_that_others_write_to_is_not_read_back(kafka, topic, make, monke
 
     monkeypatch.setattr(Tail, "_greatest", greatest)
     again = opened(make(run="r1"))
-    assert written(again) == 30
+    assert again.written() == 30
     assert begun == [21]  # behind the second write, as the note with the third one knew
     again.close()
     third = opened(make(run="r1"))
-    assert written(third) == 30
+    assert third.written() == 30
     assert begun[1] > 5_000
 
 
@@ -320,7 +320,7 @@ def test_what_was_written_since_the_last_note_is_found(kafka, topic, make):
     made.write(numbered(1, 10))
     made.write(numbered(11, 10))
     again = opened(make(run="r1"))
-    assert written(again) == 20
+    assert again.written() == 20
 
 
 def test_retention_does_not_look_like_loss_and_loss_not_like_retention(kafka, topic, make):
@@ -348,7 +348,7 @@ def test_the_later_epoch_and_the_later_run_write(kafka, topic, make):
         at(make(run="r1"), 1)
     new.write(numbered(4, 1))  # who has no right disturbs nobody
     anew = at(make(run="r2", resume=False), 0)
-    assert written(anew) == 0
+    assert anew.written() == 0
     with pytest.raises(Fenced, match="created anew since"):
         new.write(numbered(5, 1))
     anew.write(numbered(1, 1))

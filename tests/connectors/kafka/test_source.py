@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from anabranch.connectors import Replayable
 from anabranch.connectors.kafka import reading as kafka_reading
 from anabranch.connectors.kafka import source as kafka_source
 from anabranch.errors import CannotResume, SourceAway, SourceError
@@ -192,7 +191,7 @@ def test_an_open_transaction_holds_nobody_up(kafka, make):
 
 def assert_rereads(source, count, cursor=None):
     """Every batch is read again as it was, and their cursors can be stored as JSON."""
-    assert isinstance(source.connector, Replayable)
+    assert source.connector.replayable
     begin = source.connector.start_cursor() if cursor is None else cursor
     for table, end in batches(source, begin, count):
         begin, end = json.loads(json.dumps([begin, end]))

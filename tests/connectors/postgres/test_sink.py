@@ -15,7 +15,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors import SinkContext, make_sink, written
+from anabranch.connectors import SinkContext, make_sink
 from anabranch.connectors.sink import Beginning, Continued
 from anabranch.errors import Fenced, SinkAway, SinkBehind, SinkError
 from bench.systems.postgres import Postgres
@@ -76,19 +76,19 @@ def test_nothing_is_made_before_open(postgres, table, make):
 
 def test_rows_and_writing_the_same_again(postgres, table, make):
     made = opened(make())
-    assert written(made) == 0
+    assert made.written() == 0
     made.write(numbered(1, 10))
     made.write(numbered(1, 10))
     made.write(numbered(6, 10))
     assert rows(postgres, table) == numbered(1, 15).to_pylist()
-    assert written(made) == 15
+    assert made.written() == 15
 
 
 def test_a_query_created_anew_deletes_rows_only_when_told_to(postgres, table, make):
     opened(make()).write(numbered(1, 5))
     opened(make("other")).write(numbered(1, 3))
     resumed = opened(make(resume=True))
-    assert written(resumed) == 5
+    assert resumed.written() == 5
     resumed.write(numbered(4, 4))
     assert rows(postgres, table) == numbered(1, 7).to_pylist()
     refusal = (
@@ -104,7 +104,7 @@ def test_a_query_created_anew_deletes_rows_only_when_told_to(postgres, table, ma
     assert replacing.check_new() == f"{named} are deleted"
     assert make("third").check_new() == ""
     anew = opened(adding)
-    assert written(anew) == 0
+    assert anew.written() == 0
     anew.write(numbered(1, 2))
     assert rows(postgres, table) == numbered(1, 7).to_pylist()
     assert rows(postgres, table, run="r3") == numbered(1, 2).to_pylist()
@@ -284,7 +284,7 @@ def test_the_later_epoch_writes_and_the_earlier_one_is_told(postgres, table, mak
     old = at(make(), 1)
     old.write(numbered(1, 3))
     new = at(make(resume=True), 2)
-    assert written(new) == 3
+    assert new.written() == 3
     with pytest.raises(Fenced, match="another writes now"):
         old.write(numbered(4, 2))
     new.write(numbered(4, 1))
@@ -312,7 +312,7 @@ def test_a_query_that_was_dropped_writes_no_more_and_counts_no_more(postgres, ta
     with pytest.raises(Fenced, match="created anew since"):
         at(make(resume=True), 6)
     again = at(make(run="r2", resume=True), 0)
-    assert written(again) == 100
+    assert again.written() == 100
     assert rows(postgres, table, run="r2") == numbered(1, 100).to_pylist()
 
 
@@ -327,7 +327,7 @@ def test_a_table_from_before_there_were_fences(postgres, table, make):
     postgres.execute(statement.format(7), "q")
     postgres.execute(statement.format(3), "other")
     made = at(make(resume=True, run="0af3"), 3, after=7)
-    assert written(made) == 7
+    assert made.written() == 7
     made.write(numbered(8, 2))
     assert rows(postgres, table, run="0af3") == numbered(1, 9).to_pylist()
     assert rows(postgres, table, "other", "") == numbered(1, 3).to_pylist()
@@ -435,7 +435,7 @@ def test_a_writer_that_stands_still_in_its_transaction_and_wakes_up_later(postgr
             began = time.monotonic()
             new = at(make(resume=True), 2)
             assert time.monotonic() - began < 5  # it does not wait for the one that stands still
-            assert written(new) == 10
+            assert new.written() == 10
             new.write(numbered(11, 3))
             old.send_signal(signal.SIGCONT)
             assert old.stdout.readline() == "fenced\n"

@@ -10,10 +10,8 @@ from typing import Any
 from anabranch.cli.queries.scripts import cluster_for, read_script
 from anabranch.cli.show.tables import out
 from anabranch.config.cluster import Cluster
-from anabranch.connectors import SINKS, SOURCES, TABLES, places
-from anabranch.connectors.files.paths import absolute, find_files
+from anabranch.connectors import SINKS, SOURCES, TABLES, Connector
 from anabranch.connectors.options import split, take
-from anabranch.connectors.registry import Registry
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.base.sites import absence
 from anabranch.coordinator.placement.placing import Placing
@@ -26,10 +24,6 @@ from anabranch.language.expressions.sketch_types import NoTypes, SketchTypes
 from anabranch.language.grammar.statements import CreatePocket
 from anabranch.plan.places import Place
 from anabranch.site.programs.submission import described
-
-_OF_FILES = frozenset({"file", "csv", "jsonl", "parquet"})
-_RATE = "rate"
-"""The one source whose other options are its columns."""
 
 
 def check_script(path: Path, cluster_file: Path | None) -> None:
@@ -101,18 +95,16 @@ class LocalSites(PlannedSites):
     """Those that `run` starts: the files that they would read are on this machine."""
 
     def _answered(self, action: str, timeout_s: float = 0.0, **body: Any) -> Any:
+        answer = _answered(action, **body)
         for one in body.get("sources", ()):
-            _look_for_files(one)
-        return _answered(action, **body)
+            _look(one)
+        return answer
 
 
-def _look_for_files(source: Mapping[str, Any]) -> None:
+def _look(source: Mapping[str, Any]) -> None:
     call = source["source"]
-    path = call["options"].get("path")
-    if call["name"] != "file" or not isinstance(path, str):
-        return
     try:
-        find_files(path, Path(source["base"]))
+        _connector(source).look(call["options"], Path(source["base"]))
     except AnabranchError as error:
         error.message = f"{source['kind']} {source['name']}: {error.message}"
         raise
@@ -135,33 +127,30 @@ def _pocket(name: str, class_: str, base: str) -> dict[str, Any]:
 
 def _options(sources: list[Mapping[str, Any]], tasks: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Which there are, and whether their values can be read; and the files that they mean."""
+    found: list[Place] = []
     for one in sources:
-        registry: Registry[Any] = TABLES if one["kind"] == "table" else SOURCES
-        _take(registry, one["source"], [column["name"] for column in one["columns"]])
+        found += _taken(_connector(one), one["source"], one)
     for one in tasks:
-        _take(SINKS, one["sink"], [])
-    read = [place for one in sources for place in _places(one["source"], one["base"])]
-    written = [place for one in tasks for place in _places(one["sink"], one["base"])]
-    return {"places": [place.model_dump() for place in (*read, *written)], "problems": []}
+        found += _taken(SINKS.find(one["sink"]["name"]), one["sink"], one)
+    return {"places": [place.model_dump() for place in found], "problems": []}
 
 
-def _places(call: Mapping[str, Any], base: str) -> list[Place]:
-    name, options = call["name"], call["options"]
-    if name not in _OF_FILES or not isinstance(options.get("path"), str):
-        return []
-    path = absolute(options["path"], Path(base))
-    if name == "file":
-        return places.read(path)
-    return places.written(path, folder=name == "parquet" or "partition_by" in options)
+def _connector(source: Mapping[str, Any]) -> type[Connector]:
+    name = source["source"]["name"]
+    return TABLES.find(name) if source["kind"] == "table" else SOURCES.find(name)
 
 
-def _take(registry: Registry[Any], call: Mapping[str, Any], columns: list[str]) -> None:
-    name, given = call["name"], call["options"]
-    found = registry.find(name)
-    declared = registry.options(name)
-    if getattr(found, "others", ""):
-        given, _ = split(declared, given)
-    others = {column.lower() for column in columns} if name == _RATE else set()
-    others -= {option.name for option in declared}
-    plain = {key: value for key, value in given.items() if key.lower() not in others}
-    take(name, declared, plain, others)
+def _taken(
+    connector: type[Connector], call: Mapping[str, Any], definition: Mapping[str, Any]
+) -> list[Place]:
+    """The files that it means, once its options have been checked."""
+    given, declared = call["options"], connector.options
+    checked, others = given, set[str]()
+    if connector.others:
+        checked, _ = split(declared, given)
+    if connector.columns_are_options:
+        others = {column["name"].lower() for column in definition["columns"]}
+        others -= {option.name for option in declared}
+        checked = {key: value for key, value in given.items() if key.lower() not in others}
+    take(call["name"], declared, checked, others)
+    return connector.places(given, Path(definition["base"]))

@@ -73,7 +73,7 @@ def _calls() -> dict[str, Any]:
 
 def _call(registry: Any, name: str) -> Call:
     try:
-        options = registry.options(name)
+        options = registry.find(name).options
     except AnabranchError:  # it needs a package that is not installed here
         return Call()
     return Call(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -14,7 +15,7 @@ from anabranch.connectors.files.partitions import PARTITION_BY, Partitions
 from anabranch.connectors.files.paths import absolute
 from anabranch.connectors.options import TEXT, Option, take
 from anabranch.connectors.places import written as written_place
-from anabranch.connectors.sink import ANEW, Beginning, SinkContext
+from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.errors import SinkError
 from anabranch.plan.places import Place
 
@@ -30,10 +31,11 @@ class Target(Protocol):
     def close(self) -> None: ...
 
 
-class LineSink:
+class LineSink(Sink):
     """`lines` and `head` are the format's."""
 
     name: ClassVar[str]
+    resumable = True
     common: ClassVar[tuple[Option, ...]] = (
         Option("path", TEXT, "the file; what the query wrote before is replaced", required=True),
         PARTITION_BY,
@@ -46,12 +48,17 @@ class LineSink:
         self._context = context
         path = absolute(self.chosen["path"], context.base)
         partitions = Partitions(self.name, self.chosen["partition_by"], context.schema)
-        self._folder = bool(partitions.columns)
         self._target: Target
-        if self._folder:
+        if partitions.columns:
             self._target = _Folder(self, path, partitions)
         else:
             self._target = _File(self, path, context.schema)
+
+    @classmethod
+    def places(cls, options: Mapping[str, Any], base: Path) -> list[Place]:
+        return written_place(
+            absolute(options["path"], base), folder=bool(options.get("partition_by"))
+        )
 
     def check_own(self) -> None:
         path, context = self._target.path, self._context
@@ -84,9 +91,6 @@ class LineSink:
 
     def close(self) -> None:
         self._target.close()
-
-    def places(self) -> list[Place]:
-        return written_place(self._target.path, folder=self._folder)
 
 
 class _File:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from anabranch.connectors.options import BOOLEAN, Option
 from anabranch.errors import ConfigError
@@ -36,14 +35,6 @@ def is_own(path: Path, query: str) -> bool:
         with suppress(OSError, UnicodeDecodeError):
             return _beside(path).read_text(encoding="utf-8") == query
     return False
-
-
-@runtime_checkable
-class Careful(Protocol):
-    """A sink that does not replace what others have put at its path."""
-
-    def check_own(self) -> None:
-        """Raises ConfigError if there is something that is not the query's own."""
 
 
 def check_own(sink: str, path: Path, query: str, *, overwrite: bool) -> None:

@@ -17,7 +17,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,7 +32,7 @@ from anabranch.connectors.files.partitions import PARTITION_BY, Partitions
 from anabranch.connectors.files.paths import absolute
 from anabranch.connectors.options import COUNT, DURATION, TEXT, Option, take
 from anabranch.connectors.places import written as written_place
-from anabranch.connectors.sink import ANEW, Beginning, SinkContext
+from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.errors import SinkError
 from anabranch.plan.places import Place
 from anabranch.stream.names import EVENT_TIME, POSITION
@@ -43,10 +43,12 @@ _MOST_GROWING = 64
 """Files that take rows at a time: each has some in memory."""
 
 
-class ParquetSink:
+class ParquetSink(Sink):
     """Each file has `rows_per_file` rows at most. Files are made whole when they have that many, or
     when rows have waited for so long as `every` says; in folders, all of them at once."""
 
+    resumable = True
+    deferred = True
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "path",
@@ -84,8 +86,9 @@ class ParquetSink:
         if not self._resume and any(self._earlier()):
             check_own("parquet", self._folder, self._query, overwrite=self._overwrite)
 
-    def places(self) -> list[Place]:
-        return written_place(self._folder, folder=True)
+    @classmethod
+    def places(cls, options: Mapping[str, Any], base: Path) -> list[Place]:
+        return written_place(absolute(options["path"], base), folder=True)
 
     def open(self, begin: Beginning = ANEW) -> None:
         self.check_own()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from anabranch.connectors.files.read_lines import MAX_LINE
 from anabranch.connectors.files.read_parquet import ParquetReader
 from anabranch.connectors.options import TEXT, Kind, Option, take
 from anabranch.connectors.places import read as read_places
-from anabranch.connectors.source import Cursor, SourceContext
+from anabranch.connectors.source import Cursor, Source, SourceContext
 from anabranch.connectors.table_builder import ON_ERROR
 from anabranch.errors import CannotResume, ConfigError, SourceError
 from anabranch.plan.places import Place
@@ -53,7 +53,7 @@ def _speed(value: Any) -> float | None:
     return float(value)
 
 
-class FileSource:
+class FileSource(Source):
     """A file, a folder of files or a pattern, read once, in name order."""
 
     options: ClassVar[tuple[Option, ...]] = (
@@ -67,14 +67,13 @@ class FileSource:
             "'max', or how many times faster than its event times the file is replayed",
         ),
     )
+    replayable = True
     finite = True
-    replay = True
-    """Its event times are in the past: the clock must not move the watermark."""
+    historic = True
 
     def __init__(self, context: SourceContext) -> None:
         chosen = take("file", self.options, context.options)
         self.speed: float | None = chosen["speed"]
-        """Pace against event time; None is as fast as possible. The ingest loop keeps it."""
         if self.speed is not None and not context.timestamp:
             raise ConfigError(
                 "file() has a speed, but the stream has no event time",
@@ -93,13 +92,14 @@ class FileSource:
         quiet = replace(context, skipped=lambda rows: None)
         self._rereader = _READERS[self.format](quiet, *how)
         self._stopped = context.stopped
-        self._path = absolute(chosen["path"], context.base)
 
-    def places(self) -> list[Place]:
-        return read_places(self._path)
+    @classmethod
+    def places(cls, options: Mapping[str, Any], base: Path) -> list[Place]:
+        return read_places(absolute(options["path"], base))
 
-    def read(self) -> Iterator[pa.Table]:
-        return (table for table, _ in self.read_from(self.start_cursor()))
+    @classmethod
+    def look(cls, options: Mapping[str, Any], base: Path) -> None:
+        find_files(options["path"], base)
 
     def start_cursor(self) -> Cursor:
         return {"file": str(self.files[0]), "at": None}

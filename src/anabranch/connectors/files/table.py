@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from anabranch.connectors.files.paths import FORMATS, absolute, find_files
+from anabranch.connectors.files.paths import FORMATS, find_files
 from anabranch.connectors.files.read_lines import MAX_LINE
 from anabranch.connectors.files.source import FileSource
 from anabranch.connectors.options import TEXT, Option, take
-from anabranch.connectors.places import read as read_places
 from anabranch.connectors.source import SourceContext
-from anabranch.connectors.table import TableContext, refresh_option
+from anabranch.connectors.table import TableContext, TableReader, refresh_option
 from anabranch.errors import SourceError
 from anabranch.plan.places import Place
 
 Stamp = tuple[tuple[str, int, int], ...]
 
 
-class FileTable:
+class FileTable(TableReader):
     """A file, a folder of files or a pattern, all of them together."""
 
     options: ClassVar[tuple[Option, ...]] = (
@@ -42,6 +43,14 @@ class FileTable:
         self._seen: Stamp | None = None
         self._files(threading.Event())
 
+    @classmethod
+    def places(cls, options: Mapping[str, Any], base: Path) -> list[Place]:
+        return FileSource.places(options, base)
+
+    @classmethod
+    def look(cls, options: Mapping[str, Any], base: Path) -> None:
+        FileSource.look(options, base)
+
     def read(self, stopped: threading.Event) -> pa.Table:
         # Looked at before: what changes while we read is then read again.
         self._seen = self._stamp()
@@ -60,9 +69,6 @@ class FileTable:
                 return False
             stopped.wait(min(left, self._refresh_s))
         return False
-
-    def places(self) -> list[Place]:
-        return read_places(absolute(self._path, self._context.base))
 
     def close(self) -> None:
         """Files are open while they are read only."""

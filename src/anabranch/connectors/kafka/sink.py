@@ -35,6 +35,7 @@ from anabranch.connectors.options import TEXT, Option, split, take, unknown
 from anabranch.connectors.sink import (
     ANEW,
     Beginning,
+    Sink,
     SinkContext,
     behind,
     check_right,
@@ -68,7 +69,7 @@ _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _DEFAULTS = {"partitioner": "murmur2_random", "linger.ms": 5}
 
 
-class KafkaSink:
+class KafkaSink(Sink):
     """A JSON value has the query's columns, then `_pos` and `_ts`; a CSV value the same, by place.
     A record's timestamp is its event time, in ms."""
 
@@ -78,6 +79,8 @@ class KafkaSink:
         Option("format", TEXT, "what a record's value is", "json", choices=("json", "csv")),
         Option("key", TEXT, "a column whose value is the record's key; none if left out"),
     )
+    resumable = True
+    shared = True
     others = "settings of the client, by librdkafka's names: `` `security.protocol` = 'SSL' ``"
 
     def __init__(self, context: SinkContext) -> None:

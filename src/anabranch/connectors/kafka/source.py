@@ -14,7 +14,7 @@ from anabranch.connectors.kafka.client import SERVERS, TOPIC, Topic, client_sett
 from anabranch.connectors.kafka.reading import Reading, read_range, read_ranges, watermarks
 from anabranch.connectors.kafka.records import OF_THE_RECORD, Record, RecordDecoder
 from anabranch.connectors.options import BOOLEAN, TEXT, Option, split, take
-from anabranch.connectors.source import Cursor, SourceContext
+from anabranch.connectors.source import Cursor, Source, SourceContext
 from anabranch.connectors.table_builder import ON_ERROR
 from anabranch.errors import CannotResume, ConfigError, SourceAway, SourceError
 
@@ -24,7 +24,7 @@ AGAIN_S = 1.0
 """The same, while no broker answers."""
 
 
-class KafkaSource:
+class KafkaSource(Source):
     """One record is one tuple. Partitions are merged by their records' timestamps; the order within
     one is kept. A cursor is the next offset of each partition, `{"0": 17, "1": 4}`."""
 
@@ -42,6 +42,7 @@ class KafkaSource:
         Option("once", BOOLEAN, "true reads what is there now and ends", default=False),
         ON_ERROR,
     )
+    replayable = True
     others = "settings of the client, by librdkafka's names: `` `security.protocol` = 'SSL' ``"
 
     def __init__(self, context: SourceContext) -> None:
@@ -50,8 +51,6 @@ class KafkaSource:
         self._start: str = chosen["start"]
         self.finite: bool = chosen["once"]
         self.own_time = chosen["event_time"] == "record"
-        """Tuples have an event time even if the stream declares none."""
-        self.problem = ""
         self._stopped = context.stopped
         self._decoder, self._quiet_decoder = _decoders(context, chosen)
         group = {"group.id": f"anabranch-{context.stream}"}  # never joined, but required
@@ -67,9 +66,6 @@ class KafkaSource:
         )
         if not context.resume:  # else it is waited for when it is read
             self._topic.partitions(known=[option.name for option in self.options])
-
-    def read(self) -> Iterator[pa.Table]:
-        return (table for table, _ in self.read_from(self.start_cursor()))
 
     def start_cursor(self) -> Cursor:
         which = 0 if self._start == "earliest" else 1

@@ -17,7 +17,7 @@ from anabranch.connectors.postgres.client import URL, Database
 from anabranch.connectors.postgres.fence import Fence, Held
 from anabranch.connectors.postgres.session import Session
 from anabranch.connectors.postgres.sink_table import Found, ResultTable, of_an_earlier_query
-from anabranch.connectors.sink import ANEW, Beginning, SinkContext
+from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.errors import SinkAway, SinkError
 
 _PAUSES_S = (0.05, 2.0)
@@ -33,10 +33,12 @@ _TELL = (
 T = TypeVar("T")
 
 
-class PostgresSink:
+class PostgresSink(Sink):
     """Each table is one transaction, in which the writer's right to write is checked and the last
     position noted. What is there already is not written again."""
 
+    resumable = True
+    shared = True
     options: ClassVar[tuple[Option, ...]] = (
         URL,
         Option("table", TEXT, "'table' or 'schema.table'; made if it is missing", required=True),

@@ -16,7 +16,7 @@ from anabranch.connectors.from_values import from_values
 from anabranch.connectors.options import TEXT, Option, take
 from anabranch.connectors.postgres.client import URL, Database, is_passing, reason, table_name
 from anabranch.connectors.source import SourceContext
-from anabranch.connectors.table import REFRESH_US, TableContext, refresh_option
+from anabranch.connectors.table import REFRESH_US, TableContext, TableReader, refresh_option
 from anabranch.connectors.table_builder import Block, TableBuilder
 from anabranch.errors import ConfigError, SourceAway, SourceError
 
@@ -24,7 +24,7 @@ _ROWS = 20_000
 _POLL_S = 0.2
 
 
-class PostgresTable:
+class PostgresTable(TableReader):
     """Columns are taken by name; values keep to the declared types or are an error."""
 
     options: ClassVar[tuple[Option, ...]] = (

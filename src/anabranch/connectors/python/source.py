@@ -14,14 +14,14 @@ from anabranch.connectors.from_values import from_values
 from anabranch.connectors.options import TEXT, Option, split, take
 from anabranch.connectors.pump import Pump
 from anabranch.connectors.python.functions import exception_line, import_function, user_place
-from anabranch.connectors.source import SourceContext
+from anabranch.connectors.source import Source, SourceContext
 from anabranch.connectors.table_builder import MAX_ROWS, ON_ERROR, Block, TableBuilder, source_names
 from anabranch.errors import SourceError
 
 _REMEDY = "Fix the function or set on_error = 'skip'."
 
 
-class PythonSource:
+class PythonSource(Source):
     """The function is called once per read, with all options but these as keywords. It returns or
     yields rows: dicts (a missing key is NULL, keys not declared are ignored), tuples or lists in
     the order of the columns, with the event time last if it is not one of them, or whole Arrow

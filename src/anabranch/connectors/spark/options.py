@@ -10,6 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from anabranch.connectors.files.paths import absolute
 from anabranch.connectors.options import Option, unknown
 from anabranch.errors import ConfigError
 
@@ -69,7 +70,16 @@ def _known(spark: SparkSession, format_: str) -> list[str]:
     return [*own, *_OF_FILES, *_OF_STREAMS]
 
 
-def local_path(passed: Mapping[str, Any]) -> Path | None:
+def with_absolute_path(passed: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """A relative `path` starts at `base`."""
+    path = passed.get("path")
+    if not isinstance(path, str) or ":/" in path:
+        return dict(passed)
+    return {**passed, "path": str(absolute(path, base))}
+
+
+def local_path(options: Mapping[str, Any], base: Path) -> Path | None:
     """The file or folder of this machine that is read or written."""
-    path = str(passed.get("path", "")).removeprefix("file://").removeprefix("file:")
+    given = with_absolute_path(options, base).get("path", "")
+    path = str(given).removeprefix("file://").removeprefix("file:")
     return Path(path) if path.startswith("/") else None

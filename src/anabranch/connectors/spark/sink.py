@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from anabranch.connectors.files.partitions import Partitions
-from anabranch.connectors.files.paths import absolute
 from anabranch.connectors.options import TEXT, Option, split, take
 from anabranch.connectors.places import written as written_place
-from anabranch.connectors.sink import ANEW, Beginning, SinkContext
-from anabranch.connectors.spark.options import check_spark_options, local_path
+from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
+from anabranch.connectors.spark.options import check_spark_options, local_path, with_absolute_path
 from anabranch.errors import SinkError
 from anabranch.plan.places import Place
 from anabranch.spark.failures import SPARK_ERRORS, cause
 
 
-class SparkSink:
+class SparkSink(Sink):
     """Each table is one job. All options but these go to Spark's writer; a relative `path` starts
     at the script's folder. Whether a failing write leaves something behind is up to the format."""
 
@@ -42,11 +43,12 @@ class SparkSink:
         self._next_mode = self._mode
         self._partition_by = Partitions("spark", chosen["partition_by"], context.schema).columns
         check_spark_options(context.spark(), self._format, passed, self.options)
-        self._passed = self._with_absolute_path(passed, context)
+        self._passed = with_absolute_path(passed, context.base)
         self._spark = context.spark
 
-    def places(self) -> list[Place]:
-        path = local_path(self._passed)
+    @classmethod
+    def places(cls, options: Mapping[str, Any], base: Path) -> list[Place]:
+        path = local_path(options, base)
         return written_place(path, folder=True) if path else []
 
     def open(self, begin: Beginning = ANEW) -> None:
@@ -71,10 +73,3 @@ class SparkSink:
 
     def close(self) -> None:
         """Nothing to release: every write is complete in itself."""
-
-    @staticmethod
-    def _with_absolute_path(passed: dict[str, Any], context: SinkContext) -> dict[str, Any]:
-        path = passed.get("path")
-        if not isinstance(path, str) or ":/" in path:
-            return passed
-        return passed | {"path": str(absolute(path, context.base))}

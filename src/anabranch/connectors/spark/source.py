@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -14,12 +15,11 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from anabranch.connectors.files.paths import absolute
 from anabranch.connectors.from_arrow import from_arrow
 from anabranch.connectors.options import BOOLEAN, DURATION, TEXT, Option, split, take
 from anabranch.connectors.places import below
-from anabranch.connectors.source import SourceContext
-from anabranch.connectors.spark.options import check_spark_options, local_path
+from anabranch.connectors.source import Source, SourceContext
+from anabranch.connectors.spark.options import check_spark_options, local_path, with_absolute_path
 from anabranch.connectors.table_builder import MAX_ROWS, Block, TableBuilder, source_names
 from anabranch.errors import ConfigError, SourceError
 from anabranch.plan.places import Place
@@ -34,7 +34,7 @@ _WAITING = 8
 _POLL = 0.1
 
 
-class SparkSource:
+class SparkSource(Source):
     """Structured Streaming brings the tuples, a query per read. Columns are taken by name and cast
     to the declared types. All options but these go to Spark's reader; a relative `path` starts at
     the script's folder."""
@@ -59,13 +59,14 @@ class SparkSource:
         self._trigger_us: int = chosen["trigger"]
         self.finite: bool = chosen["once"]
         check_spark_options(context.spark(), self._format, passed, self.options)
-        self._passed = self._with_absolute_path(passed)
+        self._passed = with_absolute_path(passed, context.base)
         remedy = f"Check what {self._format} gives, or leave such rows out with its own options."
         self._builder = TableBuilder(context, "fail", from_arrow, remedy)
         self._frame()
 
-    def places(self) -> list[Place]:
-        path = local_path(self._passed)
+    @classmethod
+    def places(cls, options: Mapping[str, Any], base: Path) -> list[Place]:
+        path = local_path(options, base)
         return below(path) if path else []
 
     def read(self) -> Iterator[pa.Table]:
@@ -133,12 +134,6 @@ class SparkSource:
             return StringType()
         files = self._context.spark().read.format(self._format).options(**self._passed).load()
         return files.select(_column(name)).schema[0].dataType
-
-    def _with_absolute_path(self, passed: dict[str, Any]) -> dict[str, Any]:
-        path = passed.get("path")
-        if not isinstance(path, str) or ":/" in path:
-            return passed
-        return passed | {"path": str(absolute(path, self._context.base))}
 
 
 def _column(name: str) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from anabranch.connectors.source import Releasing, Replayable, Source
+from anabranch.connectors.source import Source
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.catalog import StreamDef
@@ -52,10 +52,9 @@ class Ingest:
         self._heartbeat_s = heartbeat_s
         self._shedder = shedder
         self.source = make(self._stopped, self._skip)
-        speed: float | None = getattr(self.source, "speed", None)
-        replays = getattr(self.source, "replay", False) and speed is None
-        self._journal = journal if isinstance(self.source, Replayable) and speed is None else None
-        self._pace = pace if replays else None
+        speed = self.source.speed
+        self._journal = journal if self.source.replayable and speed is None else None
+        self._pace = pace if self.source.historic and speed is None else None
         intake = Intake(stream, outlet.schema, shedder, self._skip, ArrivalClock())
         paced = iter if speed is None else partial(at_speed, speed=speed, stopped=self._stopped)
         self.reading = Reading(
@@ -80,15 +79,14 @@ class Ingest:
         if self.state == "waiting":
             self.state = "running"
             self._thread.start()
-            if not getattr(self.source, "replay", False):
+            if not self.source.historic:
                 beats.every(self._heartbeat_s, self._beat)
 
     def close(self) -> None:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
-        if isinstance(self.source, Releasing):
-            self.source.close()
+        self.source.close()
         if self._journal:
             self._journal.close()
         if self._shedder:
@@ -112,7 +110,7 @@ class Ingest:
             "replayed": progress.replayed,
             "to_replay": progress.to_replay,
             "rate": reading.rate.per_second(time.monotonic()),
-        } | (self.source.report() if isinstance(self.source, Releasing) else {})
+        } | self.source.report()
 
     def _skip(self, rows: int) -> None:
         self.skipped += rows

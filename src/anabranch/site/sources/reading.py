@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.connectors.source import Releasing, Replayable, Source
+from anabranch.connectors.source import Source
 from anabranch.errors import CannotResume, SourceAway, StorageError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import record_batches
@@ -81,7 +81,6 @@ class Reading:
         self._stream = stream
         self._outlet = outlet
         self._source = source
-        self._releasing = isinstance(source, Releasing)
         self._journal = journal
         self._heartbeat_s = heartbeat_s
         self._synced = synced
@@ -95,8 +94,7 @@ class Reading:
     @property
     def problem(self) -> str:
         """Why nothing can come at present; it does again by itself."""
-        problem: str = getattr(self._source, "problem", "")
-        return self.progress.trouble or problem
+        return self.progress.trouble or self._source.problem
 
     # -- where it begins -------------------------------------------------------------------------
 
@@ -127,7 +125,7 @@ class Reading:
                 " is needed no more and has been forgotten",
                 remedy="Drop and create the queries that read it.",
             )
-        elsewhere = journal.state is None and self._releasing
+        elsewhere = journal.state is None and self._source.releasing
         if journal.last < position and not elsewhere:
             raise CannotResume(
                 f"stream {name} cannot be resumed behind {position}: its journal knows of"
@@ -150,10 +148,10 @@ class Reading:
                 " create it again: that begins anew.",
             )
 
-    def _begin(self, source: Replayable) -> State:
+    def _begin(self, source: Source) -> State:
         """Of a reading that has no journal. If a source that was read elsewhere goes on here, some
         of the tuples that come then have been given before."""
-        if not self._outlet.last or not isinstance(source, Releasing):
+        if not self._outlet.last or not source.releasing:
             return State(source.start_cursor(), 1)
         cursor, position = source.released()
         if position > self._outlet.last:
@@ -200,10 +198,9 @@ class Reading:
     def _read(self, journal: Journal) -> Steps:
         """What was read before as it was then, and on from there."""
         source = self._source
-        assert isinstance(source, Replayable)
         yield from self._replay(journal, source)
         state = journal.state or self._begin(source)
-        if journal.state is None and not self._releasing:
+        if journal.state is None and not self._source.releasing:
             journal.begin(state)
         self._promise_again(journal, state)
         tables = source.read_from(state.cursor)
@@ -216,7 +213,7 @@ class Reading:
             yield from self._give(judged, given)
             state = entry.after
             yield from self._again_and_again(lambda: journal.trim(self._outlet.released))
-            if isinstance(source, Releasing):
+            if source.releasing:
                 kept = journal.needed(self._outlet.released)
                 source.release(kept.cursor, kept.next - 1)
 
@@ -230,7 +227,7 @@ class Reading:
 
     def _entered(self, table: Any, before: State, cursor: Any) -> tuple[Entry, Judged]:
         # What keeps its own results merges them anew, and sums of DOUBLE may differ in a bit.
-        checked = self._journal is not None and not self._releasing
+        checked = self._journal is not None and not self._source.releasing
         with self._lock:
             return self.intake.entered(table, before, cursor, checked=checked)
 
@@ -241,7 +238,7 @@ class Reading:
             if self._synced:
                 journal.sync()
 
-    def _replay(self, journal: Journal, source: Replayable) -> Steps:
+    def _replay(self, journal: Journal, source: Source) -> Steps:
         """Give what lies after the outlet's last tuple as the journal knows it."""
         start = self._outlet.last
         for table, group in read_again(source, journal.since(start)):
@@ -304,11 +301,11 @@ class Reading:
         """Below this nothing can come any more, by the clock; START_WATERMARK if unknown."""
         if idle_us < self._heartbeat_s * 1e6 and self.heard:
             return START_WATERMARK
-        if self._stream.timestamp is None and not getattr(self._source, "own_time", False):
+        if self._stream.timestamp is None and not self._source.own_time:
             return now_us
         newest = self.intake.newest
         if not self.heard or abs(now_us - idle_us - newest) >= LIVE_US:
             return START_WATERMARK
-        upcoming = getattr(self._source, "upcoming", None)
+        upcoming = self._source.upcoming
         reached = newest + idle_us - GRACE_US if upcoming is None else upcoming
         return min(reached, newest + idle_us) - self._stream.lateness_us

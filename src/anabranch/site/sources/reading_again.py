@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from anabranch.connectors.source import Cursor, InBulk, Replayable
+from anabranch.connectors.source import Cursor, Source
 from anabranch.errors import CannotResume
 from anabranch.site.sources.checksum import checksum
 from anabranch.site.sources.entries import Entry
@@ -18,17 +18,9 @@ _REMEDY = (
 )
 
 
-def read_again(
-    source: Replayable, entries: Iterable[Entry]
-) -> Iterator[tuple[pa.Table, list[Entry]]]:
+def read_again(source: Source, entries: Iterable[Entry]) -> Iterator[tuple[pa.Table, list[Entry]]]:
     """The tables of the entries, which follow each other; several as one if the source reads in
     bulk. Raises CannotResume if one is not what it was."""
-    if not isinstance(source, InBulk):
-        for entry in entries:
-            table = source.reread(entry.before.cursor, entry.after.cursor)
-            _verify(table, [entry])
-            yield table, [entry]
-        return
     asked: deque[Entry] = deque()
     for table, count in _in_bulk(source, iter(entries), asked):
         group = [asked.popleft() for _ in range(count)]
@@ -37,7 +29,7 @@ def read_again(
 
 
 def _in_bulk(
-    source: InBulk, entries: Iterator[Entry], asked: deque[Entry]
+    source: Source, entries: Iterator[Entry], asked: deque[Entry]
 ) -> Iterator[tuple[pa.Table, int]]:
     first = next(entries, None)
     if first is None:

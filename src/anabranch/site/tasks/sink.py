@@ -10,15 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.connectors.sink import (
-    ANEW,
-    Abandonable,
-    Beginning,
-    Continued,
-    Deferred,
-    Resumable,
-    Sink,
-)
+from anabranch.connectors.sink import ANEW, Beginning, Continued, Sink
 from anabranch.errors import AnabranchError, Fenced, ProtocolError, SinkAway, SinkBehind
 from anabranch.link.wire import EVENT_TIME, POSITION, wire_schema
 from anabranch.runtime.backoff import Backoff
@@ -109,7 +101,7 @@ class SinkBody:
             sink.write(table_out.add_column(at, pa.field(POSITION, pa.int64()), positions))
         except Exception:
             # What it has by now, it says when it is opened; unless it has taken rows for later.
-            if isinstance(sink, Resumable) and not isinstance(sink, Deferred):
+            if sink.resumable and not sink.deferred:
                 self._continued = self._sink = None
                 with suppress(Exception):
                     sink.close()
@@ -118,7 +110,7 @@ class SinkBody:
     def abandon(self) -> None:
         """From another thread: as far as that can be, nothing is written any more."""
         self._abandoned = True
-        if isinstance(sink := self._sink, Abandonable):
+        if sink := self._sink:
             sink.abandon()
 
     def close(self) -> None:
@@ -128,7 +120,7 @@ class SinkBody:
 
 def _safe(sink: Sink, last: int) -> int:
     """Up to where nothing that was taken is needed again."""
-    return sink.settle() if isinstance(sink, Deferred) else last
+    return sink.settle() if sink.deferred else last
 
 
 @dataclass(frozen=True)
