@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql import functions
-from pyspark.sql.pandas.types import from_arrow_type
 
 from anabranch.connectors.from_arrow import from_arrow
 from anabranch.connectors.from_values import from_values
@@ -23,6 +22,7 @@ from anabranch.connectors.source import EVENT_TIME, Cursor, Source, SourceContex
 from anabranch.connectors.table_builder import UNFIT, sql_type
 from anabranch.errors import ConfigError
 from anabranch.spark.failures import SPARK_ERRORS, cause
+from anabranch.spark.inside import from_arrow_type
 from anabranch.spark.kept.expressions import Evaluation, Expressions
 from anabranch.stream.batch import START_WATERMARK
 

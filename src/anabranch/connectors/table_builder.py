@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyspark.sql.pandas.types import from_arrow_type
 
 from anabranch.connectors.epoch import (
     UNITS,
@@ -23,6 +22,7 @@ from anabranch.connectors.epoch import (
 from anabranch.connectors.options import TEXT, Option
 from anabranch.connectors.source import EVENT_TIME, SourceContext
 from anabranch.errors import SourceError
+from anabranch.spark.inside import from_arrow_type
 
 ON_ERROR = Option(
     "on_error",

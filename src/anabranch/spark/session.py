@@ -17,13 +17,13 @@ import psutil
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from anabranch.errors import SetupError
 from anabranch.plan.operators import Column
 from anabranch.spark.archive import WRITING, archive_path, quoted, using
 from anabranch.spark.failures import cause
+from anabranch.spark.inside import to_arrow_type
 from anabranch.spark.jdk import use_java
 from anabranch.spark.memory import give_memory_back, job_memory
 

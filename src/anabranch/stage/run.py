@@ -19,13 +19,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from anabranch.errors import AnabranchError, SiteError, TaskError, from_dict
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.expressions import plain
 from anabranch.plan.stage import Stage
 from anabranch.spark.failures import SPARK_ERRORS, cause
+from anabranch.spark.inside import from_arrow_schema
 from anabranch.spark.jobs import SparkJobs
 from anabranch.spark.session import arrow_schema
 from anabranch.stage.offsets import Range

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
-from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
@@ -25,6 +24,7 @@ from anabranch.errors import ConfigError, SourceError
 from anabranch.plan.places import Place
 from anabranch.scratch import scratch_folder
 from anabranch.spark.failures import SPARK_ERRORS, cause
+from anabranch.spark.inside import from_arrow_type
 
 TEXT_FORMATS = {"csv", "json", "xml"}
 FILE_FORMATS = TEXT_FORMATS | {"parquet", "orc", "avro"}

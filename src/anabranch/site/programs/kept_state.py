@@ -7,11 +7,10 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyspark.cloudpickle import CloudPickler
-
 from anabranch.disk.folder import Folder
 from anabranch.disk.records import read_records, record
 from anabranch.errors import CannotResume
+from anabranch.spark.inside import CloudPickler
 
 _STATE = ".state"
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from pyspark import cloudpickle
-
 from anabranch.connectors.python.functions import exception_line, importable, user_place
 from anabranch.errors import ConfigError, SourceError
 from anabranch.plan.program import Program
+from anabranch.spark.inside import cloudpickle
 
 T = TypeVar("T")
 

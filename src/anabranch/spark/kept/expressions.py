@@ -13,9 +13,9 @@ import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from anabranch.spark.footprint import footprint
+from anabranch.spark.inside import from_arrow_schema
 from anabranch.spark.kept.choice import JOB, KEPT, Choice
 from anabranch.spark.kept.plan import KeptPlan
 from anabranch.spark.kept.stages import Build, Unfit

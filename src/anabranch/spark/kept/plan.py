@@ -8,12 +8,11 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from anabranch.plan.expressions import quoted
+from anabranch.spark.inside import convert_exception, from_arrow_schema, to_arrow_schema
 from anabranch.spark.kept.carried import carried, used
 from anabranch.spark.kept.channel import Channel
 from anabranch.spark.kept.service import DONE, FAILED, ROWS, Service, empty_batch

@@ -10,8 +10,8 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from anabranch.spark.inside import from_arrow_schema
 from anabranch.spark.kept.handles import handles_of, named
 
 Build = Callable[[DataFrame], DataFrame]

@@ -1,0 +1,31 @@
+"""What we use of Spark that it does not declare as its interface, all in one place.
+
+Spark may change these with any version, so `pyspark` is bound to a minor version, and nothing else
+imports them. Beside them stands `spark.kept`, which works inside the JVM.
+
+- Types between Spark and Arrow: the public way is to make a DataFrame and look at it, a job.
+- `convert_exception`: what a kept plan raises is to be what a job would raise.
+- `cloudpickle`: Spark's own copy, so that classes of users reach its Python workers, too.
+"""
+
+from __future__ import annotations
+
+from pyspark import cloudpickle
+from pyspark.cloudpickle import CloudPickler
+from pyspark.errors.exceptions.captured import convert_exception
+from pyspark.sql.pandas.types import (
+    from_arrow_schema,
+    from_arrow_type,
+    to_arrow_schema,
+    to_arrow_type,
+)
+
+__all__ = [
+    "CloudPickler",
+    "cloudpickle",
+    "convert_exception",
+    "from_arrow_schema",
+    "from_arrow_type",
+    "to_arrow_schema",
+    "to_arrow_type",
+]
