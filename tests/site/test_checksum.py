@@ -48,3 +48,12 @@ def test_slices_and_chunks_do_not_count_and_values_do(
     others = data.draw(st.lists(st.sampled_from(some), max_size=12))
     other = pa.table([pa.array(others, kind)], names=["v"])
     assert (checksum(other) == checksum(table)) == other.equals(table)
+
+
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.int8()], ids=str)
+def test_where_nulls_are_does_not_look_like_values(kind: pa.DataType) -> None:
+    def of(*values: Any) -> int:
+        return checksum(pa.table([pa.array(values, pa.int64()).cast(kind)], names=["v"]))
+
+    assert of(None) != of(0)
+    assert of(None, 1) != of(0, 1, 1)

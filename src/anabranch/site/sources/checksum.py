@@ -24,7 +24,7 @@ def checksum(table: pa.Table) -> int:
 
 def _fold(array: pa.Array, crc: int) -> int:
     if array.null_count:
-        crc = _bytes(array.is_valid(), crc)
+        crc = _bytes(array.is_valid(), zlib.crc32(b"NULL", crc))  # else they look like values
         array = array.drop_null()
     kind = array.type
     if pt.is_null(kind):
