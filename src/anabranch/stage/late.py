@@ -19,8 +19,9 @@ from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
 from anabranch.stage.inputs import Input
 from anabranch.stage.offsets import Range
-from anabranch.stage.work import input_of, late_ones
+from anabranch.stage.work import input_of
 from anabranch.stream.batch import START_WATERMARK
+from anabranch.window import lateness
 
 LOOK_S = 0.2
 
@@ -80,7 +81,7 @@ class LateTuples(Source):
         newest = max(before, int(times.max()) if len(times) else before)
         at = {**cursor["at"], range.partition: [range.end, newest]}
         behind: dict[str, Any] = {"at": at, "newest": int(reached[-1])}
-        late = late_ones(times, before, self._lateness_us)
+        late = lateness.late(times, before, self._lateness_us)
         if late is None:
             return self._schema.empty_table(), behind
         kept = table.drop_columns(EVENT_TIME).filter(pa.array(late))

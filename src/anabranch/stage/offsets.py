@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
+from anabranch.window import lateness
 
 
 @dataclass(frozen=True, order=True)
@@ -133,9 +134,7 @@ class Offsets:
     def _mark(self, name: str, one: Partition, lateness_us: int) -> int:
         if self._goals and one.upto >= self._goals.get(name, one.upto + 1):
             return END_WATERMARK
-        if one.mark <= START_WATERMARK + lateness_us:
-            return START_WATERMARK
-        return min(one.mark - lateness_us, END_WATERMARK - 1)
+        return lateness.watermark(one.mark, lateness_us)
 
     # -- idle partitions ------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
 from anabranch.connectors.ahead import far_ahead, skips, too_far
@@ -33,6 +32,7 @@ from anabranch.stage.offsets import Range
 from anabranch.stage.partials import SLICE, PartialsSql
 from anabranch.stage.service import Counts
 from anabranch.stream.batch import START_WATERMARK
+from anabranch.window import lateness
 from anabranch.window.panes import Grid
 
 
@@ -163,7 +163,7 @@ def _timely(work: Work, range: Range) -> pa.Table:
     client = _client(work.address)
     newest = int(times.max()) if len(times) else START_WATERMARK
     before = client.see(range, newest)
-    late = late_ones(times, before, stage.input.lateness_us)
+    late = lateness.late(times, before, stage.input.lateness_us)
     counts = Counts(newest, len(times), 0, _skipped.rows)
     if late is not None:
         counts = Counts(counts.newest, counts.rows, int(late.sum()), counts.skipped)
@@ -188,15 +188,6 @@ def _bounded(stage: Stage, table: pa.Table) -> pa.Table:
         raise far_ahead(table, far, ahead_us)
     _skipped.rows += int(far.sum())
     return table.filter(pa.array(~far))
-
-
-def late_ones(times: Any, before: int, lateness_us: int) -> Any:
-    """Which lie more than the lateness behind the greatest before them; None if none does."""
-    if not len(times) or (times[0] >= before and (times[1:] >= times[:-1]).all()):
-        return None
-    newest = np.maximum.accumulate(np.concatenate(([before], times)))[:-1]
-    late = times < np.maximum(newest, START_WATERMARK + lateness_us) - lateness_us
-    return late if late.any() else None
 
 
 def _argument_columns(stage: Stage, tuples: pa.Table) -> pa.Table:

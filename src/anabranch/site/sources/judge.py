@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.link.wire import EVENT_TIME
-from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
+from anabranch.stream.watermark import END_WATERMARK
+from anabranch.window import lateness
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,17 @@ class Judge:
         count = len(table)
         now_us, floors = _each(parts.now_us, parts.rows), _each(parts.floors, parts.rows)
         given = EVENT_TIME in table.schema.names
-        # A clock that is set back makes no tuple late.
-        times = table.column(EVENT_TIME).to_numpy() if given else np.maximum(now_us, floors)
-        reached = np.maximum.accumulate(np.concatenate(([newest], times)))
-        if not given:
-            times = reached[1:]
-        floor = np.maximum(reached[:-1], START_WATERMARK + self._lateness_us) - self._lateness_us
-        timely = times >= np.maximum(floor, floors)
+        if given:
+            times = table.column(EVENT_TIME).to_numpy()
+        else:  # a clock that is set back makes no tuple late
+            times = np.maximum.accumulate(np.maximum(np.maximum(now_us, floors), newest))
+        timely = times >= floors
+        if (late := lateness.late(times, newest, self._lateness_us)) is not None:
+            timely &= ~late
         columns = [*table.columns, *([] if given else [pa.array(times)]), pa.array(now_us)]
         timed = pa.table(columns, schema=self._schema)
         in_time = int(np.count_nonzero(timely))
-        newest = int(reached[-1])
+        newest = max(newest, int(times.max())) if count else newest
         return Judged(
             timed if in_time == count else timed.filter(pa.array(timely)),
             [in_time] if len(parts.rows) == 1 else _counts(timely, parts.rows),
@@ -70,9 +71,8 @@ class Judge:
         )
 
     def watermark(self, newest: int, floor: int) -> int:
-        """An event time, however far, ends no stream."""
-        reached = max(newest, START_WATERMARK + self._lateness_us) - self._lateness_us
-        return min(max(reached, floor), END_WATERMARK - 1)
+        """After the newest event time, and what the clock has moved it to."""
+        return max(lateness.watermark(newest, self._lateness_us), min(floor, END_WATERMARK - 1))
 
 
 def _each(values: Sequence[int], rows: Sequence[int]) -> np.ndarray:

@@ -274,7 +274,7 @@ class OpenStream:
             return pa.table([*table.columns, times, born], schema=self.outlet.schema), after
         late, after = state.judge(times_of(table))
         timely = pa.table([*table.columns, born], schema=self.outlet.schema)
-        return timely.filter(pa.array(~late)), after
+        return timely if late is None else timely.filter(pa.array(~late)), after
 
     def end(self) -> None:
         """No tuple will follow."""

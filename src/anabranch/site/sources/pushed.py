@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.link.wire import EVENT_TIME
-from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
+from anabranch.stream.watermark import START_WATERMARK
+from anabranch.window import lateness
 
 WRITERS = 1_000
 """So many programs are remembered: those that pushed last."""
@@ -33,20 +34,19 @@ class Pushed:
     def watermark(self) -> int:
         if not self.timed:
             return self.newest
-        earliest = START_WATERMARK + self.lateness_us
-        return min(max(self.newest, earliest) - self.lateness_us, END_WATERMARK - 1)
+        return lateness.watermark(self.newest, self.lateness_us)
 
     def arrival(self, now_us: int) -> Pushed:
         """The clock has come so far."""
         return replace(self, newest=max(self.newest, now_us))
 
-    def judge(self, times: np.ndarray) -> tuple[np.ndarray, Pushed]:
-        """Which rows with these event times are late: those below what the rows before them allow.
-        And where the stream stands after them."""
-        newest = np.maximum.accumulate(np.concatenate(([self.newest], times)))
-        allowed = np.maximum(newest[:-1], START_WATERMARK + self.lateness_us) - self.lateness_us
-        late: np.ndarray = times < allowed
-        return late, replace(self, newest=int(newest[-1]), late=self.late + int(late.sum()))
+    def judge(self, times: np.ndarray) -> tuple[np.ndarray | None, Pushed]:
+        """Which rows with these event times are late, None if none is; and where the stream stands
+        after them."""
+        late = lateness.late(times, self.newest, self.lateness_us)
+        newest = max(self.newest, int(times.max())) if len(times) else self.newest
+        count = 0 if late is None else int(late.sum())
+        return late, replace(self, newest=newest, late=self.late + count)
 
     def has(self, writer: str, number: int) -> bool:
         """This push is here already: its answer was lost."""
