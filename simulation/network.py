@@ -14,7 +14,8 @@ from typing import Any
 
 from anabranch.errors import AnabranchError, Refused, SiteError
 from anabranch.link.gate import serve
-from anabranch.link.messages import Follow, Message, Ship
+from anabranch.link.message import A, Message
+from anabranch.link.messages import Follow, Ship
 from anabranch.link.network import Connection
 from anabranch.link.outlet import LiveOutlet
 from anabranch.runtime.pipe import Pipe
@@ -37,11 +38,12 @@ class Host:
         self.handlers = handlers
         self.outlets = {} if outlets is None else outlets
 
-    async def answer(self, message: Message) -> Any:
-        answer = self.handlers[type(message)](message)
-        return await answer if inspect.iscoroutine(answer) else answer
+    async def answer(self, message: Message[A]) -> A:
+        answer: Any = self.handlers[type(message)](message)
+        found: A = await answer if inspect.iscoroutine(answer) else answer
+        return found
 
-    async def answer_or_say(self, message: Message) -> Any:
+    async def answer_or_say(self, message: Message[A]) -> A:
         """As a gate does: what the machine did to us is told as an error of ours."""
         try:
             return await self.answer(message)
@@ -133,7 +135,7 @@ class SimNetwork:
     def sites(self) -> list[str]:
         return list(self._sites)
 
-    async def call(self, site: str, message: Message, seconds: float) -> Any:
+    async def call(self, site: str, message: Message[A], seconds: float) -> A:
         wires, me = self._wires, self._process
         host = wires.hosts[site]
         if host.process is me:
@@ -176,7 +178,8 @@ class SimNetwork:
         value, error = answers[0]
         if error:
             raise error
-        return value
+        found: A = value
+        return found
 
     def connect(self, site: str, request: Follow | Ship) -> Connection:
         wires, me = self._wires, self._process

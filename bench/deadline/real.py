@@ -24,6 +24,7 @@ from anabranch.coordinator.service.launch import RunningCluster
 from anabranch.errors import TaskError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials
+from anabranch.link.messages import Push, Status, Urgencies
 from anabranch.plan.timeliness import Urgency
 from anabranch.scratch import scratch_folder
 from anabranch.site.sources.open_stream import encoded
@@ -110,11 +111,10 @@ class Nodes:
 
     def push(self, site: str, stream: str, count: int) -> None:
         table = pa.table({"id": pa.array(range(count), pa.int64())})
-        self._coordinator.sites.peer(site).call("push", stream=stream, rows=encoded(table))
+        self._coordinator.sites.peer(site).send(Push(stream, encoded(table)))
 
     def hurry(self, site: str, urgencies: Mapping[str, Urgency]) -> None:
-        tasks = {name: one.model_dump() for name, one in urgencies.items()}
-        self._coordinator.sites.peer(site).call("urgencies", tasks=tasks)
+        self._coordinator.sites.peer(site).send(Urgencies(dict(urgencies)))
 
     def column(self, file: str, name: str) -> list[Any]:
         """Of what a jsonl sink has written, with a relative path."""
@@ -122,8 +122,7 @@ class Nodes:
             return [json.loads(line)[name] for line in lines]
 
     def report(self, site: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._coordinator.sites.peer(site).call("status")
-        return found
+        return self._coordinator.sites.peer(site).send(Status())
 
     def tasks(self, *sites: str) -> dict[str, Task]:
         found = {task["name"]: task for site in sites for task in self.report(site)["tasks"]}

@@ -21,9 +21,13 @@ from anabranch.connectors import (
 )
 from anabranch.connectors.registry import Registry
 from anabranch.connectors.table import TableContext
-from anabranch.errors import AnabranchError, ConfigError
-from anabranch.plan.catalog import AnyDef, QueryDef
+from anabranch.errors import AnabranchError, ConfigError, ErrorReport
+from anabranch.link.message import Message
+from anabranch.link.messages import Check, Checked, Plans
+from anabranch.plan.catalog import AnyDef, QueryDef, TableDef
+from anabranch.plan.operators import Call
 from anabranch.plan.places import Place
+from anabranch.plan.spec import Column
 
 _TYPES = {
     "bigint": pa.int64(), "int": pa.int32(), "double": pa.float64(), "string": pa.string(),
@@ -62,47 +66,49 @@ class _Peer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def call(self, action: str, timeout_s: float = 0, **body: Any) -> Any:
-        if action == "check":
-            return check_files(body, self._folder)
-        return [] if action == "plans" else 0
+    def send(self, message: Message[Any], timeout_s: float = 0) -> Any:
+        if isinstance(message, Check):
+            return check_files(message, self._folder)
+        return () if isinstance(message, Plans) else 0
 
 
-def check_files(body: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The action `check` of a site, for what needs nothing but files."""
+def check_files(asked: Check, folder: Path) -> Checked:
+    """As a site answers it, for what needs nothing but files."""
     places: list[Place] = []
-    problems: list[dict[str, Any]] = []
-    for one in body["sources"]:
-        source, schema = one["source"], _schema(one["columns"])
-        registry: Registry[Any] = TABLES if one["kind"] == "table" else SOURCES
-        kind = registry.find(source["name"])
-        if source["name"] not in _OFFLINE:
+    problems: list[ErrorReport] = []
+    for one in asked.sources:
+        if one.source is None:
             continue
-        if one["kind"] == "table":
-            kind(TableContext(one["name"], schema, source["options"], folder))
+        schema, options = _schema(one.columns), one.source.options
+        registry: Registry[Any] = TABLES if isinstance(one, TableDef) else SOURCES
+        kind = registry.find(one.source.name)
+        if one.source.name not in _OFFLINE:
+            continue
+        if isinstance(one, TableDef):
+            kind(TableContext(one.name, schema, options, folder))
         else:
             kind(SourceContext(
-                one["name"], schema, one["timestamp"], source["options"], folder, spark=_no_spark,
+                one.name, schema, one.timestamp, options, folder, spark=_no_spark,
                 stopped=threading.Event(),
             ))  # fmt: skip
-        places += kind.places(source["options"], folder)
-    for one in body["tasks"]:
-        if sink := _sink(one["query"], one["sink"], one["columns"], folder):
-            places += sink.places(one["sink"]["options"], folder)
+        places += kind.places(options, folder)
+    for task in asked.tasks:
+        if task.sink and (sink := _sink(task.query, task.sink, task.columns, folder)):
+            places += sink.places(task.sink.options, folder)
             try:
                 sink.check_own()
             except ConfigError as error:
-                problems.append(error.to_dict())
-    return {"places": [place.model_dump() for place in places], "problems": problems}
+                problems.append(error.report())
+    return Checked(tuple(places), tuple(problems))
 
 
-def _sink(query: str, sink: dict[str, Any], columns: Iterable[Any], folder: Path) -> Sink | None:
-    if sink["name"] not in _OFFLINE:
-        SINKS.find(sink["name"])
+def _sink(query: str, sink: Call, columns: Iterable[Column], folder: Path) -> Sink | None:
+    if sink.name not in _OFFLINE:
+        SINKS.find(sink.name)
         return None
     own = [pa.field("_pos", pa.int64()), pa.field("_ts", pa.int64())]
     schema = pa.schema([*_schema(columns), *own])
-    return make_sink(sink["name"], SinkContext(query, schema, sink["options"], folder, _no_spark))
+    return make_sink(sink.name, SinkContext(query, schema, sink.options, folder, _no_spark))
 
 
 def open_sinks(definitions: Iterable[AnyDef], folder: Path) -> None:
@@ -110,16 +116,14 @@ def open_sinks(definitions: Iterable[AnyDef], folder: Path) -> None:
     for one in definitions:
         if isinstance(one, QueryDef) and one.sink and one.sink.name in _OFFLINE - {"console"}:
             with suppress(AnabranchError):
-                columns = [column.model_dump() for column in one.columns]
-                sink = _sink(one.name, one.sink.model_dump(), columns, folder)
-                if sink:
+                if sink := _sink(one.name, one.sink, one.columns, folder):
                     sink.open()
                     sink.close()
 
 
-def _schema(columns: Iterable[Any]) -> pa.Schema:
+def _schema(columns: Iterable[Column]) -> pa.Schema:
     try:
-        return pa.schema([(one["name"], _TYPES[one["type"].lower()]) for one in columns])
+        return pa.schema([(one.name, _TYPES[one.type.lower()]) for one in columns])
     except KeyError as error:
         raise ConfigError(f"the type {error} is not known without Spark") from None
 

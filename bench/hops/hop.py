@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.link.gate import LOCAL, Credentials, Gate
-from anabranch.link.messages import Acks, Follow
+from anabranch.link.messages import Ack, Acks, Attach, Begin, Follow, Peers, Prepare, Start
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peer
 from anabranch.link.wire import BORN, EVENT_TIME, ArrowBatches, record_batches, wire_schema
@@ -33,6 +33,7 @@ from anabranch.site.site import Site
 from anabranch.site.tasks.task import WIRE_ROWS
 from anabranch.spark.own import warm_up
 from anabranch.spark.session import arrow_schema, start_session
+from anabranch.stream.restart import RestartPoint
 from bench.systems.processes import cpu_s
 
 COLUMNS = (
@@ -72,10 +73,10 @@ class Hop:
         LOCAL.pop(self._edge.address)  # as if it were in another process
         self._site = Site("hop", cluster, credentials, spark)
         self._peer = Peer("hop", self._site.address, credentials)
-        self._peer.call("peers", peers={"edge": self._edge.address})
-        self._peer.call("prepare", sources=[], tasks=[self._task().model_dump()])
-        self._peer.call("attach", stream="warm", consumer="bench")
-        self._peer.call("start", tasks={"hop": {"point": {"inputs": [0], "output": 0}}})
+        self._peer.send(Peers({"edge": self._edge.address}))
+        self._peer.send(Prepare((), (self._task(),)))
+        self._peer.send(Attach("warm", "bench"))
+        self._peer.send(Start({"hop": Begin(RestartPoint((0,), 0))}))
         self._results = self._peer.open(Follow("warm", "bench", after=0))
         self._batches = iter(self._results)
 
@@ -112,10 +113,7 @@ class Hop:
 
     def _acknowledge(self) -> None:
         """The bench is a consumer too: without its acks the site would keep everything."""
-        last = self.source.last
-        ack = {"stream": "warm", "consumer": "bench", "epoch": 0, "received": last,
-               "index": 0, "point": {"inputs": [last], "output": last}}  # fmt: skip
-        self._peer.call("acks", acks=[ack])
+        self._peer.send(Acks((Ack.of_reader("warm", "bench", self.source.last),)))
 
     def close(self) -> None:
         self._results.cancel()

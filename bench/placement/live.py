@@ -28,6 +28,7 @@ from anabranch.coordinator.service.idle import idle
 from anabranch.coordinator.service.launch import LocalSites
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials
+from anabranch.link.messages import Emulate
 from anabranch.plan.catalog import PocketDef, QueryDef
 from anabranch.scratch import scratch_folder
 
@@ -105,7 +106,7 @@ class System:
 
     def change(self, near: str) -> None:
         for site in SITES:
-            self.coordinator.sites.peer(site).call("emulate", delays_s=delays(near))
+            self.coordinator.sites.peer(site).send(Emulate(delays(near)))
 
     def run(self, text: str) -> None:
         (self.state / "fire_alarm.py").write_text(POCKET)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.errors import TaskError
+from anabranch.link.messages import Status
 from anabranch.plan.protection import UNLIMITED
 from bench.standby.queries import NAMES, SELECTION, values
 from bench.systems.cluster import FailingCluster, account
@@ -66,7 +67,7 @@ def _seconds(cluster: FailingCluster, options: str, rows: int) -> float:
     desk = cluster.coordinator.sites.peer("desk")
     cluster.execute(SCRIPT.format(standby=standby))
     begun = time.monotonic()
-    while not _done(desk.call("status")):
+    while not _done(desk.send(Status())):
         if time.monotonic() > begun + LIMIT_S:
             remedy = account(cluster.status())
             raise TaskError(f"{rows:,} tuples not through within {LIMIT_S:.0f} s", remedy=remedy)

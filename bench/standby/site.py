@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from anabranch.errors import AnabranchError, TaskError
+from anabranch.link.messages import ShipBy, Status
 from anabranch.standby.cost import Load, Model
 from bench.standby.queries import Operator, check
 from bench.systems.cluster import FailingCluster, read_lines
@@ -74,8 +75,7 @@ class Deployed:
 
     def site(self, name: str) -> dict[str, Any]:
         """Its report as of now, not of its last heartbeat."""
-        report: dict[str, Any] = self.cluster.coordinator.sites.peer(name).call("status")
-        return report
+        return self.cluster.coordinator.sites.peer(name).send(Status())
 
     def assignment(self) -> dict[str, Any]:
         found: dict[str, Any] = self.cluster.status()["protection"]["q"]
@@ -92,8 +92,8 @@ class Deployed:
         return next((one for one in self.site(site)["tasks"] if one["name"] == "q"), {})
 
     def batch_by(self, batch: int) -> None:
-        request = {"stream": "r", "consumer": "q", "epoch": self.assignment()["claim"]}
-        self.cluster.coordinator.sites.peer(self.source).call("batch", batch=batch, **request)
+        asked = ShipBy("r", "q", self.assignment()["claim"], batch)
+        self.cluster.coordinator.sites.peer(self.source).send(asked)
 
     def loads(self) -> list[Load]:
         """The newest measurement, if there is one."""

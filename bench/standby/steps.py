@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.errors import TaskError
+from anabranch.link.messages import Status
 from anabranch.standby.choice import Limits, choose
 from anabranch.standby.cost import Load, Model
 from bench.standby.site import load_of
@@ -118,7 +119,7 @@ def _watch(cluster: FailingCluster, step_s: float) -> list[Second]:
     found: list[Second] = []
     while begun is None or time.monotonic() < begun + PHASES * step_s:
         time.sleep(1.0)
-        report = source.call("status")
+        report = source.send(Status())
         if begun is None and report["sources"] and report["sources"][0]["rows"]:
             begun = time.monotonic() - report["sources"][0]["rows"] / STEPS[0][0]
         traffic = report["traffic"].get("f")
@@ -149,7 +150,7 @@ def _tuning(cluster: FailingCluster) -> list[dict[str, Any]]:
     standby = cluster.status()["protection"].get("q", {}).get("standby")
     if standby is None:
         return []
-    report = cluster.coordinator.sites.peer(standby).call("status")
+    report = cluster.coordinator.sites.peer(standby).send(Status())
     return next((one.get("tuning", []) for one in report["tasks"] if one["name"] == "q"), [])
 
 

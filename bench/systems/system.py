@@ -15,7 +15,7 @@ from anabranch.coordinator.service.idle import failures, idle
 from anabranch.coordinator.service.launch import LocalSites
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials
-from anabranch.link.messages import Follow
+from anabranch.link.messages import Ack, Acks, Follow
 from anabranch.link.wire import BORN
 from anabranch.scratch import scratch_folder
 from anabranch.site.tasks.task import Task
@@ -103,6 +103,4 @@ class Results:
                 told = time.monotonic()
 
     def _acknowledge(self, last: int) -> None:
-        ack = {"stream": self._query, "consumer": READER, "epoch": 0, "received": last,
-               "index": 0, "point": {"inputs": [last], "output": last}}  # fmt: skip
-        self._peer.call("acks", acks=[ack])
+        self._peer.send(Acks((Ack.of_reader(self._query, READER, last),)))

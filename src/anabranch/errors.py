@@ -26,15 +26,39 @@ Each says by `passes` whether its cause may go by itself, so that whoever met it
 service that is away, a call that took too long, a full disk. All others are final: trying again
 gives the same.
 
-An error is one line: `place: message. remedy`. It crosses process borders as a dict, so a user
-sees the same line wherever it was raised.
+An error is one line: `place: message. remedy`. It crosses process borders as an ErrorReport, so a
+user sees the same line wherever it was raised.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 _LONGEST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """An error as it is told to other processes. Only a ScriptError has an excerpt."""
+
+    kind: str
+    message: str
+    place: str = ""
+    remedy: str = ""
+    excerpt: str | None = None
+
+    def error(self) -> AnabranchError:
+        """The error that this is the report of; of an unknown kind it is the base class."""
+        if self.kind == "ScriptError":
+            return ScriptError(
+                self.message, place=self.place, remedy=self.remedy, excerpt=self.excerpt or ""
+            )
+        kind = _KINDS.get(self.kind, AnabranchError)
+        return kind(self.message, place=self.place, remedy=self.remedy)
+
+    def line(self) -> str:
+        return self.error().line()
 
 
 class AnabranchError(Exception):
@@ -62,6 +86,9 @@ class AnabranchError(Exception):
     def __str__(self) -> str:
         return self.line()
 
+    def report(self) -> ErrorReport:
+        return ErrorReport(type(self).__name__, self.message, self.place, self.remedy)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": type(self).__name__,
@@ -79,6 +106,9 @@ class ScriptError(AnabranchError):
     ) -> None:
         super().__init__(message, place=place, remedy=remedy)
         self.excerpt = excerpt
+
+    def report(self) -> ErrorReport:
+        return replace(super().report(), excerpt=self.excerpt)
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"excerpt": self.excerpt}

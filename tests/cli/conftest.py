@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from anabranch.cli import main
 from anabranch.cli.queries import sql
+from anabranch.coordinator.requests import Execute
+from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError
 
 
@@ -49,23 +50,22 @@ class FakeCoordinator:
     """Answers each script with the line `ok`, or with `error`."""
 
     error: AnabranchError | None = None
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[Execute] = field(default_factory=list)
 
-    def call(self, action: str, timeout_s: float = 10.0, **body: Any) -> list[dict[str, Any]]:
-        assert action == "execute"
-        self.asked.append(body)
+    def send(self, message: Execute, timeout_s: float) -> tuple[Answer, ...]:
+        self.asked.append(message)
         if self.error:
             raise self.error
-        if body["text"] == "SHOW SITES;":
-            return [{"kind": "table", "text": "", "columns": (), "rows": [("a", "host:1", "up")]}]
-        return [{"kind": "line", "text": "ok", "columns": (), "rows": ()}]
+        if message.text == "SHOW SITES;":
+            return (Answer("table", rows=(("a", "host:1", "up"),)),)
+        return (Answer("line", "ok"),)
 
     def close(self) -> None:
         pass
 
     @property
     def texts(self) -> list[str]:
-        return [body["text"] for body in self.asked]
+        return [one.text for one in self.asked]
 
 
 @pytest.fixture

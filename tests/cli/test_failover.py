@@ -18,8 +18,10 @@ from anabranch.cli.show.losses import PATIENCE_S, Losses
 from anabranch.cli.show.tables import queries_table
 from anabranch.cli.sites import signal_site
 from anabranch.coordinator.protection.description import protection_of
+from anabranch.coordinator.requests import MoveQuery
 from anabranch.coordinator.service.processes import process_of
 from anabranch.errors import SiteError
+from anabranch.link.message import Message
 from anabranch.plan.protection import UNLIMITED
 from tests.cli.conftest import Ended
 from tests.cli.statuses import assigned, down, site, standby, status, task
@@ -35,11 +37,11 @@ class Asked:
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
-        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.messages: list[Message[Any]] = []
 
-    def call(self, action: str, timeout_s: float = 10.0, **body: Any) -> Any:
-        self.calls.append((action, body))
-        return self.answers[action]
+    def send(self, message: Message[Any], timeout_s: float = 10.0) -> Any:
+        self.messages.append(message)
+        return self.answers[message.action]
 
 
 @pytest.fixture
@@ -138,11 +140,11 @@ def test_a_process_that_ended_is_gone(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_move_says_from_where_to_where(anabranch: Run, system: Callable[..., Asked]) -> None:
-    asked = system(move={"was_at": "centre"})
+    asked = system(move="centre")
     ended = anabranch("move", "q", "centre2")
     assert ended.code == 0
     assert "query q moved from centre to centre2 in 0.0 s\n" in ended.err
-    assert asked.calls == [("move", {"query": "q", "site": "centre2"})]
+    assert asked.messages == [MoveQuery("q", "centre2")]
 
 
 # -- what status shows ---------------------------------------------------------------------------

@@ -18,26 +18,27 @@ from anabranch.cli.queries.follow import split
 from anabranch.cli.queries.prompt import HISTORY, Prompt, history_in, is_whole
 from anabranch.cli.queries.statements import STATEMENTS
 from anabranch.cli.signals import Terminated
+from anabranch.coordinator.requests import Execute
+from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import ScriptError, SiteError
 from anabranch.language.grammar.parser import parse
 from anabranch.language.source import Script
 from tests.cli.conftest import Ended, FakeCoordinator
 
 Run = Callable[..., Ended]
-NO_NAMES = [{"rows": ()}] * 6
+NO_NAMES = [Answer("table")] * 6
 
 
 def test_execute_shows_the_answers(anabranch: Run, coordinator: FakeCoordinator) -> None:
     assert anabranch("sql", "-e", "SHOW QUERIES;") == Ended(0, "ok\n", "")
-    assert coordinator.asked == [{"text": "SHOW QUERIES;", "name": "sql", "base": str(Path.cwd()),
-                                  "wait": True}]  # fmt: skip
+    assert coordinator.asked == [Execute("SHOW QUERIES;", "sql", str(Path.cwd()))]
 
 
 def test_one_need_not_wait_for_sites_that_are_starting(
     anabranch: Run, coordinator: FakeCoordinator
 ) -> None:
     assert anabranch("sql", "--no-wait", "-e", "SHOW QUERIES;").code == 0
-    assert coordinator.asked[0]["wait"] is False
+    assert not coordinator.asked[0].wait
 
 
 def test_nor_for_statements_from_stdin_or_at_the_prompt(
@@ -48,7 +49,7 @@ def test_nor_for_statements_from_stdin_or_at_the_prompt(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr(prompt, "Prompt", lambda state, execute: Typed("SHOW STREAMS;"))
     sql.interactive(tmp_path, wait=False)
-    waits = {one["text"]: one["wait"] for one in coordinator.asked}
+    waits = {one.text: one.wait for one in coordinator.asked}
     assert not waits["SHOW QUERIES;"]
     assert not waits["SHOW STREAMS;"]
 
@@ -59,8 +60,8 @@ def test_paths_of_a_script_start_from_its_folder(
     script = tmp_path / "some.sql"
     script.write_text("SHOW QUERIES;")
     assert anabranch("sql", "-f", str(script)).code == 0
-    assert coordinator.asked[0]["base"] == str(tmp_path)
-    assert coordinator.asked[0]["name"] == str(script)
+    assert coordinator.asked[0].base == str(tmp_path)
+    assert coordinator.asked[0].name == str(script)
 
 
 def test_statements_are_read_from_stdin_without_a_terminal(

@@ -12,6 +12,8 @@ from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.errors import AdmissionError, SiteError
+from anabranch.link.message import Message
+from anabranch.link.messages import Calibrate, Trial, Urgencies
 from tests.coordinator.test_admission import catalog
 
 
@@ -21,7 +23,7 @@ class FakeSites:
     def __init__(self) -> None:
         self.tried: list[str] = []
         self.told: dict[str, Any] = {}
-        self.trial: dict[str, float] | None = {"fixed_us": 500.0, "per_tuple_us": 10.0}
+        self.trial: Trial | None = Trial(fixed_us=500.0, per_tuple_us=10.0)
         self.report: dict[str, Any] = {}
 
     def alive(self) -> list[str]:
@@ -31,14 +33,14 @@ class FakeSites:
         return SimpleNamespace(report=self.report)
 
     def peer(self, site: str) -> Any:
-        return SimpleNamespace(call=self._call)
+        return SimpleNamespace(send=self._answer)
 
-    def _call(self, action: str, **asked: Any) -> Any:
-        if action == "urgencies":
-            self.told |= asked["tasks"]
+    def _answer(self, asked: Message[Any], timeout_s: float = 0.0) -> Any:
+        if isinstance(asked, Urgencies):
+            self.told |= asked.tasks
             return None
-        assert action == "calibrate"
-        self.tried.append(asked["task"]["name"])
+        assert isinstance(asked, Calibrate)
+        self.tried.append(asked.task.name)
         if self.trial is None:
             raise SiteError("it is gone")
         return self.trial
@@ -92,17 +94,17 @@ def test_costs_that_drift_are_told_of_and_sub_deadlines_set_anew(
         q="SELECT Temp + 1 AS t FROM Sensor1 DEADLINE 30ms INTO jsonl(path = 'x') ON room2 AT room1"
     )
     query = definitions.pop("q")
-    sites.trial = {"fixed_us": 1000.0, "per_tuple_us": 0.0}
+    sites.trial = Trial(1000.0, 0.0)
     admitted, _ = whole.admit(definitions, [query])
     known.change([*definitions.values(), *admitted], [])
     before = admitted[0].urgencies["q"].deadline_us  # type: ignore[union-attr]
     assert whole.outlook() == ""
     sites.costs(10.0)
     whole.renew()
-    after = sites.told["q"]["deadline_us"]
+    after = sites.told["q"].deadline_us
     assert after > 2 * before
     assert whole.outlook() == ""
     sites.costs(40.0)
     whole.renew()
-    assert sites.told["q"]["deadline_us"] == after
+    assert sites.told["q"].deadline_us == after
     assert "by what tasks cost now query q cannot hold DEADLINE 30ms" in whole.outlook()

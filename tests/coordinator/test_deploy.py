@@ -9,17 +9,8 @@ import pytest
 
 from anabranch.coordinator.deploy.deploy import Deployment, undeploy
 from anabranch.errors import SinkError, SiteError
-from anabranch.link.messages import (
-    Attach,
-    Begin,
-    Detach,
-    Drop,
-    Message,
-    Peers,
-    Prepare,
-    Start,
-    StartSources,
-)
+from anabranch.link.message import Message
+from anabranch.link.messages import Attach, Begin, Detach, Drop, Peers, Prepare, Start, StartSources
 from anabranch.plan.operators import Call
 from anabranch.stream.restart import RestartPoint
 from tests.link.support import LOOP
@@ -44,7 +35,7 @@ class FakeSites:
     def together(self, one: str, other: str) -> bool:
         return one == other
 
-    async def call(self, site: str, message: Message, seconds: float = 0.0) -> Any:
+    async def call(self, site: str, message: Message[Any], seconds: float = 0.0) -> Any:
         self.asked.append((site, message))
         failure = self._fails.get((site, type(message))) or self._fails.get((site, "*"))
         if failure:
@@ -54,13 +45,13 @@ class FakeSites:
     def silent(self, site: str) -> bool:
         return False
 
-    async def reach(self, site: str, message: Message) -> Any:
+    async def reach(self, site: str, message: Message[Any]) -> Any:
         return await self.call(site, message)
 
     def forget(self, site: str, sources: Collection[str], tasks: Collection[str]) -> None:
         self.forgotten |= {*sources, *tasks}
 
-    def of(self, site: str, kind: type[Message]) -> list[Message]:
+    def of(self, site: str, kind: type[Message[Any]]) -> list[Message[Any]]:
         return [one for asked, one in self.asked if asked == site and isinstance(one, kind)]
 
 
@@ -82,7 +73,7 @@ def test_no_tuple_passes_before_everyone_is_there() -> None:
 
 
 @pytest.mark.parametrize("kind", [Prepare, Peers, Attach, Start])
-def test_nothing_is_left_behind_when_a_step_fails(kind: type[Message]) -> None:
+def test_nothing_is_left_behind_when_a_step_fails(kind: type[Message[Any]]) -> None:
     """A step that fails may still have happened: its answer was lost."""
     sites = FakeSites({("centre", kind): SinkError("no permission")})
     with pytest.raises(SinkError, match="no permission"):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.launch import SiteProcesses
 from anabranch.errors import ConfigError, ProtocolError, SiteError, Superseded
 from anabranch.link.gate import Credentials
-from anabranch.link.messages import PROTOCOL, Drop, Join, Origin, Prepare, read, written
+from anabranch.link.message import PROTOCOL, Origin, read_message, written
+from anabranch.link.messages import Drop, Heartbeat, Join, Prepare
 from anabranch.link.peer import Peer
 from anabranch.process import birth, end
 from anabranch.site.member import Member
@@ -66,7 +68,7 @@ def test_what_a_later_version_adds_to_a_message_is_ignored() -> None:
     later = plain.replace('"kind":"stream"', '"kind":"stream","colour":"red"', 1)
     later = later.replace('"resume"', '"haste":true,"resume"')
     assert later.count("colour") == later.count("haste") == 1
-    assert read(Prepare, later.encode()) == Prepare((a_stream(),), ())
+    assert read_message(Prepare, later.encode()) == Prepare((a_stream(),), ())
 
 
 def test_a_catalog_says_who_has_written_what_cannot_be_read(tmp_path: Path) -> None:
@@ -113,16 +115,16 @@ def test_two_systems_of_one_token_and_port_are_noticed(tmp_path: Path) -> None:
     for one in folders:
         one.mkdir()
     first = Coordinator(folders[0], Cluster(), TOKEN)
-    theirs = Peer("coordinator", first.address, TOKEN).call("heartbeat", report=report())["origin"]
+    theirs = asdict(Peer("coordinator", first.address, TOKEN).send(Heartbeat(report())).origin)
     first.close()
     second = Coordinator(folders[1], Cluster(), TOKEN)
     peer = Peer("coordinator", second.address, TOKEN)
     runs = [{"stream": "s", "state": "running", "error": None, "born": 3}]
     with pytest.raises(SiteError) as refused:
-        peer.call("heartbeat", report=report(origin=theirs, sources=runs))
+        peer.send(Heartbeat(report(origin=theirs, sources=runs)))
     assert all(str(folder) in str(refused.value) for folder in folders)
     assert second.sites.names() == []
-    assert peer.call("heartbeat", report=report(origin=theirs))["origin"] != theirs
+    assert asdict(peer.send(Heartbeat(report(origin=theirs))).origin) != theirs
     second.close()
 
 
@@ -178,7 +180,7 @@ def outlived(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     process = a_process()
     first = Coordinator(tmp_path, Cluster(), TOKEN)
     peer = Peer("coordinator", first.address, TOKEN)
-    peer.call("heartbeat", report=report(pid=process.pid, started=birth(process.pid)))
+    peer.send(Heartbeat(report(pid=process.pid, started=birth(process.pid))))
     first.close()
     yield tmp_path, process
     process.kill()
@@ -211,7 +213,7 @@ def test_a_process_that_reports_within_its_lease_goes_on(
 
     def answers(line: str) -> None:
         peer = Peer("coordinator", second.address, TOKEN)
-        peer.call("heartbeat", report=report(pid=process.pid, started=birth(process.pid)))
+        peer.send(Heartbeat(report(pid=process.pid, started=birth(process.pid))))
 
     processes = SiteProcesses(second, [], state, tied=False, progress=answers)
     assert processes._goes_on("room1")

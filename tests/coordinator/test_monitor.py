@@ -48,7 +48,7 @@ def test_the_last_samples_are_kept_over_a_restart(tmp_path: Path) -> None:
     catalog.close()
     again = Monitor(Catalog(tmp_path / "catalog.db"), 5.0)
     assert [one.at for one in again.samples] == [float(n) for n in range(5, KEPT + 5)]
-    assert again.export()["samples"][-1]["latency_s"] == {"a": {"b": 0.1 * (KEPT + 4)}}
+    assert again.samples[-1].latency_s == {"a": {"b": 0.1 * (KEPT + 4)}}
 
 
 def test_the_network_as_far_as_it_was_measured(tmp_path: Path) -> None:

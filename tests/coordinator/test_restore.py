@@ -10,7 +10,8 @@ import pytest
 from anabranch.coordinator.deploy.lost import begun
 from anabranch.coordinator.deploy.restore import Restoration
 from anabranch.errors import SiteError
-from anabranch.link.messages import Drop, Message, Prepare
+from anabranch.link.message import Message
+from anabranch.link.messages import Drop, Prepare
 from tests.link.support import LOOP
 from tests.plan.samples import a_query, a_stream
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +13,15 @@ from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.scripts.sites import asks_types, sites_named, sites_needed
 from anabranch.errors import ConfigError, ScriptError, SinkError, SourceError
+from anabranch.language.expressions.types import TypeAnswer
 from anabranch.language.source import Script
+from anabranch.link.message import Message
+from anabranch.link.messages import Analyse, Check, Checked, CheckTypes, Plans, StageSize
 from anabranch.plan.catalog import AggregateDef, AnyDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.operators import Aggregate, Call, Column, Join
+from anabranch.plan.places import Place
 from anabranch.plan.protection import Standby
+from anabranch.plan.tasks import TaskSpec
 from tests.language.fakes import FakeTyper
 
 SOURCES = """
@@ -29,47 +35,55 @@ CREATE AGGREGATE middle (DOUBLE) RETURNS DOUBLE FROM python(class = 'stats:Middl
 class FakePeer:
     """A site that knows a few types, and two functions."""
 
-    def call(self, action: str, **body: Any) -> Any:
-        if action == "check_types":
-            return [self._type(column["type"]) for column in body["columns"]]
-        if action == "check":
-            return self._check(body)
-        if action == "stage_size":
-            return body["stage"]["input"]["source"]["options"].get("n", 0) * 3_000_000
-        if action == "plans":
-            return []  # which only picks columns
-        assert action == "analyse"
-        if body["expressions"] in (("`avg`()",), ("`upper`()",)):
-            return [{"type": None, "error": "wrong number of arguments"}]
-        if not body["columns"]:
-            return [{"type": None, "error": "there is no function f"}]
-        columns = tuple(Column.model_validate(one) for one in body["columns"])
-        answers = FakeTyper()(columns, body["expressions"], aggregate=body["aggregate"])
-        return [{"type": one.type, "error": one.error} for one in answers]
+    def send(self, asked: Message[Any], timeout_s: float) -> Any:
+        match asked:
+            case CheckTypes(columns):
+                return [self._type(column.type) for column in columns]
+            case Check(sources, tasks):
+                return self._check([*sources, *tasks])
+            case StageSize(stage):
+                return stage.input.source.options.get("n", 0) * 3_000_000
+            case Plans():
+                return ()  # which only picks columns
+            case Analyse(columns, expressions, aggregate):
+                return self._analyse(columns, expressions, aggregate=aggregate)
+        raise AssertionError(asked)
 
-    def _check(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _analyse(
+        self, columns: tuple[Column, ...], expressions: tuple[str, ...], *, aggregate: bool
+    ) -> Sequence[TypeAnswer]:
+        if expressions in (("`avg`()",), ("`upper`()",)):
+            return [TypeAnswer(None, "wrong number of arguments")]
+        if not columns:
+            return [TypeAnswer(None, "there is no function f")]
+        return FakeTyper()(columns, expressions, aggregate=aggregate)
+
+    def _check(self, asked: Sequence[StreamDef | TableDef | TaskSpec]) -> Checked:
         """Sources and sinks that know the options `path` and `n`, and no n but 1."""
-        calls = [one["source"] for one in body["sources"]] + [one["sink"] for one in body["tasks"]]
-        for call in calls:
-            if unknown := set(call["options"]) - {"path", "n"}:
-                raise ConfigError(f"{call['name']}() has no option {min(unknown)!r}")
-            if call["options"].get("n", 1) != 1:
-                raise ConfigError(f"{call['name']}() has n = {call['options']['n']}", remedy="1.")
-            if call["options"].get("path") == "none":
-                raise (SourceError if body["sources"] else SinkError)("no such file", place="none")
-        places = [one for call in calls for one in self._places(call, bool(body["tasks"]))]
-        return {"places": places, "notes": [], "problems": []}
+        places: list[Place] = []
+        for one in asked:
+            writes = isinstance(one, TaskSpec)
+            call = one.sink if isinstance(one, TaskSpec) else one.source
+            assert call
+            if unknown := set(call.options) - {"path", "n"}:
+                raise ConfigError(f"{call.name}() has no option {min(unknown)!r}")
+            if call.options.get("n", 1) != 1:
+                raise ConfigError(f"{call.name}() has n = {call.options['n']}", remedy="1.")
+            if call.options.get("path") == "none":
+                raise (SinkError if writes else SourceError)("no such file", place="none")
+            places += self._places(call, writes)
+        return Checked(tuple(places))
 
-    def _places(self, call: dict[str, Any], writes: bool) -> list[dict[str, Any]]:
+    def _places(self, call: Call, writes: bool) -> list[Place]:
         """On one machine, and just what `path` says."""
-        path = call["options"].get("path")
-        place = {"machine": "m", "path": f"/base/{path}", "extent": "file", "writes": writes}
+        path = call.options.get("path")
+        place = Place(machine="m", path=f"/base/{path}", extent="file", writes=writes)
         return [place] if path else []
 
-    def _type(self, type_: str) -> dict[str, str | None]:
+    def _type(self, type_: str) -> TypeAnswer:
         if type_.upper().startswith("VARCHAR"):
-            return {"type": None, "error": "is a type of stored tables"}
-        return {"type": type_.lower(), "error": ""}
+            return TypeAnswer(None, "is a type of stored tables")
+        return TypeAnswer(type_.lower())
 
 
 class FakeSites:

@@ -27,12 +27,12 @@ from anabranch.errors import (
     StorageError,
 )
 from anabranch.link.gate import Credentials, Gate
+from anabranch.link.message import Message
 from anabranch.link.messages import (
     Announce,
     Attach,
     Detach,
     Drop,
-    Message,
     Place,
     Points,
     Prepare,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
@@ -15,15 +16,13 @@ from anabranch.cli.sites import site
 from anabranch.config.cluster import Cluster, parse_cluster
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites, nearest
+from anabranch.coordinator.requests import Execute
 from anabranch.coordinator.service import launch
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.errors import AnabranchError, SetupError, SiteError
 from anabranch.link.gate import LOCAL, Credentials, Gate
-from anabranch.link.messages import (
-    PROTOCOL,
-    Ping,
-    Status,
-)
+from anabranch.link.message import PROTOCOL
+from anabranch.link.messages import Heartbeat, Join, Ping, Pong, Status
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
 from anabranch.spark import own
@@ -219,13 +218,13 @@ def test_a_restart_keeps_the_port(tmp_path: Path) -> None:
     first = Coordinator(tmp_path, Cluster(), TOKEN)
     address = first.address
     peer = Peer("coordinator", address, TOKEN)
-    answer = peer.call("heartbeat", report=report("room1", "h:1"))
-    assert answer["addresses"] == {"room1": "h:1"}
+    answer = peer.send(Heartbeat(report("room1", "h:1")))
+    assert answer.addresses == {"room1": "h:1"}
     first.close()
     second = Coordinator(tmp_path, Cluster(), TOKEN)
     assert second.address == address
     assert second.sites.addresses() == {"room1": "h:1"}
-    assert peer.call("ping")["coordinator"]
+    assert peer.send(Ping()).pid == os.getpid()
     with pytest.raises(SetupError, match="a coordinator is up already"):
         Coordinator(tmp_path, Cluster(), TOKEN)
     second.close()
@@ -243,7 +242,7 @@ def test_a_port_that_others_have_by_now_is_left_to_them(
     second = Coordinator(tmp_path, Cluster(), TOKEN, said.append)
     assert second.address != before
     assert said[0].startswith(f"cannot listen on {before}: address already in use. Sites that")
-    assert Peer("coordinator", second.address, TOKEN).call("ping")["coordinator"]
+    assert Peer("coordinator", second.address, TOKEN).send(Ping()).pid == os.getpid()
     second.close()
     other.shutdown()
 
@@ -251,14 +250,14 @@ def test_a_port_that_others_have_by_now_is_left_to_them(
 def test_a_site_of_the_same_name_may_not_join_twice(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path, Cluster(), TOKEN)
     peer = Peer("coordinator", coordinator.address, TOKEN)
-    gate = Gate("127.0.0.1:0", TOKEN, {Ping: lambda asked: {}})
-    peer.call("join", site="room1", pid=1, protocol=PROTOCOL)
-    peer.call("heartbeat", report=report("room1", gate.address, pid=1))
-    peer.call("join", site="room1", pid=1, protocol=PROTOCOL)
+    gate = Gate("127.0.0.1:0", TOKEN, {Ping: lambda asked: Pong(1)})
+    peer.send(Join("room1", 1, PROTOCOL))
+    peer.send(Heartbeat(report("room1", gate.address, pid=1)))
+    peer.send(Join("room1", 1, PROTOCOL))
     with pytest.raises(SiteError, match=f"site room1 is up already, at {gate.address}"):
-        peer.call("join", site="room1", pid=2, protocol=PROTOCOL)
+        peer.send(Join("room1", 2, PROTOCOL))
     gate.shutdown()  # killed: another may take its place at once
-    peer.call("join", site="room1", pid=2, protocol=PROTOCOL)
+    peer.send(Join("room1", 2, PROTOCOL))
     coordinator.close()
 
 
@@ -284,7 +283,7 @@ def test_statements_wait_for_sites_that_are_starting(starting: Coordinator, wait
     if waits:
         beat.start()
     with pytest.raises(AnabranchError) as caught:
-        peer.call("execute", text=text, name="sql", base="", wait=waits)
+        peer.send(Execute(text, "sql", "", waits))
     if waits:  # and goes on once it is there, to ask it about types
         assert caught.value.message == "no site is up"
         beat.join()

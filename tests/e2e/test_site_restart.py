@@ -21,6 +21,7 @@ import pytest
 
 from anabranch.api.cluster import Cluster
 from anabranch.api.relations import Stream
+from anabranch.coordinator.requests import AskStatus
 from anabranch.coordinator.service.state import find_coordinator
 from bench.systems.postgres import Postgres
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
@@ -161,7 +162,7 @@ def test_a_site_killed_at_random_loses_and_repeats_nothing(
 def status(folder: Path) -> dict[str, Any]:
     coordinator = find_coordinator(folder / ".anabranch")
     try:
-        found: dict[str, Any] = coordinator.call("status")
+        found: dict[str, Any] = coordinator.send(AskStatus())
         return found
     finally:
         coordinator.close()

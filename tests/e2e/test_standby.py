@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from anabranch.errors import AnabranchError
+from anabranch.link.messages import TakeOver
 from bench.systems.postgres import Postgres
 from tests.e2e.commands import wait_until
 from tests.e2e.system import System, read_jsonl
@@ -57,7 +58,7 @@ def take_over(system: System, task: str) -> None:
     if not taken():
         site = standby_of(system, task)
         assert site
-        system.coordinator.sites.peer(site).call("take_over", task=task)
+        system.coordinator.sites.peer(site).send(TakeOver(task))
     wait_until(taken, f"{task} is taken over", 30)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from anabranch.coordinator.requests import AskStatus, Execute
 from anabranch.coordinator.service import launch
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import AnabranchError
@@ -47,12 +48,12 @@ class System:
         self.up.wait()
 
     def execute(self, text: str) -> Any:
-        return find_coordinator(self._folder / STATE).call(
-            "execute", timeout_s=120, text=text, name="script.sql", base=str(self._folder)
+        return find_coordinator(self._folder / STATE).send(
+            Execute(text, "script.sql", str(self._folder)), 120
         )
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = find_coordinator(self._folder / STATE).call("status", timeout_s=30)
+        found: dict[str, Any] = find_coordinator(self._folder / STATE).send(AskStatus(), 30)
         return found
 
     def site(self, name: str) -> psutil.Process:

@@ -8,13 +8,15 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from anabranch.link.budget import Budget
 from anabranch.link.gate import Credentials, Gate, Handler
 from anabranch.link.inlet import LiveInlet
+from anabranch.link.message import Message
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import ArrowBatches, wire_schema
 from anabranch.runtime.loop import process_loop
@@ -83,10 +85,12 @@ def offer(inlet: LiveInlet, batch: Batch[pa.RecordBatch]) -> None:
 
 @contextlib.contextmanager
 def a_gate(
-    *outlets: LiveOutlet, credentials: Credentials = TOKEN, **actions: Handler
+    *outlets: LiveOutlet,
+    credentials: Credentials = TOKEN,
+    actions: Mapping[type[Message[Any]], Handler] | None = None,
 ) -> Iterator[Gate]:
     found = {outlet.stream: outlet for outlet in outlets}
-    gate = Gate("127.0.0.1:0", credentials, actions, found.__getitem__)
+    gate = Gate("127.0.0.1:0", credentials, actions or {}, found.__getitem__)
     try:
         yield gate
     finally:

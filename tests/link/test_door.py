@@ -18,14 +18,17 @@ import pytest
 
 from anabranch.link.door import LONG_BYTES, UNPROVED_BYTES, Door
 from anabranch.link.gate import Credentials
+from anabranch.link.messages import Push
 from anabranch.link.peer import Peer
 
 LONG = 256 << 20
 _SERVES = """
 import sys
 from anabranch.link.gate import Credentials, Gate
+from anabranch.link.messages import Push
 from anabranch.stage.server import StateServer
-gate = Gate("127.0.0.1:0", Credentials("right"), {"long": lambda asked: len(asked["text"])})
+measure = {Push: lambda asked: len(asked.rows) == int(asked.stream)}
+gate = Gate("127.0.0.1:0", Credentials("right"), measure)
 print(gate.address, StateServer(None, "right").port, flush=True)
 sys.stdin.read()
 """
@@ -100,7 +103,7 @@ def test_long_messages_of_who_knows_the_token_arrive(
     _, (address, _) = elsewhere
     for size in (LONG_BYTES - 100, LONG_BYTES, UNPROVED_BYTES, 8 << 20):
         peer = Peer("there", address, Credentials("right"))
-        assert peer.call("long", text="x" * size) == size
+        assert peer.send(Push(str(size), "x" * size))
         peer.close()
 
 

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -21,13 +22,39 @@ from anabranch.errors import (
     SiteError,
 )
 from anabranch.link.gate import Credentials, Gate
-from anabranch.link.messages import Attach, Follow
+from anabranch.link.message import Message
+from anabranch.link.messages import Attach, Follow, Ping, Pong
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peer, Peers
 from anabranch.link.wire import ArrowBatches
 from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import RestartPoint
 from tests.link.support import LOOP, TOKEN, a_gate, an_outlet, eventually, follow, numbers, values
+
+
+@dataclass(frozen=True, slots=True)
+class Divide(Message[float]):
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fail(Message[None]):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class PointAt(Message[None]):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Where(Message[str]):
+    """As a gate of this name answers."""
+
+
+def pong(asked: Ping) -> Pong:
+    return Pong(7)
 
 
 @pytest.fixture
@@ -39,16 +66,16 @@ def outlet() -> LiveOutlet:
 
 @pytest.fixture
 def gate(outlet: LiveOutlet) -> Iterator[Gate]:
-    def fail(body: dict[str, Any]) -> None:
+    def fail(asked: Fail) -> None:
         raise SinkError("disk full", place="centre", remedy="Make room.")
 
-    def point_at(body: dict[str, Any]) -> None:
+    def point_at(asked: PointAt) -> None:
         raise ScriptError("unknown stream", place="a.sql:1", remedy="Did you mean S?", excerpt="^")
 
-    def divide(body: dict[str, Any]) -> float:
-        return body["a"] / body["b"]
+    def divide(asked: Divide) -> float:
+        return asked.a / asked.b
 
-    with a_gate(outlet, fail=fail, point_at=point_at, divide=divide) as gate:
+    with a_gate(outlet, actions={Fail: fail, PointAt: point_at, Divide: divide}) as gate:
         yield gate
 
 
@@ -170,7 +197,7 @@ def test_a_connection_that_hangs_does_not_take_the_room_of_the_next() -> None:
 def test_a_wrong_token_is_refused(gate: Gate, token: str) -> None:
     stranger = Peer("room1", gate.address, Credentials(token))
     for call in (
-        lambda: stranger.call("divide", a=1, b=1),
+        lambda: stranger.send(Divide(1, 1)),
         lambda: list(stranger.open(Follow("S", "c", after=0, epoch=0))),
     ):
         with pytest.raises(SiteError) as refused:
@@ -201,8 +228,8 @@ def test_an_address_that_is_not_ours_is_not_taken_for_a_port_in_use(listen: str)
 def test_a_port_is_free_again_after_shutdown() -> None:
     with a_gate() as first:
         address = first.address
-    second = Gate(address, TOKEN, {"ping": lambda body: "pong"})
-    assert Peer("x", address, TOKEN).call("ping") == "pong"
+    second = Gate(address, TOKEN, {Ping: pong})
+    assert Peer("x", address, TOKEN).send(Ping()) == Pong(7)
     second.shutdown()
 
 
@@ -210,23 +237,23 @@ def test_a_port_is_free_again_after_shutdown() -> None:
 
 
 def test_an_action_answers(peer: Peer) -> None:
-    assert peer.call("divide", a=9, b=2) == 4.5
+    assert peer.send(Divide(9, 2)) == 4.5
 
 
 def test_errors_of_actions_arrive_whole(peer: Peer) -> None:
     with pytest.raises(SinkError) as error:
-        peer.call("fail")
+        peer.send(Fail())
     assert error.value.line() == "centre: disk full. Make room."
     with pytest.raises(ScriptError) as pointed:
-        peer.call("point_at")
+        peer.send(PointAt())
     assert (pointed.value.place, pointed.value.excerpt) == ("a.sql:1", "^")
 
 
 def test_our_own_bugs_arrive_as_one_line(peer: Peer, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AnabranchError, match="action divide failed: ZeroDivisionError"):
-        peer.call("divide", a=1, b=0)
-    with pytest.raises(AnabranchError, match="action nothing failed: KeyError"):
-        peer.call("nothing")
+        peer.send(Divide(1, 0))
+    with pytest.raises(AnabranchError, match="action where failed: KeyError"):
+        peer.send(Where())
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
@@ -234,7 +261,7 @@ def test_nobody_there_is_one_line(gate: Gate) -> None:
     with a_gate() as gone:
         address = gone.address
     peer = Peer("room2", address, TOKEN)
-    for call in (lambda: peer.call("ping"), lambda: peer.open(Follow("S", "c", 0, 0))):
+    for call in (lambda: peer.send(Ping()), lambda: peer.open(Follow("S", "c", 0, 0))):
         with pytest.raises(SiteError) as error:
             call()
         assert isinstance(error.value, Refused)
@@ -247,13 +274,13 @@ def test_nobody_there_is_one_line(gate: Gate) -> None:
 def test_a_site_called_like_a_death_is_not_dead(outlet: LiveOutlet) -> None:
     """Its name, its streams and its own errors say nothing about its process."""
 
-    def fail(body: dict[str, Any]) -> None:
+    def fail(asked: Fail) -> None:
         raise SiteError("the other connection refused: socket closed")
 
-    with a_gate(outlet, fail=fail) as gate:
+    with a_gate(outlet, actions={Fail: fail}) as gate:
         peer = Peer("connection refused", gate.address, TOKEN)
         for call in (
-            lambda: peer.call("fail"),
+            lambda: peer.send(Fail()),
             lambda: list(peer.open(Follow("connection refused", "c", 0, 0))),
         ):
             with pytest.raises(SiteError) as error:
@@ -263,12 +290,12 @@ def test_a_site_called_like_a_death_is_not_dead(outlet: LiveOutlet) -> None:
 
 def test_a_gate_that_does_not_answer_in_time_is_unreachable() -> None:
     hang = threading.Event()
-    with a_gate(hang=lambda body: hang.wait(10), ping=lambda body: "pong") as gate:
+    with a_gate(actions={Fail: lambda asked: hang.wait(10), Ping: pong}) as gate:
         peer = Peer("room2", gate.address, TOKEN)
         with pytest.raises(SiteError, match="unreachable") as silent:
-            peer.call("hang", timeout_s=0.1)
+            peer.send(Fail(), 0.1)
         assert not isinstance(silent.value, Refused)  # it may be only slow
-        assert peer.call("ping") == "pong"
+        assert peer.send(Ping()) == Pong(7)
         hang.set()
 
 
@@ -277,9 +304,9 @@ def test_peers_go_where_a_site_has_moved() -> None:
     with pytest.raises(SiteError, match="site room1 is unknown here"):
         peers["room1"]
     for answer in ("here", "there"):
-        with a_gate(where=lambda body, answer=answer: answer) as gate:
+        with a_gate(actions={Where: lambda asked, answer=answer: answer}) as gate:
             peers.update({"room1": gate.address})
-            assert peers["room1"].call("where") == answer
+            assert peers["room1"].send(Where()) == answer
             assert peers["room1"] is peers["room1"]
     peers.close()
 
@@ -347,5 +374,5 @@ def test_a_fault_of_ours_is_told_alike_inside_and_outside_the_process():
         return 1 / 0
 
     told = pytest.raises(AnabranchError, match="action attach failed: ZeroDivisionError")
-    with a_gate(an_outlet(), attach=attach) as gate, told:
+    with a_gate(an_outlet(), actions={Attach: attach}) as gate, told:
         LOOP.run(gate.answer(Attach("S", "c"), 10.0))

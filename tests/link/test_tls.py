@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.errors import SetupError, SiteError
 from anabranch.link.gate import Credentials, Gate
-from anabranch.link.messages import Follow
+from anabranch.link.messages import Follow, Ping, Pong
 from anabranch.link.peer import Peer
 from tests.link.support import a_gate, an_outlet, numbers, values
 
@@ -39,9 +39,9 @@ def test_following_over_tls_needs_the_authority(certificate: tuple[str, str]) ->
     outlet.append([numbers(1, 1000)], 1)
     outlet.end()
     served = Credentials("secret", tls_cert=cert, tls_key=key, tls_ca=cert)
-    with a_gate(outlet, credentials=served, ping=lambda body: "pong") as gate:
+    with a_gate(outlet, credentials=served, actions={Ping: lambda asked: Pong(7)}) as gate:
         peer = Peer("room1", gate.address, Credentials("secret", tls_ca=cert))
-        assert peer.call("ping") == "pong"
+        assert peer.send(Ping()) == Pong(7)
         assert values(peer.open(Follow("S", "c", 0, 0))) == list(range(1, 1001))
         for stranger in (
             Credentials("secret"),
@@ -49,7 +49,7 @@ def test_following_over_tls_needs_the_authority(certificate: tuple[str, str]) ->
             Credentials("wrong", tls_ca=cert),
         ):
             with pytest.raises(SiteError):
-                Peer("room1", gate.address, stranger).call("ping", timeout_s=3)
+                Peer("room1", gate.address, stranger).send(Ping(), 3)
             with pytest.raises(SiteError):
                 list(Peer("room1", gate.address, stranger).open(Follow("S", "c", 0, 0)))
 

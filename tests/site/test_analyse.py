@@ -23,14 +23,14 @@ FLAT = tuple(
 
 def types(spark: SparkSession, *expressions: str, aggregate: bool = False) -> list[str | None]:
     columns = FLAT if "." in expressions[0] else PLAIN
-    return [one["type"] for one in analyse(spark, columns, expressions, aggregate=aggregate)]
+    return [one.type for one in analyse(spark, columns, expressions, aggregate=aggregate)]
 
 
 def error(spark: SparkSession, expression: str, aggregate: bool = False) -> str:
     columns = FLAT if "." in expression else PLAIN
     (answer,) = analyse(spark, columns, (expression,), aggregate=aggregate)
-    assert answer["type"] is None
-    return answer["error"] or ""
+    assert answer.type is None
+    return answer.error
 
 
 def test_types_over_one_input(spark: SparkSession) -> None:
@@ -108,7 +108,7 @@ def test_how_a_complaint_names_the_columns_of_several_inputs(spark: SparkSession
 def test_what_is_said_of_a_function_that_is_none(spark: SparkSession) -> None:
     """CREATE AGGREGATE tells from it whether a name is free."""
     columns: tuple[Column, ...] = ()
-    said = [one["error"] or "" for one in analyse(spark, columns, ("`p90`()", "`avg`()", "`pi`()"))]
+    said = [one.error for one in analyse(spark, columns, ("`p90`()", "`avg`()", "`pi`()"))]
     assert [one.startswith(NO_FUNCTION) for one in said] == [True, False, False]
 
 

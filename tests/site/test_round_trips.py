@@ -9,7 +9,7 @@ import pytest
 from anabranch.config.cluster import Cluster, LinkConfig
 from anabranch.errors import SiteError
 from anabranch.link.emulated import EmulatedNetwork
-from anabranch.link.messages import Message
+from anabranch.link.message import Message
 from anabranch.runtime.loop import process_loop
 from anabranch.site import round_trips
 from anabranch.site.round_trips import AT_A_TIME, RoundTrips

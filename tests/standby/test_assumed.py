@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from anabranch.config.cluster import Cluster
 from anabranch.link.messages import Wishes
-from anabranch.link.meter import Meter
+from anabranch.link.meter import Flow, Meter
 from anabranch.plan.operators import Aggregate
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.plan.windows import TimePanes
@@ -61,9 +62,9 @@ def test_overhead_holds_for_long_windows_from_the_first_one_on(
     last = shipped = released = sent = 0
     batches = [100]
 
-    async def measured(index: int) -> dict[str, object]:
+    async def measured(index: int) -> Flow | None:
         found = meter.report(process.now(), "q")
-        return found | {"ratio": 1.0, "held": last - released} if found else found
+        return found and replace(found, held=last - released)
 
     async def set_batch(index: int, batch: int) -> None:
         batches.append(batch)

@@ -10,10 +10,12 @@ from weakref import WeakSet
 
 from anabranch.api.gathered import Gathered
 from anabranch.api.text import Text
+from anabranch.coordinator.requests import AskStatus, Execute, Submit, Submitted
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError, ConfigError, ScriptError, SourceError, from_dict
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer, Peers
+from anabranch.plan.program import Submission
 
 EXECUTE_S = 300.0
 """Deploying takes long: each site builds its part."""
@@ -66,24 +68,22 @@ class Client:
         base: str = "",
         unnamed: str = "",
         wait: bool = True,
-        pockets: Sequence[tuple[dict[str, Any], str]] = (),
-    ) -> list[Answer]:
+        pockets: Sequence[tuple[Submission, str]] = (),
+    ) -> Sequence[Answer]:
         """A query that has no name gets the name `unnamed` and no sink of ours. `wait`: for sites
         that are being started. `pockets` are started with it, each with who is going to follow
         its output, if somebody is."""
-        answers = self._coordinator.call(
-            "execute",
-            EXECUTE_S,
-            text=text,
+        asked = Execute(
+            text,
             name="sql",
             base=base or str(Path.cwd()),
+            wait=wait,
             readers=dict(readers or {}),
             unnamed=unnamed,
-            wait=wait,
-            pockets=[one for one, _ in pockets],
-            pocket_readers=[reader for _, reader in pockets],
+            pockets=tuple(one for one, _ in pockets),
+            pocket_readers=tuple(reader for _, reader in pockets),
         )
-        return [_answer(one) for one in answers]
+        return self._coordinator.send(asked, EXECUTE_S)
 
     def carry_out(self, gathered: Gathered) -> None:
         """All of it, or nothing. Raises what is wrong with an argument."""
@@ -95,15 +95,11 @@ class Client:
             raise gathered.blamed(error) from None
         gathered.begin()
 
-    def submit(self, pocket: dict[str, Any], reader: str) -> dict[str, Any]:
-        base = str(Path.cwd())
-        made: dict[str, Any] = self._coordinator.call(
-            "submit", EXECUTE_S, pocket=pocket, base=base, reader=reader
-        )
-        return made
+    def submit(self, pocket: Submission, reader: str) -> Submitted:
+        return self._coordinator.send(Submit(pocket, str(Path.cwd()), reader), EXECUTE_S)
 
     def status(self) -> dict[str, Any]:
-        status: dict[str, Any] = self._coordinator.call("status")
+        status = self._coordinator.send(AskStatus())
         self._known = {one["site"]: one["address"] for one in status["sites"]}
         self._assignments = {name: (one["site"], one["standby"])
                         for name, one in status["protection"].items()}  # fmt: skip
@@ -170,8 +166,3 @@ class Client:
             reader.join()
         self._peers.close()
         self._coordinator.close()
-
-
-def _answer(one: dict[str, Any]) -> Answer:
-    rows = tuple(tuple(row) for row in one["rows"])
-    return Answer(one["kind"], one["text"], tuple(one["columns"]), rows)

@@ -187,7 +187,7 @@ class Cluster:
         path = f"{pocket.__module__}.{pocket.__qualname__}"
         submitted = submission(pocket, pickled(pocket), path, pickled=True, name=name)
         consumer = reader_name() if follow else ""
-        return RunningPocket.submitted(self._client, submitted.model_dump(), consumer)
+        return RunningPocket.submitted(self._client, submitted, consumer)
 
     @contextmanager
     def script(self) -> Iterator[None]:

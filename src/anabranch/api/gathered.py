@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from anabranch.api.text import Text
 from anabranch.errors import ConfigError, ScriptError
+from anabranch.plan.program import Submission
 
 _PLACE = re.compile(r"(.*):(\d+):(\d+)", re.DOTALL)
 
@@ -18,7 +18,7 @@ class Gathered:
     def __init__(self) -> None:
         self._statements: list[Text] = []
         self._readers: dict[str, str] = {}
-        self._pockets: list[dict[str, Any]] = []
+        self._pockets: list[Submission] = []
         self._pocket_readers: list[str] = []
         self._after: list[Callable[[], None]] = []
 
@@ -29,7 +29,7 @@ class Gathered:
         self._readers |= readers
         self._after.append(after)
 
-    def pocket(self, submitted: dict[str, Any], reader: str, after: Callable[[], None]) -> None:
+    def pocket(self, submitted: Submission, reader: str, after: Callable[[], None]) -> None:
         self._pockets.append(submitted)
         self._pocket_readers.append(reader)
         self._after.append(after)
@@ -45,7 +45,7 @@ class Gathered:
         return self._readers
 
     @property
-    def pockets(self) -> list[tuple[dict[str, Any], str]]:
+    def pockets(self) -> list[tuple[Submission, str]]:
         """Each with who is going to follow its output, if somebody is."""
         return list(zip(self._pockets, self._pocket_readers, strict=True))
 

@@ -15,6 +15,7 @@ from anabranch.api.text import Duration, Text, conjunction, duration, listed
 from anabranch.api.text import name as written
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.language.source import Script
+from anabranch.link.messages import Attach
 from anabranch.plan.protection import percentage
 
 
@@ -292,7 +293,7 @@ class Query(Relation, Results):
         """One that runs already, followed from now on."""
         query = cls(client, name, site)
         consumer = reader_name()
-        client.site(site).call("attach", stream=name, consumer=consumer, lease=True)
+        client.site(site).send(Attach(name, consumer, lease=True))
         query._follow(name, site, consumer, spare=False)
         return query
 

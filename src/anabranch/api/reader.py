@@ -6,14 +6,13 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.api.client import Client
 from anabranch.errors import AnabranchError, Gap, SiteError, TaskError
-from anabranch.link.messages import Follow
+from anabranch.link.messages import Ack, Acks, Attach, Detach, Follow
 from anabranch.link.peer import Peer, RemoteStream
 from anabranch.link.wire import BORN, EVENT_TIME, POSITION
 from anabranch.stream.batch import END_WATERMARK, Batch
@@ -23,6 +22,7 @@ AHEAD_BYTES = 8_000_000
 SPARE_BYTES = 64_000_000
 """The same for results that a sink takes too, and that must not wait for us."""
 ACK_S = 0.1
+ASK_S = 2.0
 LOOK_S = 1.0
 """How often a stream that brings nothing is asked why."""
 SILENCE_S = 5.0
@@ -129,7 +129,7 @@ class Reader:
             self._stopped.wait(RETRY_S)
         with suppress(AnabranchError):
             peer = self._client.site(self._site)
-            peer.call("detach", timeout_s=2.0, stream=self._stream, consumer=self._consumer)
+            peer.send(Detach(self._stream, self._consumer), ASK_S)
 
     def _follow(self) -> bool:
         """Until the stream ends (True) or the connection does."""
@@ -160,14 +160,7 @@ class Reader:
         return False
 
     def _attach(self, peer: Peer) -> int:
-        position: int = peer.call(
-            "attach",
-            stream=self._stream,
-            consumer=self._consumer,
-            after=self._position,
-            lease=True,
-        )
-        return position
+        return peer.send(Attach(self._stream, self._consumer, self._position, lease=True))
 
     def _tell_standby(self) -> None:
         """Whoever would take the stream over must keep for us what we have not got."""
@@ -178,7 +171,7 @@ class Reader:
             with suppress(AnabranchError):
                 peer = self._client.site(assignment[1])
                 self._attach(peer)
-                peer.call("acks", timeout_s=2.0, acks=[self._ack(0)])
+                peer.send(self._acks(epoch=0), ASK_S)
 
     def _learn(self, wire: pa.Schema) -> None:
         columns = [field for field in wire if field.name not in (EVENT_TIME, BORN)]
@@ -209,16 +202,14 @@ class Reader:
 
     def _acknowledge(self, peer: Peer, epoch: int) -> None:
         """What has come here is not sent again."""
-        peer.call("acks", timeout_s=2.0, acks=[self._ack(epoch)])
+        peer.send(self._acks(epoch), ASK_S)
         self._acked_at, self._unacked = time.monotonic(), False
         if self._client.assignment(self._stream) and time.monotonic() - self._told_at > STANDBY_S:
             self._tell_standby()
 
-    def _ack(self, epoch: int) -> dict[str, Any]:
-        last = self._position
-        point = {"inputs": [last], "output": last}
-        return {"stream": self._stream, "consumer": self._consumer, "epoch": epoch,
-                "received": last, "index": 0, "point": point}  # fmt: skip
+    def _acks(self, epoch: int) -> Acks:
+        assert self._position is not None
+        return Acks((Ack.of_reader(self._stream, self._consumer, self._position, epoch),))
 
     def _look(self) -> bool:
         """Whether there is a reason to wait no longer. While the coordinator is away nobody knows,

@@ -16,10 +16,14 @@ from anabranch.api.results import Results, Timeout, seconds
 from anabranch.api.text import Text
 from anabranch.api.text import name as written
 from anabranch.errors import AnabranchError, ConfigError, SiteError, SourceError, TaskError
+from anabranch.link.message import A, Message
+from anabranch.link.messages import End, Push, Schema
 from anabranch.link.wire import EVENT_TIME
+from anabranch.plan.program import Submission
 from anabranch.site.programs.to_arrow import as_table
 from anabranch.site.sources.open_stream import decoded, encoded
 
+ASK_S = 30.0
 AWAY_S = 30.0
 """How long a push waits for a site whose process has died: about as long as one takes to start."""
 AGAIN_S = 0.2
@@ -78,7 +82,7 @@ class Stream(Relation):
         patience = min(deadline, time.monotonic() + AWAY_S)
         while True:
             try:
-                if self._call("push", rows=piece, writer=self._writer, number=self._pushes):
+                if self._ask(Push(self.name, piece, self._writer, self._pushes)):
                     return
                 if time.monotonic() > deadline:
                     raise SourceError(f"{before} rows were pushed; there is no room for more yet",
@@ -97,18 +101,18 @@ class Stream(Relation):
 
     def end(self) -> None:
         """No rows will follow: queries over it come to their end."""
-        self._call("end")
+        self._ask(End(self.name))
 
-    def _call(self, action: str, **body: str | int) -> Any:
+    def _ask(self, message: Message[A]) -> A:
         try:
-            return self._client.site(self.site).call(action, 30.0, stream=self.name, **body)
+            return self._client.site(self.site).send(message, ASK_S)
         except SiteError:
             self._client.refresh()  # for the next time
             raise
 
     @cached_property
     def _columns(self) -> pa.Schema:
-        schema = decoded(self._call("schema")).schema
+        schema = decoded(self._ask(Schema(self.name))).schema
         return schema.remove(len(schema) - 1)
 
 
@@ -124,24 +128,24 @@ class RunningPocket(Results):
         self.name = name
 
     @classmethod
-    def submitted(cls, client: Client, pocket: dict[str, Any], consumer: str) -> Self:
+    def submitted(cls, client: Client, pocket: Submission, consumer: str) -> Self:
         """Started, or to be started with all that is gathered."""
-        running = cls(client, pocket["name"])
+        running = cls(client, pocket.name)
         if client.gathered is not None:
             client.gathered.pocket(pocket, consumer, lambda: running._find(consumer))
         else:
-            running._begin(client.submit(pocket, consumer), consumer)
+            made = client.submit(pocket, consumer)
+            running._begin(made.site, made.input, made.output, consumer)
         return running
 
     def _find(self, consumer: str) -> None:
         answer = self._client.execute(Text(f"DESCRIBE {written(self.name, 'name')}"))
         told: dict[str, str] = {what: name for what, name in answer.rows}  # noqa: C416 (typed)
-        made = {"site": told["site"], "input": told["reads"], "output": told["fills"]}
-        self._begin(made, consumer)
+        self._begin(told["site"], told["reads"], told["fills"], consumer)
 
-    def _begin(self, made: Mapping[str, Any], consumer: str) -> None:
-        self.site, self.input = made["site"], made["input"]
-        self.output = Stream(self._client, made["output"], self.site)
+    def _begin(self, site: str, input: str, output: str, consumer: str) -> None:
+        self.site, self.input = site, input
+        self.output = Stream(self._client, output, site)
         if consumer:
             self._follow(self.output.name, self.site, consumer, spare=False)
 

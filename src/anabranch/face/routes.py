@@ -19,6 +19,7 @@ from anabranch.face.metrics import system_exposition
 from anabranch.face.model import QueryView, Snapshot
 from anabranch.face.stories import Event, Story, stories
 from anabranch.face.system import System
+from anabranch.link.message import plain
 from anabranch.site.http.figures import CONTENT_TYPE
 from anabranch.site.http.metrics import site_exposition
 
@@ -142,7 +143,7 @@ def _looking(system: System) -> APIRouter:
     @router.get("/network")
     def network() -> dict[str, Any]:
         """Latencies between the sites as measured, all samples that are kept."""
-        return system.coordinator.network_samples()
+        return {"samples": plain(system.coordinator.network_samples())}
 
     @router.get("/timeline")
     def timeline() -> list[Story]:

@@ -1,14 +1,13 @@
 """A gate: the one port of a site (or of the coordinator), an Arrow Flight server.
 
-Streams are followed with DoGet, everything else is an action with a JSON body and a JSON answer.
-Every call must carry the cluster's token. What comes before it is bounded: see `door`.
+Streams are followed with DoGet, everything else is a message with an answer. Every call must carry
+the cluster's token. What comes before it is bounded: see `door`.
 """
 
 from __future__ import annotations
 
 import hmac
 import inspect
-import json
 import socket
 import threading
 import time
@@ -20,13 +19,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
-from pydantic_core import to_jsonable_python
 
 from anabranch.errors import AnabranchError, SetupError, SiteError
-from anabranch.link import messages
 from anabranch.link.codec import PACKED, pack
 from anabranch.link.door import PROVE, Door, TokenCheck
-from anabranch.link.messages import Follow, Message, Ship
+from anabranch.link.message import A, Message, read_message, written
+from anabranch.link.messages import Follow, Ship
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.shipment import Traffic
 from anabranch.link.wire import header
@@ -145,7 +143,7 @@ def _drain(
                 return
             yield packed(batch), header(batch)
     except AnabranchError as error:
-        details = json.dumps(error.to_dict()).encode()
+        details = written(error.report())
         raise flight.FlightServerError(error.message, extra_info=details) from error
     finally:
         with runtime:
@@ -188,13 +186,11 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
         self,
         listen: str,
         credentials: Credentials,
-        actions: Mapping[Any, Handler],
+        actions: Mapping[type[Message[Any]], Handler],
         find_outlet: FindOutlet = _NOTHING.__getitem__,
         runtime: Runtime | None = None,
     ) -> None:
-        self._actions = {kind if isinstance(kind, str) else kind.action: handler
-                         for kind, handler in actions.items()}  # fmt: skip
-        self._kinds = {kind.action: kind for kind in actions if not isinstance(kind, str)}
+        self._actions = {kind.action: (kind, handler) for kind, handler in actions.items()}
         self.find_outlet = find_outlet
         self.token = credentials.token
         self._runtime = runtime or process_loop()
@@ -231,7 +227,7 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
     ) -> flight.FlightDataStream:
         self._door.proved(context.peer())
         action, _, body = ticket.ticket.partition(b" ")
-        request: Follow | Ship = messages.read(Ship if action == b"ship" else Follow, body)
+        request = read_message(Ship, body) if action == b"ship" else read_message(Follow, body)
         try:
             outlet = self.find_outlet(request.stream)
         except KeyError:
@@ -247,36 +243,34 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
         self, context: flight.ServerCallContext, action: flight.Action
     ) -> Iterator[flight.Result]:
         self._door.proved(context.peer())
-        if action.type == PROVE:
-            return
-        answer = self._answer(action.type, action.body.to_pybytes())
-        yield flight.Result(pa.py_buffer(json.dumps(answer).encode()))
+        if action.type != PROVE:
+            yield flight.Result(pa.py_buffer(self._answer(action.type, action.body.to_pybytes())))
 
-    def _answer(self, name: str, body: bytes) -> dict[str, Any]:
+    def _answer(self, name: str, body: bytes) -> bytes:
         """{"ok": result} or {"error": …}: errors are answers, so that they arrive whole."""
         try:
-            kind = self._kinds.get(name)
-            asked = messages.read(kind, body) if kind else json.loads(body or b"{}")
-            answer = self._actions[name](asked)
+            kind, handler = self._actions[name]
+            answer = handler(read_message(kind, body))
             if inspect.iscoroutine(answer):
                 answer = self._runtime.run(answer)
-            return {"ok": to_jsonable_python(answer)}
+            return written({"ok": answer})
         except AnabranchError as error:
-            return {"error": error.to_dict()}
+            return written({"error": error.report()})
         except Exception as error:
-            return {"error": _unexpected(name, error).to_dict()}
+            return written({"error": _unexpected(name, error).report()})
 
-    async def answer(self, asked: Message, seconds: float) -> Any:
+    async def answer(self, asked: Message[A], seconds: float) -> A:
         """The same for a caller in this process. Raises what the other side raised, and SiteError
         after so many seconds: what was asked for may yet be done."""
-        handler = self._actions.get(asked.action)
-        if handler is None:
+        if asked.action not in self._actions:
             raise SiteError(f"nobody answers {asked.action} at {self.address}")
+        _, handler = self._actions[asked.action]
         try:
-            answer = handler(asked)
+            answer: Any = handler(asked)
             if inspect.iscoroutine(answer):
-                return await within(self._runtime, answer, seconds, self.address)
-            return answer
+                answer = await within(self._runtime, answer, seconds, self.address)
+            found: A = answer
+            return found
         except AnabranchError:
             raise
         except Exception as error:

@@ -1,20 +1,21 @@
-"""All that is asked of a site or the coordinator: one class a message, by the name of its action.
-
-A message travels as JSON and is checked where it arrives; inside a process it is handed over as it
-is. `answer` is what comes back.
-"""
+"""All that sites ask of each other, that a coordinator asks of them, and they of it: a class each,
+with what it is answered by. What users ask of a coordinator is in `coordinator.requests`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_json
-
-from anabranch.errors import ProtocolError
+from anabranch.config.cluster import Cluster
+from anabranch.errors import ErrorReport
+from anabranch.language.expressions.types import TypeAnswer
+from anabranch.link.message import Message, Order, Origin
+from anabranch.link.meter import Flow
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.operators import Column, Operator
+from anabranch.plan.places import Place as FilePlace
+from anabranch.plan.program import Submission
 from anabranch.plan.stage import Stage
 from anabranch.plan.tasks import TaskSpec
 from anabranch.plan.timeliness import Urgency
@@ -22,43 +23,14 @@ from anabranch.plan.wanted import Wanted
 from anabranch.stream.restart import RestartPoint
 from anabranch.stream.routes import Route
 
-PROTOCOL = 1
-"""Rises with every change of the messages that an older program would misunderstand. What is new
-and may be left out is ignored by those who do not know it."""
-
-
-class Message:
-    """Subclasses are frozen dataclasses with an `action`."""
-
-    __slots__ = ()
-    action: ClassVar[str]
-    answer: ClassVar[Any] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The catalog that somebody belongs to: its identity, and the state folder that it is in."""
-
-    id: str = ""
-    folder: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order(Message):
-    """What a coordinator has a site do. One that runs something for another catalog refuses."""
-
-    origin: Origin = field(default_factory=Origin)
-
-
 # -- following streams (DoGet) -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Follow(Message):
+class Follow(Message[None]):
     """`stream` behind `after`, for the consumer's task of `epoch`, of the query that was `born`
     then."""
 
-    action: ClassVar[str] = "follow"
     stream: str
     consumer: str
     after: int
@@ -67,11 +39,10 @@ class Follow(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Ship(Message):
+class Ship(Message[None]):
     """What the consumer's standby of `epoch` gets of `stream`, in batches of so many tuples; packed
     if there is a codec."""
 
-    action: ClassVar[str] = "ship"
     stream: str
     consumer: str
     after: int
@@ -97,13 +68,16 @@ class Ack:
     own: int = 0
     born: int = 0
 
+    @classmethod
+    def of_reader(cls, stream: str, consumer: str, last: int, epoch: int = 0) -> Ack:
+        """Of a program that has got all up to `last`, and would restart there."""
+        return cls(stream, consumer, epoch, last, 0, RestartPoint((last,), last))
+
 
 @dataclass(frozen=True, slots=True)
-class Acks(Message):
+class Acks(Message[list[tuple[str, int]]]):
     """Answered with those among them, (consumer, epoch), that have been replaced."""
 
-    action: ClassVar[str] = "acks"
-    answer: ClassVar[Any] = list[tuple[str, int]]
     acks: tuple[Ack, ...]
 
 
@@ -111,40 +85,43 @@ class Acks(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Peers(Message):
+class Peers(Message[None]):
     """Where sites are."""
 
-    action: ClassVar[str] = "peers"
     peers: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Message):
+class Checked:
+    """The files that are meant, what is wrong with them, and what is to be told of them."""
+
+    places: tuple[FilePlace, ...]
+    problems: tuple[ErrorReport, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Message[Checked]):
     """What is wrong with these sources and sinks, and which files they mean; nothing changes."""
 
-    action: ClassVar[str] = "check"
-    answer: ClassVar[Any] = dict[str, Any]
     sources: tuple[StreamDef | TableDef, ...]
     tasks: tuple[TaskSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare(Order):
+class Prepare(Order[None]):
     """Build all or nothing. `resume`: they ran here before, and what they left is used again."""
 
-    action: ClassVar[str] = "prepare"
     sources: tuple[StreamDef | TableDef, ...]
     tasks: tuple[TaskSpec, ...]
     resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Attach(Message):
+class Attach(Message[int]):
     """Keep tuples for a consumer from now on, or from behind `after`; answered with the position it
     begins behind."""
 
-    action: ClassVar[str] = "attach"
-    answer: ClassVar[Any] = int
     stream: str
     consumer: str
     after: int | None = None
@@ -155,11 +132,10 @@ class Attach(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Detach(Message):
+class Detach(Message[None]):
     """Keep nothing for it any more; if an epoch or a creation is given, only if none of a later one
     has come."""
 
-    action: ClassVar[str] = "detach"
     stream: str
     consumer: str
     epoch: int | None = None
@@ -167,10 +143,9 @@ class Detach(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Order):
+class Place(Order[None]):
     """Before the start: the positions behind which outputs and sources go on."""
 
-    action: ClassVar[str] = "place"
     outputs: dict[str, int]
     sources: dict[str, int]
 
@@ -184,32 +159,28 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Start(Order):
-    action: ClassVar[str] = "start"
+class Start(Order[None]):
     tasks: dict[str, Begin]
 
 
 @dataclass(frozen=True, slots=True)
-class StartSources(Order):
-    action: ClassVar[str] = "start_sources"
+class StartSources(Order[None]):
     sources: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Urgencies(Order):
+class Urgencies(Order[None]):
     """Task → its sub-deadlines from now on; None: it has none any more."""
 
-    action: ClassVar[str] = "urgencies"
     tasks: dict[str, Urgency | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Drop(Order):
+class Drop(Order[None]):
     """`standbys`: these tasks only if they still stand by. `resume`: they are going to be prepared
     again, and go on from their points. `born`: name → the creation that is meant, and no later one
     of that name; a name that is not in it is meant whatever it is."""
 
-    action: ClassVar[str] = "drop"
     tasks: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     standbys: tuple[str, ...] = ()
@@ -218,11 +189,8 @@ class Drop(Order):
 
 
 @dataclass(frozen=True, slots=True)
-class Points(Message):
+class Points(Message[dict[str, RestartPoint]]):
     """Task → where it would restart, of all that a site knows of."""
-
-    action: ClassVar[str] = "points"
-    answer: ClassVar[Any] = dict[str, RestartPoint]
 
 
 # -- standing by ---------------------------------------------------------------------------------
@@ -238,9 +206,7 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat(Message):
-    action: ClassVar[str] = "beat"
-    answer: ClassVar[Any] = Alive
+class Beat(Message[Alive]):
     task: str
 
 
@@ -264,11 +230,10 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class StandBy(Order):
+class StandBy(Order[None]):
     """Run `task` from `point` on as the standby of `primary`, to take over in `epoch`. `sink` is
     the task that goes with it, if one does."""
 
-    action: ClassVar[str] = "stand_by"
     task: TaskSpec
     point: RestartPoint
     primary: str
@@ -281,10 +246,9 @@ class StandBy(Order):
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOver(Order):
+class TakeOver(Order[None]):
     """Now, though the primary may be well."""
 
-    action: ClassVar[str] = "take_over"
     task: str
 
 
@@ -299,37 +263,31 @@ class ConsumerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim(Message):
+class Claim(Message[ConsumerState]):
     """The task that consumes as `consumer` is now the one of `epoch`."""
 
-    action: ClassVar[str] = "claim"
-    answer: ClassVar[Any] = ConsumerState
     stream: str
     consumer: str
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class AskConsumer(Message):
-    action: ClassVar[str] = "consumer"
-    answer: ClassVar[Any] = ConsumerState
+class AskConsumer(Message[ConsumerState], action="consumer"):
     stream: str
     consumer: str
 
 
 @dataclass(frozen=True, slots=True)
-class Announce(Message):
+class Announce(Message[None], action="routes"):
     """Who produces streams now, and who stands by."""
 
-    action: ClassVar[str] = "routes"
     routes: dict[str, Route]
 
 
 @dataclass(frozen=True, slots=True)
-class ShipBy(Message):
+class ShipBy(Message[None], action="batch"):
     """Ship in batches of another size from now on."""
 
-    action: ClassVar[str] = "batch"
     stream: str
     consumer: str
     epoch: int
@@ -337,11 +295,9 @@ class ShipBy(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Message):
-    """The traffic that a standby's cost depends on."""
+class Measured(Message[Flow | None]):
+    """The traffic that a standby's cost depends on; None while nothing comes."""
 
-    action: ClassVar[str] = "measured"
-    answer: ClassVar[Any] = dict[str, Any]
     stream: str
     consumer: str
 
@@ -350,66 +306,90 @@ class Measured(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Emulate(Message):
+class Emulate(Message[None]):
     """Sender → receiver → the delay of that link from now on, in seconds."""
 
-    action: ClassVar[str] = "emulate"
-    delays_s: dict[str, dict[str, float]]
+    delays_s: Mapping[str, Mapping[str, float]]
 
 
 # -- asking --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Ping(Message):
-    action: ClassVar[str] = "ping"
-    answer: ClassVar[Any] = dict[str, Any]
+class Pong:
+    """The process that answers; it may be several sites."""
+
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
-class Status(Message):
-    action: ClassVar[str] = "status"
-    answer: ClassVar[Any] = dict[str, Any]
+class Ping(Message[Pong]):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
-class Analyse(Message):
+class Status(Message[dict[str, Any]]):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Analyse(Message[tuple[TypeAnswer, ...]]):
     """The types of expressions over these columns."""
 
-    action: ClassVar[str] = "analyse"
-    answer: ClassVar[Any] = Any
     columns: tuple[Column, ...]
-    expressions: list[Any]
+    expressions: tuple[str, ...]
     aggregate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Plans(Message):
+class PlanReport:
+    """How Spark evaluates expressions: by a plan that is `kept` or by a job, and why; and how many
+    instances were evaluated by each."""
+
+    plan: str
+    why: str
+    kept: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plans(Message[tuple[PlanReport, ...]]):
     """How the expressions of a task would be evaluated; nothing changes."""
 
-    action: ClassVar[str] = "plans"
-    answer: ClassVar[Any] = Any
     task: TaskSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrate(Message):
-    """What an instance of a task would cost here, tried out on made-up tuples: `fixed_us` and
-    `per_tuple_us`, or None if that cannot be tried. Nothing changes."""
+class Trial:
+    """What an instance was found to cost."""
 
-    action: ClassVar[str] = "calibrate"
-    answer: ClassVar[Any] = Any
+    fixed_us: float
+    per_tuple_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrate(Message[Trial | None]):
+    """What an instance of a task would cost here, tried out on made-up tuples; None if that cannot
+    be tried. Nothing changes."""
+
     task: TaskSpec
 
 
 @dataclass(frozen=True, slots=True)
-class LearnModel(Message):
+class Learnt:
+    """The arrays of a model, as text, and the number of windows that it was learnt from."""
+
+    arrays: str
+    shrinkage: float
+    windows: int
+
+
+@dataclass(frozen=True, slots=True)
+class LearnModel(Message[Learnt]):
     """The mean and covariance of window results, from all in a table between the ends `oldest` and
     `newest`: of streams like `streams`, a window every `slide` µs. `keys`: the columns of the
     model."""
 
-    action: ClassVar[str] = "learn_model"
-    answer: ClassVar[Any] = Any
     url: str
     table: str
     streams: str
@@ -422,39 +402,42 @@ class LearnModel(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckTypes(Message):
-    action: ClassVar[str] = "check_types"
-    answer: ClassVar[Any] = Any
+class CheckTypes(Message[tuple[TypeAnswer, ...]]):
+    """The types of columns in Spark's spelling."""
+
     columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class DescribePocket(Message):
+class DescribePocket(Message[Submission]):
     """What the class `module:Class` says, whose file lies in `base`, under a name."""
 
-    action: ClassVar[str] = "describe_pocket"
-    answer: ClassVar[Any] = dict[str, Any]
     name: str
     class_: str
     base: str
 
 
 @dataclass(frozen=True, slots=True)
-class StageSize(Message):
+class StageSize(Message[int]):
     """About how many tuples there are in the source of a stage, which need not run."""
 
-    action: ClassVar[str] = "stage_size"
-    answer: ClassVar[Any] = int
     stage: Stage
 
 
 @dataclass(frozen=True, slots=True)
-class StateQuery(Message):
+class StateRows:
+    """A table as text, and the offsets of its stage that it belongs to."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    offsets: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StateQuery(Message[StateRows]):
     """What Spark SQL makes of the windows that a stage has so far, as `operators` would give them
     out; `before` and `after` are the text around the name of that table."""
 
-    action: ClassVar[str] = "state_query"
-    answer: ClassVar[Any] = dict[str, Any]
     stream: str
     operators: tuple[Operator, ...]
     before: str
@@ -465,19 +448,15 @@ class StateQuery(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Schema(Message):
-    action: ClassVar[str] = "schema"
-    answer: ClassVar[Any] = str
+class Schema(Message[str]):
     stream: str
 
 
 @dataclass(frozen=True, slots=True)
-class Push(Message):
+class Push(Message[bool]):
     """Rows as `site.sources.open_stream` encodes them. A `writer` that had no answer sends the
     same `number` again: its rows are there once."""
 
-    action: ClassVar[str] = "push"
-    answer: ClassVar[Any] = bool
     stream: str
     rows: str
     writer: str = ""
@@ -485,8 +464,7 @@ class Push(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class End(Message):
-    action: ClassVar[str] = "end"
+class End(Message[None]):
     stream: str
 
 
@@ -494,11 +472,17 @@ class End(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Message):
-    """A site is about to start; answered with the cluster and the number of this life of it."""
+class Joined:
+    """The cluster as the coordinator knows it, and the number of this life of the site."""
 
-    action: ClassVar[str] = "join"
-    answer: ClassVar[Any] = dict[str, Any]
+    cluster: Cluster
+    life: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Message[Joined]):
+    """A site is about to start."""
+
     site: str
     pid: int
     protocol: int = 0
@@ -517,109 +501,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat(Message):
+class Heartbeat(Message[News]):
     """What runs at a site."""
 
-    action: ClassVar[str] = "heartbeat"
-    answer: ClassVar[Any] = News
     report: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Execute(Message):
-    """`wait`: for sites that are being started. `readers`: new query → who is going to follow it
-    from its first tuple on."""
-
-    action: ClassVar[str] = "execute"
-    answer: ClassVar[Any] = list[dict[str, Any]]
-    text: str
-    name: str
-    base: str
-    wait: bool = True
-    readers: dict[str, str] = field(default_factory=dict)
-    unnamed: str = ""
-    pockets: list[dict[str, Any]] = field(default_factory=list)
-    """Submitted with it, and deployed together."""
-    pocket_readers: list[str] = field(default_factory=list)
-    """Of each, who is going to follow its output; empty if nobody is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Submit(Message):
-    action: ClassVar[str] = "submit"
-    answer: ClassVar[Any] = dict[str, Any]
-    pocket: dict[str, Any]
-    base: str
-    reader: str = ""
-    wait: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class MoveQuery(Message):
-    action: ClassVar[str] = "move"
-    answer: ClassVar[Any] = dict[str, Any]
-    query: str
-    site: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReplanAll(Message):
-    """Place again what runs; with `dry_run` only say what would move."""
-
-    action: ClassVar[str] = "replan"
-    answer: ClassVar[Any] = dict[str, Any]
-    dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Samples(Message):
-    """What was measured of the network."""
-
-    action: ClassVar[str] = "samples"
-    answer: ClassVar[Any] = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Picture(Message):
-    """What runs, on its sites."""
-
-    action: ClassVar[str] = "picture"
-    answer: ClassVar[Any] = str
-
-
-@dataclass(frozen=True, slots=True)
-class Stop(Message):
-    action: ClassVar[str] = "stop"
-
-
-# -- as bytes ------------------------------------------------------------------------------------
-
-
-_adapters: dict[Any, TypeAdapter[Any]] = {}
-
-
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    if kind not in _adapters:
-        _adapters[kind] = TypeAdapter(kind)
-    return _adapters[kind]
-
-
-def read(kind: type[Message], data: bytes) -> Any:
-    """Raises ProtocolError if `data` is no such message. What a later version has added to it, at
-    any depth, is ignored."""
-    try:
-        return _adapter(kind).validate_json(data or b"{}", extra="ignore")
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ProtocolError(f"message {kind.action}: {where}: {first['msg']}") from None
-
-
-def written(value: Any) -> bytes:
-    return to_json(value)
-
-
-def read_answer(kind: type[Message], value: Any) -> Any:
-    if kind.answer is None:
-        return value
-    return _adapter(kind.answer).validate_python(value, extra="ignore")

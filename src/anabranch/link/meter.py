@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean, pstdev
-from typing import Any
+
+from pydantic import model_validator
+
+from anabranch.link.message import INLINE, gathered
 
 WINDOW_S = 2.0
 ACKS = 4
@@ -13,6 +17,34 @@ OLDEST_S = 20.0
 """The newest so many acks are looked at, however far apart they are: windows of ten minutes release
 something every ten minutes. They say nothing any more if none has come for as long as three should
 have taken, and this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """How what is kept for a consumer is let go of: how often, how much is left then and how much
+    that varies, and of each, how many tuples had come since the one before and how many were
+    left."""
+
+    ack_interval_s: float
+    left: float
+    left_spread: float
+    acks: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a consumer gets: tuples a second, bytes a tuple, tuples of a batch that was appended,
+    the part of the bytes that is left once compressed, and how many tuples are kept for it now.
+    Releases are there once enough have been measured."""
+
+    rate: float
+    tuple_bytes: float
+    chunk: float
+    releases: Releases | None = field(default=None, metadata=INLINE)
+    ratio: float = 1.0
+    held: int = 0
+
+    _gathered = model_validator(mode="before")(gathered("releases", "acks"))
 
 
 class Meter:
@@ -34,38 +66,32 @@ class Meter:
         acks.append((now, left, last))
         _forget(acks, now, ACKS)
 
-    def report(self, now: float, consumer: str) -> dict[str, Any]:
-        """Tuples a second, tuples at a time, bytes of one; seconds between acks, and the tuples
-        that they leave, with how far that varies; the acks themselves, as the tuples that came
-        before each since the one before it, and those it left. Nothing of acks while there are too
-        few; empty while nothing comes at all."""
+    def report(self, now: float, consumer: str) -> Flow | None:
+        """None while nothing comes at all."""
         _forget(self._appended, now)
         acks = self._released.get(consumer, deque())
         _forget(acks, now, ACKS)
         rows = sum(n for _, n, _ in self._appended)
         if rows == 0:
-            return {}
-        came = {
-            "rate": rows / WINDOW_S,
-            "chunk": rows / len(self._appended),
-            "tuple_bytes": sum(size for _, _, size in self._appended) / rows,
-        }
-        return came | self._acks(now, acks)
+            return None
+        return Flow(
+            rate=rows / WINDOW_S,
+            tuple_bytes=sum(size for _, _, size in self._appended) / rows,
+            chunk=rows / len(self._appended),
+            releases=self._releases(now, acks),
+        )
 
-    def _acks(self, now: float, acks: deque[tuple[float, int, int]]) -> dict[str, Any]:
+    def _releases(self, now: float, acks: deque[tuple[float, int, int]]) -> Releases | None:
         if len(acks) < ACKS - 1:
-            return {}
+            return None
         interval_s = (acks[-1][0] - acks[0][0]) / (len(acks) - 1)
         if now - acks[-1][0] > max(OLDEST_S, 3 * interval_s):
-            return {}
+            return None
         left = [n for _, n, _ in acks]
         came = [now - before for (_, _, before), (_, _, now) in pairwise(acks)]
-        return {
-            "ack_interval_s": interval_s,
-            "left": fmean(left),
-            "left_spread": 1.7 * pstdev(left),  # of a uniform distribution
-            "acks": list(zip(came, left[1:], strict=True)),
-        }
+        spread = 1.7 * pstdev(left)  # of a uniform distribution
+        acks_told = tuple(zip(came, left[1:], strict=True))
+        return Releases(interval_s, fmean(left), spread, acks_told)
 
 
 def _forget(events: deque[tuple[float, int, int]], now: float, keep: int = 0) -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from anabranch.errors import AnabranchError, ProtocolError, SiteError
 from anabranch.link.gate import LOCAL, Gate, packer, serve
-from anabranch.link.messages import Follow, Message, Ship
+from anabranch.link.message import A, Message
+from anabranch.link.messages import Follow, Ship
 from anabranch.link.peer import Peers, RemoteStream
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Incoming, Outgoing, Pipe
@@ -28,7 +29,7 @@ Connection = Incoming[Batch[Any]]
 class Network(Protocol):
     """As sites see it, real or simulated."""
 
-    async def call(self, site: str, message: Message, seconds: float) -> Any:
+    async def call(self, site: str, message: Message[A], seconds: float) -> A:
         """The answer. Raises the error it answered, Refused if nobody listens there, and SiteError
         if none came in time."""
 
@@ -49,7 +50,7 @@ class FlightNetwork:
     def sites(self) -> list[str]:
         return self._peers.names()
 
-    async def call(self, site: str, message: Message, seconds: float) -> Any:
+    async def call(self, site: str, message: Message[A], seconds: float) -> A:
         if gate := self._here(site):
             return await gate.answer(message, seconds)
         end = self._runtime.now() + seconds

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, Protocol
 
 from anabranch.errors import AnabranchError, SiteError
-from anabranch.link.meter import Meter
+from anabranch.link.meter import Flow, Meter
 from anabranch.link.shipment import Traffic
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Outgoing
@@ -447,15 +447,13 @@ class LiveOutlet(Generic[P]):
                 known.backup.batch = batch
                 self._changed.notify()
 
-    def measured(self, consumer: str) -> dict[str, Any]:
-        """What the cost of a consumer's standby depends on, as far as it is known; empty while
-        nothing comes. `held`: tuples that are kept for it now."""
+    def measured(self, consumer: str) -> Flow | None:
+        """What the cost of a consumer's standby depends on; None while nothing comes."""
         with self._runtime:
             found = self._meter.report(self._runtime.now(), consumer)
             known = self._outlet.consumers.get(consumer)
             held = self._outlet.last - known.released if known else 0
-        more = {"ratio": self.traffic.ratio or 1.0, "held": max(0, held)}
-        return found | more if found else found
+        return found and replace(found, ratio=self.traffic.ratio or 1.0, held=max(0, held))
 
     def _newest(self, batch: Batch[P]) -> Batch[P]:
         """What can be said of the last batch only when it is sent: the watermark reached since it

@@ -10,10 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from anabranch.errors import ProtocolError, Refused, SiteError, from_dict
+from anabranch.errors import (
+    AnabranchError,
+    ErrorReport,
+    ProtocolError,
+    Refused,
+    SiteError,
+)
 from anabranch.link.door import LONG_BYTES, PROVE
 from anabranch.link.gate import Credentials, read_secret
-from anabranch.link.messages import Follow, Message, Ship, read_answer, written
+from anabranch.link.message import A, Message, read, read_answer, written
+from anabranch.link.messages import Follow, Ship
 from anabranch.link.wire import read_batch
 from anabranch.stream.batch import Batch
 
@@ -30,6 +37,8 @@ _CONNECTION = [
     ("grpc.http2.lookahead_bytes", 4 << 20),
 ]
 
+
+CALL_S = 10.0
 _CUT_OFF = ("connection refused", "connection reset by peer", "socket closed", "broken pipe")
 
 
@@ -48,13 +57,14 @@ class Peer:
     def _connect(self) -> flight.FlightClient:
         return flight.FlightClient(self._location, generic_options=_CONNECTION, **self._tls)
 
-    def call(self, action: str, timeout_s: float = 10.0, **body: Any) -> Any:
-        """The action's answer. Raises the error it answered, or SiteError if it did not."""
-        return self._ask(action, json.dumps(body).encode(), timeout_s)
+    def send(self, message: Message[A], timeout_s: float = CALL_S) -> A:
+        """The answer. Raises the error it answered, or SiteError if it did not."""
+        return read_answer(message, self._ask(message, timeout_s))
 
-    def _ask(self, action: str, body: bytes, timeout_s: float) -> Any:
+    def _ask(self, message: Message[Any], timeout_s: float) -> Any:
         options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
-        request = flight.Action(action, body)
+        body = written(message)
+        request = flight.Action(message.action, body)
         client = self._client
         if client is None:
             raise SiteError(f"the connection to {self.name} is closed")
@@ -68,13 +78,8 @@ class Peer:
             raise self._unreachable(error) from error
         answer = json.loads(results[0].body.to_pybytes())
         if "error" in answer:
-            raise from_dict(answer["error"])
+            raise read(ErrorReport, answer["error"]).error()
         return answer["ok"]
-
-    def send(self, message: Message, timeout_s: float) -> Any:
-        """As `call`, of a message; its answer is checked."""
-        answer = self._ask(message.action, written(message), timeout_s)
-        return read_answer(type(message), answer)
 
     def open(self, request: Follow | Ship) -> RemoteStream:
         """Begin to read a stream. On a connection of its own: when one goes silent, the next is not
@@ -94,10 +99,10 @@ class Peer:
         would bring the whole process down."""
         self._client = None
 
-    def _unreachable(self, error: Exception) -> SiteError:
+    def _unreachable(self, error: Exception) -> AnabranchError:
         details = getattr(error, "extra_info", b"")
         if details:
-            return from_dict(json.loads(details))  # type: ignore[return-value]
+            return read(ErrorReport, json.loads(details)).error()
         if isinstance(error, flight.FlightUnauthenticatedError):
             return SiteError(
                 f"{self.name} at {self.address} refused our token",

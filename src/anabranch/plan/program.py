@@ -29,3 +29,14 @@ class Program(Spec):
     def remembers(self) -> bool:
         """What it gives may depend on all tuples before."""
         return not (self.deterministic or self.stateless)
+
+
+class Submission(Spec):
+    """A pocket as its class describes it, and its code."""
+
+    name: str
+    query: str
+    output: str
+    site: str | None = None
+    standby: str | None = None
+    program: Program

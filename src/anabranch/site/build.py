@@ -25,6 +25,7 @@ from anabranch.errors import ConfigError, SinkError, SiteError, SourceError
 from anabranch.link.budget import Budget
 from anabranch.link.codec import PACKED, Unpack, unpacker
 from anabranch.link.inlet import LiveInlet
+from anabranch.link.messages import PlanReport
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import EVENT_TIME, POSITION, ArrowBatches, wire_schema
 from anabranch.log.stream_log import remove_log
@@ -142,7 +143,7 @@ class Builder:
             return Looked(places, error)
         return Looked(places, note=note)
 
-    def plans(self, spec: TaskSpec) -> list[dict[str, Any]]:
+    def plans(self, spec: TaskSpec) -> tuple[PlanReport, ...]:
         """How its expressions would be evaluated. Nothing is kept."""
         jobs = SparkJobs(self._spark, spec.name, per_instance=False)
         expressions = self._expressions(spec, jobs)

@@ -11,7 +11,16 @@ from typing import Any, Protocol, TypeVar
 from anabranch.errors import AnabranchError, Fenced, SiteError
 from anabranch.link.codec import Unpack
 from anabranch.link.inlet import LiveInlet
-from anabranch.link.messages import Check, Drop, Place, Prepare, Start, StartSources, Urgencies
+from anabranch.link.messages import (
+    Check,
+    Checked,
+    Drop,
+    Place,
+    Prepare,
+    Start,
+    StartSources,
+    Urgencies,
+)
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.places import Looked
@@ -108,7 +117,7 @@ class Deployment:
 
     # -- deploying, in the order of the steps ----------------------------------------------------
 
-    async def check(self, asked: Check) -> dict[str, Any]:
+    async def check(self, asked: Check) -> Checked:
         """What is wrong with the sources and sinks that `prepare` would build; else the `places`
         that they read and write, and `problems` with these. Nothing changes."""
 
@@ -120,11 +129,11 @@ class Deployment:
             return [*sources, *sinks]
 
         looked = await self._runtime.blocking(look)
-        return {
-            "places": [place.model_dump() for one in looked for place in one.places],
-            "notes": [one.note for one in looked if one.note],
-            "problems": [one.problem.to_dict() for one in looked if one.problem],
-        }
+        return Checked(
+            places=tuple(place for one in looked for place in one.places),
+            problems=tuple(one.problem.report() for one in looked if one.problem),
+            notes=tuple(one.note for one in looked if one.note),
+        )
 
     async def prepare(self, asked: Prepare) -> None:
         """Build all or nothing; raises what is wrong with the first thing that cannot be built."""

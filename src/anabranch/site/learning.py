@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import psycopg
@@ -24,7 +24,7 @@ from anabranch.approx.history import Block
 from anabranch.approx.model import learn_from
 from anabranch.connectors.postgres.client import Database, reason, table_name
 from anabranch.errors import SiteError
-from anabranch.link.messages import LearnModel
+from anabranch.link.messages import LearnModel, Learnt
 from anabranch.spark.jobs import SparkJobs
 
 V = TypeVar("V")
@@ -46,7 +46,7 @@ class OnSpark:
         return self._blocks.map(look).treeReduce(merge)
 
 
-def learn_model(spark: SparkSession, asked: LearnModel) -> dict[str, Any]:
+def learn_model(spark: SparkSession, asked: LearnModel) -> Learnt:
     """The model's arrays, as text, and the number of windows."""
     try:
         first = _first(asked)
@@ -63,11 +63,7 @@ def learn_model(spark: SparkSession, asked: LearnModel) -> dict[str, Any]:
     body = io.BytesIO()
     np.savez(body, mean=model.mean, sample=model.sample, spread=model.spread, jump=model.jump)
     windows = (asked.newest - first) // asked.slide + 1
-    return {
-        "arrays": base64.b64encode(body.getvalue()).decode(),
-        "shrinkage": model.shrinkage,
-        "windows": windows,
-    }
+    return Learnt(base64.b64encode(body.getvalue()).decode(), model.shrinkage, windows)
 
 
 def _pieces(first: int, newest: int, slide: int) -> list[tuple[int, int]]:

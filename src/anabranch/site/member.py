@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from anabranch.errors import SiteError
-from anabranch.link.messages import PROTOCOL, Order, Origin
+from anabranch.link.message import PROTOCOL, Order, Origin
 from anabranch.process import birth
 from anabranch.version import VERSION
 
@@ -28,7 +28,7 @@ class Member:
         """Who has taken our report is who we belong to."""
         self._origin = origin
 
-    def check(self, order: Order) -> None:
+    def check(self, order: Order[Any]) -> None:
         """Raises SiteError if another catalog's coordinator gives orders, while something runs for
         ours."""
         theirs, ours = order.origin, self._origin

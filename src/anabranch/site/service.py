@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from anabranch.config.cluster import Cluster
+from anabranch.link.message import Message, Order
 from anabranch.link.messages import (
     Acks,
     Announce,
@@ -18,9 +19,7 @@ from anabranch.link.messages import (
     Detach,
     Drop,
     Measured,
-    Message,
     News,
-    Order,
     Place,
     Points,
     Prepare,
@@ -45,7 +44,7 @@ from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Task
 from anabranch.stream.restart import RestartPoint
 
-Handlers = dict[type[Message], Callable[[Any], Any]]
+Handlers = dict[type[Message[Any]], Callable[[Any], Any]]
 
 
 class SiteService:
@@ -122,7 +121,7 @@ class SiteService:
                 for kind, handle in handlers.items()}  # fmt: skip
 
     def _checked(self, handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        async def checked(order: Order) -> Any:
+        async def checked(order: Order[Any]) -> Any:
             self.member.check(order)
             return await handle(order)
 

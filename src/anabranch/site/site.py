@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,9 @@ from pyspark.sql import SparkSession
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.connectors.operator import let_use
 from anabranch.errors import SiteError, SourceError, Superseded
+from anabranch.language.expressions.types import TypeAnswer
 from anabranch.link.gate import LOCAL, Credentials, Gate, Handler
+from anabranch.link.message import Message
 from anabranch.link.messages import (
     Analyse,
     Calibrate,
@@ -21,20 +24,25 @@ from anabranch.link.messages import (
     Emulate,
     End,
     LearnModel,
-    Message,
+    Learnt,
     News,
     Ping,
+    PlanReport,
     Plans,
+    Pong,
     Push,
     Schema,
     StageSize,
     StateQuery,
+    StateRows,
     Status,
+    Trial,
 )
 from anabranch.link.messages import Heartbeat as HeartbeatMessage
 from anabranch.link.messages import Peers as Addresses
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
+from anabranch.plan.program import Submission
 from anabranch.runtime.loop import process_loop
 from anabranch.site.build import Builder
 from anabranch.site.heartbeat import BEAT_S, Heartbeat
@@ -137,8 +145,7 @@ class Site:
             self.service.learn(news, report)
 
         def tell(report: dict[str, Any]) -> News:
-            news: News = coordinator.send(HeartbeatMessage(report), BEAT_S)
-            return news
+            return coordinator.send(HeartbeatMessage(report), BEAT_S)
 
         self._runtime.run(beat())
         self._beats = Heartbeat(self._runtime, beat, self.service.deployment.news, interval_s)
@@ -172,10 +179,10 @@ class Site:
 
     # -- actions ---------------------------------------------------------------------------------
 
-    def _actions(self) -> dict[type[Message], Handler]:
+    def _actions(self) -> dict[type[Message[Any]], Handler]:
         return {
             **self.service.handlers(),
-            Ping: lambda asked: {"site": self.name, "pid": os.getpid()},
+            Ping: lambda asked: Pong(os.getpid()),
             Status: lambda asked: self.report(),
             Emulate: lambda asked: self.service.links.emulated.change(asked.delays_s),
             Addresses: lambda asked: self.peers.update(asked.peers),
@@ -204,36 +211,36 @@ class Site:
         own = {"pid": os.getpid(), "round_trips": trips, "folder": folder}
         return report | where | problem | own
 
-    async def _describe_pocket(self, asked: DescribePocket) -> Any:
+    async def _describe_pocket(self, asked: DescribePocket) -> Submission:
         return await self._runtime.blocking(lambda: described(asked.name, asked.class_, asked.base))
 
-    async def _plans(self, asked: Plans) -> Any:
+    async def _plans(self, asked: Plans) -> tuple[PlanReport, ...]:
         return await self._runtime.blocking(lambda: self._builder.plans(asked.task))
 
-    async def _calibrate(self, asked: Calibrate) -> Any:
+    async def _calibrate(self, asked: Calibrate) -> Trial | None:
         """Between what runs already, so that nobody is late for it."""
 
-        def try_it() -> Any:
+        def try_it() -> Trial | None:
             in_slot = partial(self._executor.run, patience_s=TRIAL_S)
             cost = self._builder.calibrated(asked.task, in_slot)
-            return cost and {"fixed_us": cost.fixed * 1e6, "per_tuple_us": cost.per_tuple * 1e6}
+            return Trial(cost.fixed * 1e6, cost.per_tuple * 1e6) if cost else None
 
         return await self._runtime.blocking(try_it)
 
-    async def _analyse(self, asked: Analyse) -> Any:
-        def look() -> Any:
+    async def _analyse(self, asked: Analyse) -> Sequence[TypeAnswer]:
+        def look() -> Sequence[TypeAnswer]:
             columns = list(asked.columns)
             return analyse(self._spark, columns, asked.expressions, aggregate=asked.aggregate)
 
         return await self._runtime.blocking(look)
 
-    async def _learn_model(self, asked: LearnModel) -> Any:
+    async def _learn_model(self, asked: LearnModel) -> Learnt:
         return await self._runtime.blocking(learn_model, self._spark, asked)
 
     async def _stage_size(self, asked: StageSize) -> int:
         return await self._runtime.blocking(size_of, asked.stage)
 
-    async def _state_query(self, asked: StateQuery) -> dict[str, Any]:
+    async def _state_query(self, asked: StateQuery) -> StateRows:
         stream = self.service.deployment.sources.get(asked.stream)
         results = stream.source if isinstance(stream, Ingest) else None
         if not isinstance(results, StageResults):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from anabranch.errors import ConfigError
-from anabranch.link.messages import StateQuery
+from anabranch.link.messages import StateQuery, StateRows
 from anabranch.plan.expressions import plain
 from anabranch.site.tasks.body import apply
 from anabranch.spark.failures import SPARK_ERRORS, cause
@@ -18,7 +17,7 @@ MOST_ROWS = 10_000
 """That are shown."""
 
 
-def look(spark: SparkSession, results: StageResults, asked: StateQuery) -> dict[str, Any]:
+def look(spark: SparkSession, results: StageResults, asked: StateQuery) -> StateRows:
     """The columns and rows of the answer, as text, and the offsets that they belong to."""
     table, status = results.state()
     name = f"_state_{uuid4().hex}"
@@ -30,6 +29,6 @@ def look(spark: SparkSession, results: StageResults, asked: StateQuery) -> dict[
         raise ConfigError(cause(error)) from error
     finally:
         spark.catalog.dropTempView(name)
-    rows = [["NULL" if value is None else str(value) for value in row.values()]
-            for row in found.to_pylist()]  # fmt: skip
-    return {"columns": found.column_names, "rows": rows, "offsets": status["offsets"]}
+    rows = tuple(tuple("NULL" if value is None else str(value) for value in row.values())
+                 for row in found.to_pylist())  # fmt: skip
+    return StateRows(tuple(found.column_names), rows, status["offsets"])

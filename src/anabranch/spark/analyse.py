@@ -8,13 +8,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
-from anabranch.language.expressions.types import NO_FUNCTION
+from anabranch.language.expressions.types import NO_FUNCTION, TypeAnswer
 from anabranch.language.grammar.translations import function_like
 from anabranch.plan.operators import Column
 from anabranch.spark.failures import plain
 from anabranch.spark.session import spark_schema
 
-Answer = dict[str, str | None]
 _UNLIKE_A_TUPLE = {
     "Generate": "makes several tuples of one, or none",
     "Expand": "makes several tuples of one, or none",
@@ -30,7 +29,7 @@ def analyse(
     expressions: Sequence[str],
     *,
     aggregate: bool = False,
-) -> list[Answer]:
+) -> list[TypeAnswer]:
     """For each expression over `columns` its Spark type, or Spark's complaint about it. `columns`
     are all that the expressions may use, `_ts` included, called as they are in the expressions.
     Only with `aggregate` may these be aggregates, such as `avg(Temp)`."""
@@ -39,7 +38,7 @@ def analyse(
     return together or [_analyse_one(frame, one, aggregate) for one in expressions]
 
 
-def _analyse_together(frame: DataFrame, expressions: Sequence[str]) -> list[Answer] | None:
+def _analyse_together(frame: DataFrame, expressions: Sequence[str]) -> list[TypeAnswer] | None:
     """One question for all of them costs little more than one for each; nothing if there is
     anything wrong with any of them."""
     try:
@@ -51,15 +50,15 @@ def _analyse_together(frame: DataFrame, expressions: Sequence[str]) -> list[Answ
     return [_typed(field.dataType) for field in result.schema]
 
 
-def _analyse_one(frame: DataFrame, expression: str, aggregate: bool) -> Answer:
+def _analyse_one(frame: DataFrame, expression: str, aggregate: bool) -> TypeAnswer:
     try:
         result = frame.selectExpr(expression)
     except PySparkException as error:
-        return {"type": None, "error": _no_function(frame, error) or complaint(error)}
+        return TypeAnswer(None, _no_function(frame, error) or complaint(error))
     problem = _misfit(result, ("Project", "Aggregate") if aggregate else ("Project",))
     if not problem and len(result.schema) != 1:
         problem = "gives several columns; name one"
-    return {"type": None, "error": problem} if problem else _typed(result.schema[0].dataType)
+    return TypeAnswer(None, problem) if problem else _typed(result.schema[0].dataType)
 
 
 def _no_function(frame: DataFrame, error: PySparkException) -> str:
@@ -88,26 +87,26 @@ def _misfit(result: DataFrame, tops: Sequence[str]) -> str:
     return "" if plan.children().apply(0).children().isEmpty() else "is not a per-tuple expression"
 
 
-def _typed(type_: DataType) -> Answer:
-    return {"type": type_.simpleString(), "error": ""}
+def _typed(type_: DataType) -> TypeAnswer:
+    return TypeAnswer(type_.simpleString())
 
 
-def check_types(columns: Sequence[Column]) -> list[Answer]:
+def check_types(columns: Sequence[Column]) -> list[TypeAnswer]:
     """For each column its type in Spark's spelling, or the complaint about it."""
-    answers: list[Answer] = []
+    answers: list[TypeAnswer] = []
     for column in columns:
         try:
             answers.append(_plain_type(spark_schema([column])[0].dataType.simpleString()))
         except PySparkException as error:
-            answers.append({"type": None, "error": complaint(error)})
+            answers.append(TypeAnswer(None, complaint(error)))
     return answers
 
 
-def _plain_type(spelled: str) -> Answer:
+def _plain_type(spelled: str) -> TypeAnswer:
     """CHAR and VARCHAR are types of stored tables; values of them are STRINGs."""
     if "char(" in spelled:
-        return {"type": None, "error": f"{spelled} is a type of stored tables; write STRING"}
-    return {"type": spelled, "error": ""}
+        return TypeAnswer(None, f"{spelled} is a type of stored tables; write STRING")
+    return TypeAnswer(spelled)
 
 
 def complaint(error: PySparkException) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from anabranch.cli.queries.scripts import cluster_for, read_script
@@ -22,7 +21,20 @@ from anabranch.errors import AnabranchError
 from anabranch.language import Script, parse
 from anabranch.language.expressions.sketch_types import NoTypes, SketchTypes
 from anabranch.language.grammar.statements import CreatePocket
+from anabranch.link.message import A, Message
+from anabranch.link.messages import (
+    Calibrate,
+    Check,
+    Checked,
+    DescribePocket,
+    Plans,
+    StageSize,
+)
+from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.operators import Call
 from anabranch.plan.places import Place
+from anabranch.plan.spec import Column
+from anabranch.plan.tasks import TaskSpec
 from anabranch.site.programs.submission import described
 
 
@@ -81,76 +93,82 @@ class PlannedSites:
     def addresses(self) -> dict[str, str]:
         return {}
 
-    def peer(self, name: str) -> Any:
-        return SimpleNamespace(call=self._answered)
+    def peer(self, name: str) -> PlannedSites:
+        return self
 
-    def any(self) -> Any:
-        return self.peer("")
+    def any(self) -> PlannedSites:
+        return self
 
-    def _answered(self, action: str, timeout_s: float = 0.0, **body: Any) -> Any:
-        return _answered(action, **body)
+    def send(self, message: Message[A], timeout_s: float) -> A:
+        """What a site would answer to it."""
+        answer: Any = _answered(message)
+        found: A = answer
+        return found
 
 
 class LocalSites(PlannedSites):
     """Those that `run` starts: the files that they would read are on this machine."""
 
-    def _answered(self, action: str, timeout_s: float = 0.0, **body: Any) -> Any:
-        answer = _answered(action, **body)
-        for one in body.get("sources", ()):
-            _look(one)
+    def send(self, message: Message[A], timeout_s: float) -> A:
+        answer = super().send(message, timeout_s)
+        if isinstance(message, Check):
+            for one in message.sources:
+                if one.source:
+                    _look(one, one.source)
         return answer
 
 
-def _look(source: Mapping[str, Any]) -> None:
-    call = source["source"]
+def _look(one: StreamDef | TableDef, call: Call) -> None:
     try:
-        _connector(source).look(call["options"], Path(source["base"]))
+        _connector(one, call).look(call.options, Path(one.base))
     except AnabranchError as error:
-        error.message = f"{source['kind']} {source['name']}: {error.message}"
+        error.message = f"{one.kind} {one.name}: {error.message}"
         raise
 
 
-def _answered(action: str, **body: Any) -> Any:
-    answers: dict[str, Callable[..., Any]] = {
-        "check": _options,
-        "describe_pocket": _pocket,
-        "stage_size": lambda stage: 0,  # nobody counts what there is to read
-        "calibrate": lambda task: None,  # nor what it costs there
-        "plans": lambda task: [],  # only Spark knows what it can keep
-    }
-    return answers[action](**body)
+def _answered(message: Message[Any]) -> Any:
+    match message:
+        case Check(sources, tasks):
+            return _options(sources, tasks)
+        case DescribePocket(name, class_, base):
+            return described(name, class_, base)
+        case StageSize():
+            return 0  # nobody counts what there is to read
+        case Calibrate():
+            return None  # nor what it costs there
+        case Plans():
+            return ()  # only Spark knows what it can keep
+    raise NotImplementedError(message.action)
 
 
-def _pocket(name: str, class_: str, base: str) -> dict[str, Any]:
-    return described(name, class_, base)
-
-
-def _options(sources: list[Mapping[str, Any]], tasks: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _options(sources: Iterable[StreamDef | TableDef], tasks: Iterable[TaskSpec]) -> Checked:
     """Which there are, and whether their values can be read; and the files that they mean."""
     found: list[Place] = []
     for one in sources:
-        found += _taken(_connector(one), one["source"], one)
-    for one in tasks:
-        found += _taken(SINKS.find(one["sink"]["name"]), one["sink"], one)
-    return {"places": [place.model_dump() for place in found], "problems": []}
+        if one.source:
+            connector = _connector(one, one.source)
+            found += _taken(connector, one.source, one.base, one.columns)
+    for task in tasks:
+        if task.sink:
+            found += _taken(SINKS.find(task.sink.name), task.sink, task.base, task.columns)
+    return Checked(tuple(found))
 
 
-def _connector(source: Mapping[str, Any]) -> type[Connector]:
-    name = source["source"]["name"]
-    return TABLES.find(name) if source["kind"] == "table" else SOURCES.find(name)
+def _connector(one: StreamDef | TableDef, call: Call) -> type[Connector]:
+    return TABLES.find(call.name) if isinstance(one, TableDef) else SOURCES.find(call.name)
 
 
 def _taken(
-    connector: type[Connector], call: Mapping[str, Any], definition: Mapping[str, Any]
+    connector: type[Connector], call: Call, base: str, columns: Iterable[Column]
 ) -> list[Place]:
     """The files that it means, once its options have been checked."""
-    given, declared = call["options"], connector.options
+    given, declared = call.options, connector.options
     checked, others = given, set[str]()
     if connector.others:
         checked, _ = split(declared, given)
     if connector.columns_are_options:
-        others = {column["name"].lower() for column in definition["columns"]}
+        others = {column.name.lower() for column in columns}
         others -= {option.name for option in declared}
         checked = {key: value for key, value in given.items() if key.lower() not in others}
-    take(call["name"], declared, checked, others)
-    return connector.places(given, Path(definition["base"]))
+    take(call.name, declared, checked, others)
+    return connector.places(given, Path(base))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from anabranch.cli.queries.completion import Call, Names
+from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError
 
-Execute = Callable[[str], list[dict[str, Any]]]
+Execute = Callable[[str], Sequence[Answer]]
 _QUESTION = "SHOW STREAMS; SHOW TABLES; SHOW QUERIES; SHOW AGGREGATES; SHOW POCKETS; SHOW SITES;"
 
 
@@ -33,21 +34,22 @@ class KnownNames:
         while self._wanted.wait():
             self._wanted.clear()
             try:
-                self.current = replace(self.current, **_shown(self._execute(_QUESTION)))
+                self.current = _with(self.current, self._execute(_QUESTION))
             except AnabranchError:
                 continue
 
 
-def _shown(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    streams, tables, queries, aggregates, pockets, sites = (answer["rows"] for answer in answers)
-    return {
-        "streams": {row[0]: column_names(row[-1]) for row in streams},
-        "tables": {row[0]: column_names(row[-1]) for row in tables},
-        "queries": {row[0]: column_names(row[-1]) for row in queries},
-        "aggregates": [row[0] for row in aggregates],
-        "pockets": [row[0] for row in pockets],
-        "sites": [row[0] for row in sites],
-    }
+def _with(names: Names, answers: Sequence[Answer]) -> Names:
+    streams, tables, queries, aggregates, pockets, sites = (answer.rows for answer in answers)
+    return replace(
+        names,
+        streams={row[0]: column_names(row[-1]) for row in streams},
+        tables={row[0]: column_names(row[-1]) for row in tables},
+        queries={row[0]: column_names(row[-1]) for row in queries},
+        aggregates=[row[0] for row in aggregates],
+        pockets=[row[0] for row in pockets],
+        sites=[row[0] for row in sites],
+    )
 
 
 def column_names(columns: str) -> list[str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -16,7 +15,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 
 from anabranch.cli.queries.completion import complete
-from anabranch.cli.queries.names import KnownNames
+from anabranch.cli.queries.names import Execute, KnownNames
 from anabranch.cli.queries.statements import HELP, LEAVE, command_word
 from anabranch.language.grammar.lexer import is_complete
 
@@ -28,7 +27,7 @@ HISTORY = "sql_history"
 class Prompt:
     """`execute` runs statements; it is asked in the background for the names to complete."""
 
-    def __init__(self, state: Path, execute: Callable[[str], list[dict[str, Any]]]) -> None:
+    def __init__(self, state: Path, execute: Execute) -> None:
         self._names = KnownNames(execute)
         self._session: PromptSession[str] = PromptSession(
             PROMPT,

@@ -4,61 +4,66 @@ network between the sites."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from anabranch.cli.show.tables import err, out, plain_table
+from anabranch.coordinator.placement.monitor import Sample
+from anabranch.coordinator.placement.replan import Moved, Replan
+from anabranch.coordinator.requests import Picture, ReplanAll, Samples
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import ConfigError
+from anabranch.link.message import plain
 
 REPLAN_S = 600.0
+NETWORK_S = 30.0
 
 
 def replan(state: Path, *, dry_run: bool, as_json: bool) -> None:
     coordinator = find_coordinator(state)
     with err.status("Placing …" if dry_run else "Placing and moving …"):
-        found = coordinator.call("replan", timeout_s=REPLAN_S, dry_run=dry_run)
+        found = coordinator.send(ReplanAll(dry_run), REPLAN_S)
     if as_json:
-        out.print(json.dumps(found, indent=2), markup=False, highlight=False)
+        out.print(json.dumps(found.to_dict(), indent=2), markup=False, highlight=False)
         return
     for line in _told(found, dry_run=dry_run):
         out.print(line, markup=False, highlight=False)
 
 
-def _told(found: dict[str, Any], *, dry_run: bool) -> Iterator[Any]:
-    if found["moves"]:
-        rows = [_row(one, dry_run=dry_run) for one in found["moves"]]
+def _told(found: Replan, *, dry_run: bool) -> Iterator[Any]:
+    if found.moves:
+        rows = [_row(one, dry_run=dry_run) for one in found.moves]
         yield plain_table(("operator", "from", "to", "" if dry_run else "output paused"), rows)
-        if found["saved"] > 0:
+        if found.saved > 0:
             verb = "would save" if dry_run else "saves"
-            yield f"That {verb} {found['saved']:.0%} of the cost (rate · latency²)."
+            yield f"That {verb} {found.saved:.0%} of the cost (rate · latency²)."
     else:
         yield "Everything is where it should be."
-    for one in found["standbys"]:
-        yield f"The standby of {one['task']} went from {one['was_at']} to {one['site']}."
-    for name, why in found["stays"].items():
+    for one in found.standbys:
+        yield f"The standby of {one.task} went from {one.was_at} to {one.site}."
+    for name, why in found.stays.items():
         yield f"{name} stays: {why}."
 
 
-def _row(move: dict[str, Any], *, dry_run: bool) -> tuple[str, ...]:
-    pause = "" if move["pause_ms"] is None else f"{move['pause_ms']:.0f} ms"
-    told = [move["problem"] or ("" if dry_run else pause), move["why"]]
-    return move["task"], move["was_at"], move["site"], "; ".join(filter(None, told))
+def _row(move: Moved, *, dry_run: bool) -> tuple[str, ...]:
+    pause = "" if move.pause_ms is None else f"{move.pause_ms:.0f} ms"
+    told = [move.problem or ("" if dry_run else pause), move.why]
+    return move.task, move.was_at, move.site, "; ".join(filter(None, told))
 
 
 def network(state: Path, export: Path | None, svg: Path | None, *, as_json: bool) -> None:
     coordinator = find_coordinator(state)
-    samples = coordinator.call("samples", timeout_s=30.0)["samples"]
+    samples = coordinator.send(Samples(), NETWORK_S)
     if svg:
-        drawn = coordinator.call("picture", timeout_s=30.0)
+        drawn = coordinator.send(Picture(), NETWORK_S)
         try:
             svg.write_text(drawn, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"cannot write it: {error.strerror}", place=str(svg)) from None
         err.print(f"wrote {svg}", markup=False)
     if as_json:
-        out.print(json.dumps(samples), markup=False, highlight=False)
+        out.print(json.dumps(plain(samples)), markup=False, highlight=False)
     if export:
         _export(samples, export)
         err.print(f"wrote {len(samples)} matrices to {export}", markup=False)
@@ -67,7 +72,7 @@ def network(state: Path, export: Path | None, svg: Path | None, *, as_json: bool
     if not samples:
         out.print("Nothing has been measured yet.")
         return
-    latest = samples[-1]["latency_s"]
+    latest = samples[-1].latency_s
     sites = sorted(latest)
     rows = [(site, *(_ms(latest[site].get(other)) if other != site else "" for other in sites))
             for site in sites]  # fmt: skip
@@ -78,13 +83,13 @@ def _ms(seconds: float | None) -> str:
     return "–" if seconds is None else f"{seconds * 1e3:.1f}"
 
 
-def _export(samples: list[dict[str, Any]], folder: Path) -> None:
+def _export(samples: Sequence[Sample], folder: Path) -> None:
     """One matrix a sample, as `python -m bench placement --data` reads them; 0 is a gap."""
-    sites = sorted({site for one in samples for site in one["latency_s"]})
+    sites = sorted({site for one in samples for site in one.latency_s})
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for number, one in enumerate(samples):
-            rows = (" ".join(str(one["latency_s"].get(a, {}).get(b, 0)) for b in sites)
+            rows = (" ".join(str(one.latency_s.get(a, {}).get(b, 0)) for b in sites)
                     for a in sites)  # fmt: skip
             (folder / f"latency_{number}.txt").write_text("\n".join(rows) + "\n")
     except OSError as error:

@@ -124,7 +124,7 @@ def _run(
     with run:
         for answer in run.coordinator.execute(script, str(path.resolve().parent)):
             if not quiet:
-                show_answer(answer.to_dict())
+                show_answer(answer)
         return _watch(run, seconds, until_idle, live=not quiet and out.is_terminal)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ from anabranch.cli.queries.scripts import read_script
 from anabranch.cli.queries.statements import HELP, LEAVE, command_word, show_statements
 from anabranch.cli.show.tables import err, out, show_answer, show_error, working
 from anabranch.cli.signals import Terminated
+from anabranch.coordinator.requests import Execute
+from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.language.source import Script
 
 EXECUTE_S = 300.0
 """Deploying a large script takes long: each site builds its part of it."""
-Answers = list[dict[str, Any]]
+Answers = Sequence[Answer]
 
 
 def once(state: Path, execute: str | None, file: Path | None, *, wait: bool = True) -> None:
@@ -65,17 +68,14 @@ def answers(state: Path, script: Script, base: Path, *, wait: bool = True) -> An
     """What the coordinator says to `script`, whose relative paths start from `base`."""
     coordinator = find_coordinator(state)
     try:
-        found: Answers = coordinator.call(
-            "execute", EXECUTE_S, text=script.text, name=script.name, base=str(base), wait=wait
-        )
+        return coordinator.send(Execute(script.text, script.name, str(base), wait), EXECUTE_S)
     finally:
         coordinator.close()
-    return found
 
 
 def _greet(state: Path) -> None:
     try:
-        rows = answers(state, Script("SHOW SITES;", "sql"), Path.cwd())[0]["rows"]
+        rows = answers(state, Script("SHOW SITES;", "sql"), Path.cwd())[0].rows
         sites = [f"{name} ({there})" for name, _, there in rows]
         out.print(f"Sites: {', '.join(sites)}." if sites else "No site is up yet.")
     except AnabranchError as error:

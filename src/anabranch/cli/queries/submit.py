@@ -6,6 +6,7 @@ from pathlib import Path
 
 from anabranch.cli.queries.scripts import read_text
 from anabranch.cli.show.tables import out
+from anabranch.coordinator.requests import Submit
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import ConfigError
 from anabranch.pocket import Pocket
@@ -26,16 +27,14 @@ def submit(
         chosen = choose(classes(code, path, Pocket), class_name, str(file))
         submitted = submission(chosen, code, path, name=name)
         base = str(file.resolve().parent)
-        made = coordinator.call(
-            "submit", SUBMIT_S, pocket=submitted.model_dump(), base=base, wait=wait
-        )
+        made = coordinator.send(Submit(submitted, base, wait=wait), SUBMIT_S)
     finally:
         coordinator.close()
-    out.print(f"pocket {made['name']} started at {made['site']}", markup=False)
+    out.print(f"pocket {made.name} started at {made.site}", markup=False)
     for role, kind, stream in (
-        ("reads", "query", made["input"]), ("fills", "stream", made["output"]),
+        ("reads", "query", made.input), ("fills", "stream", made.output),
     ):  # fmt: skip
-        new = f"{kind} {stream}, which came with it" if stream in made["made"] else stream
+        new = f"{kind} {stream}, which came with it" if stream in made.made else stream
         out.print(f"  {role} {new}", markup=False)
 
 

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from anabranch.cli.show.deadlines import deadline_lines
 from anabranch.coordinator.protection.description import primaries, protections
+from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.status.workers import task_and_sink
 from anabranch.errors import AnabranchError, ScriptError, from_dict
 from anabranch.terminal import printable
@@ -51,13 +52,13 @@ def show_error(error: AnabranchError) -> None:
             err.print(f"  {escape(line)}", style="dim")
 
 
-def show_answer(answer: dict[str, Any]) -> None:
-    if answer["kind"] == "table":
-        if answer["text"]:
-            out.print(escape(answer["text"]), style="dim")
-        out.print(plain_table(answer["columns"], answer["rows"]))
+def show_answer(answer: Answer) -> None:
+    if answer.kind == "table":
+        if answer.text:
+            out.print(escape(answer.text), style="dim")
+        out.print(plain_table(answer.columns, answer.rows))
     else:
-        out.print(escape(answer["text"]))
+        out.print(escape(answer.text))
 
 
 def plain_table(columns: Any, rows: Any) -> Table:

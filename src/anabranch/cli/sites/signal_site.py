@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from anabranch.cli.show.tables import err
+from anabranch.coordinator.requests import AskStatus
 from anabranch.coordinator.service.processes import signal_process
 from anabranch.coordinator.service.state import find_coordinator
 
@@ -20,5 +21,5 @@ NEXT = {
 
 def signal_site(name: str, number: signal.Signals, state: Path) -> None:
     """Send a signal to the process of a site, and to nothing else."""
-    pid = signal_process(name, number, find_coordinator(state).call("status"))
+    pid = signal_process(name, number, find_coordinator(state).send(AskStatus()))
     err.print(f"site {name} (process {pid}) {NEXT[number].format(site=name)}")

@@ -19,7 +19,8 @@ from anabranch.coordinator.service.launch import report_interval_s
 from anabranch.disk.own import own_folder
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials, check_address
-from anabranch.link.messages import PROTOCOL
+from anabranch.link.message import PROTOCOL
+from anabranch.link.messages import Join
 from anabranch.link.peer import Peer
 from anabranch.runtime.log import log_to, note
 from anabranch.scratch import scratch_folder
@@ -44,13 +45,11 @@ def address_of(option: str, value: str) -> HostPort:
 def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> tuple[Cluster, int]:
     """The cluster as the coordinator knows it, with this site in it as asked for here, and the
     number of this life of the site."""
-    answer = coordinator.call(
-        "join", site=name, pid=os.getpid(), protocol=PROTOCOL, version=VERSION
-    )
-    cluster = Cluster.model_validate(answer["cluster"])
+    joined = coordinator.send(Join(name, os.getpid(), PROTOCOL, VERSION))
+    cluster = joined.cluster
     config = cluster.sites.get(name) or SiteConfig(name=name)
     sites = cluster.sites | {name: config.model_copy(update=changes)}
-    return cluster.model_copy(update={"sites": sites}), answer.get("life", 0)
+    return cluster.model_copy(update={"sites": sites}), joined.life
 
 
 class SiteSpark(OwnSpark):

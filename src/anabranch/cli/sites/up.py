@@ -20,6 +20,7 @@ from anabranch.cli.sites.catching_up import CatchingUp
 from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.config.rules import unguarded
+from anabranch.coordinator.requests import AskStatus, Stop
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.launch import RunningCluster, report_interval_s
 from anabranch.coordinator.service.state import (
@@ -154,7 +155,7 @@ def _make_folder(state: Path) -> bool:
 
 def down(state: Path) -> None:
     coordinator = find_coordinator(state)
-    coordinator.call("stop")
+    coordinator.send(Stop())
     deadline = time.monotonic() + STOP_S
     while (state / "coordinator.json").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -163,7 +164,7 @@ def down(state: Path) -> None:
 
 def show_status(state: Path, *, as_json: bool, watch: bool) -> None:
     coordinator = find_coordinator(state)
-    status = coordinator.call("status")
+    status = coordinator.send(AskStatus())
     if as_json:
         print(json.dumps(status, indent=2))
         return
@@ -172,6 +173,6 @@ def show_status(state: Path, *, as_json: bool, watch: bool) -> None:
         return
     with Live(console=out, auto_refresh=False) as live:
         while True:
-            status = coordinator.call("status")
+            status = coordinator.send(AskStatus())
             live.update(system_tables(status), refresh=True)
             time.sleep(1.0)

@@ -88,7 +88,7 @@ def by_spark(sites: Sites, made: ApproximateDef, lesson: Lesson) -> tuple[Model,
         slide=made.slide_us,
     )
     answer = sites.peer(best.report["site"]).send(asked, JOB_S)
-    with np.load(io.BytesIO(base64.b64decode(answer["arrays"])), allow_pickle=False) as found:
+    with np.load(io.BytesIO(base64.b64decode(answer.arrays)), allow_pickle=False) as found:
         arrays = [found[name] for name in ("mean", "sample", "spread", "jump")]
     mean, sample, spread, jump = arrays
-    return Model(mean, sample, float(answer["shrinkage"]), spread, jump), int(answer["windows"])
+    return Model(mean, sample, answer.shrinkage, spread, jump), answer.windows

@@ -10,7 +10,7 @@ from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
 from anabranch.errors import Refused, SiteError
-from anabranch.link.messages import Points, Status
+from anabranch.link.messages import Attach, Ping, Points, Status
 from anabranch.plan.approximate import dealt_out, located, replaced, worker_query
 from anabranch.plan.catalog import ApproximateDef, QueryDef
 from anabranch.plan.definitions import Definitions, relation, tasks
@@ -65,7 +65,7 @@ class Workers:
         if site not in self._sites.alive():
             return True
         try:
-            self._sites.peer(site).call("ping", timeout_s=PING_S)
+            self._sites.peer(site).send(Ping(), PING_S)
         except Refused:
             return True
         except SiteError:
@@ -195,7 +195,7 @@ class Workers:
     def _is_out(self, query: QueryDef, since: int) -> bool:
         """All results with event times before `since` are in the table."""
         peer = self._sites.peer(query.site)
-        tasks_there = peer.call("status", timeout_s=STATUS_S)["tasks"]
+        tasks_there = peer.send(Status(), STATUS_S)["tasks"]
         made = next((one for one in tasks_there if one["output"] == query.name), None)
         sink = next(
             (one for one in tasks_there if one["query"] == query.name and one["sink"]), None
@@ -221,8 +221,7 @@ class Workers:
         every = tasks([query], {**known, query.name: query})
         node = next(task for task in every if task.output == query.name)
         keys = node.inputs[0]
-        peer = self._sites.peer(keys.site)
-        start = int(peer.call("attach", stream=keys.stream, consumer=node.consumer(0)))
+        start = self._sites.peer(keys.site).send(Attach(keys.stream, node.consumer(0)))
         return start, self._runtime.run(self._first_whole(made, known))
 
     async def _first_whole(self, made: ApproximateDef, known: Definitions) -> int:

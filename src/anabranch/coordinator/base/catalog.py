@@ -13,7 +13,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter, ValidationError
 
 from anabranch.errors import ConfigError, StorageError
-from anabranch.link.messages import Origin
+from anabranch.link.message import Origin
 from anabranch.plan.catalog import AnyDef, Definition
 from anabranch.plan.spec import Spec
 from anabranch.version import VERSION

@@ -11,7 +11,8 @@ from typing import Any
 
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import AnabranchError, CannotResume, Refused, SiteError
-from anabranch.link.messages import Message, Order, Ping
+from anabranch.link.message import A, Message, Order
+from anabranch.link.messages import Ping
 from anabranch.link.network import Network
 from anabranch.link.peer import Peer, Peers
 from anabranch.plan.catalog import AnyDef, QueryDef
@@ -202,7 +203,7 @@ class Sites:
     def absence(self, name: str) -> tuple[str, str]:
         return absence(name, self.starting(), self._records, self.expected)
 
-    async def call(self, site: str, message: Message, seconds: float = CALL_S) -> Any:
+    async def call(self, site: str, message: Message[A], seconds: float = CALL_S) -> A:
         """The answer of a site. Raises SiteError for one that is not known or does not answer."""
         record = self._records.get(site)
         if record is None:
@@ -218,7 +219,7 @@ class Sites:
                 record.silent = True
             raise
 
-    async def reach(self, site: str, message: Message) -> Any:
+    async def reach(self, site: str, message: Message[A]) -> A:
         """As `call`, of what can do without: a site that hangs is not waited for twice."""
         if self.silent(site):
             raise SiteError(f"site {site} does not answer")
@@ -229,7 +230,7 @@ class Sites:
         record = self._records.get(site)
         return record is not None and record.silent
 
-    async def ask(self, message: Message) -> dict[str, Any]:
+    async def ask(self, message: Message[A]) -> dict[str, A]:
         """The answers of those that answer, all asked at once: one that hangs holds up none, and
         is not asked again before we hear of it."""
         asked = [name for name in self.alive() if not self._records[name].silent]

@@ -8,7 +8,8 @@ from typing import Any
 
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import ProtocolError, SiteError, Superseded
-from anabranch.link.messages import PROTOCOL, Join
+from anabranch.link.message import PROTOCOL
+from anabranch.link.messages import Join
 from anabranch.version import VERSION
 
 Report = Mapping[str, Any]

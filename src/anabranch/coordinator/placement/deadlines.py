@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import Catalog
@@ -14,10 +13,12 @@ from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.coordinator.placement.admission import Admission, Decision, urgent
 from anabranch.coordinator.placement.workload import Latency
 from anabranch.errors import AdmissionError, AnabranchError, SiteError
+from anabranch.link.messages import Calibrate, Urgencies
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.costs import Measured, TaskCost
 from anabranch.plan.definitions import tasks
 from anabranch.plan.tasks import TaskSpec
+from anabranch.plan.timeliness import Urgency
 
 LOOK_S = 30.0
 DRIFT = 2.0
@@ -62,13 +63,12 @@ class Deadlines:
 
     def _calibrated(self, task: TaskSpec) -> TaskCost | None:
         try:
-            peer = self._sites.peer(task.site)
-            found = peer.call("calibrate", timeout_s=PREPARE_S, task=task.model_dump())
+            found = self._sites.peer(task.site).send(Calibrate(task), PREPARE_S)
         except AnabranchError:  # the guess remains
             return None
         if found is None:
             return None
-        return TaskCost(found["fixed_us"] / 1e6, found["per_tuple_us"] / 1e6, "tried")
+        return TaskCost(found.fixed_us / 1e6, found.per_tuple_us / 1e6, "tried")
 
     def admit(
         self, kept: Mapping[str, AnyDef], new: Sequence[AnyDef]
@@ -143,10 +143,9 @@ class Deadlines:
         if not changed:
             return
         self._catalog.replace(changed)
-        by_site: dict[str, dict[str, Any]] = {}
+        by_site: dict[str, dict[str, Urgency | None]] = {}
         for task in tasks(changed, self._catalog.definitions()):
-            urgency = task.urgency.model_dump() if task.urgency else None
-            by_site.setdefault(task.site, {})[task.name] = urgency
+            by_site.setdefault(task.site, {})[task.name] = task.urgency
         for site, urgencies in by_site.items():
             with suppress(SiteError):  # one that comes back gets them from the catalog
-                self._sites.peer(site).call("urgencies", tasks=urgencies)
+                self._sites.peer(site).send(Urgencies(urgencies, origin=self._catalog.origin))

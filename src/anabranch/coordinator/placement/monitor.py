@@ -119,9 +119,6 @@ class Monitor:
     def loads(self) -> dict[str, float]:
         return _means([one.loads for one in self._samples[-RECENT:]])
 
-    def export(self) -> dict[str, Any]:
-        return {"samples": [asdict(one) for one in self._samples]}
-
 
 def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for one in found for name in one)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.errors import AnabranchError
+from anabranch.link.message import read
+from anabranch.link.messages import PlanReport, Plans
 from anabranch.plan.tasks import TaskSpec
 
-PlansOf = Callable[[TaskSpec], list[dict[str, Any]]]
+PlansOf = Callable[[TaskSpec], Sequence[PlanReport]]
 
 
 def explained(plans_of: PlansOf, tasks: Sequence[TaskSpec]) -> str:
@@ -20,7 +21,7 @@ def explained(plans_of: PlansOf, tasks: Sequence[TaskSpec]) -> str:
     for task in tasks:
         if task.operators:
             plans = plans_of(task)
-            reasons = [one["why"] for one in plans if one["plan"] == "job"]
+            reasons = [one.why for one in plans if one.plan == "job"]
             if reasons:
                 jobs.append(f"{task.name or '(query)'} ({reasons[0]})")
             elif plans:
@@ -33,17 +34,13 @@ def explained(plans_of: PlansOf, tasks: Sequence[TaskSpec]) -> str:
 def asked(sites: Sites) -> PlansOf:
     """By having the site of a task make its plans."""
 
-    def plans_of(task: TaskSpec) -> list[dict[str, Any]]:
+    def plans_of(task: TaskSpec) -> Sequence[PlanReport]:
         if task.site not in sites.alive():
-            return []
+            return ()
         try:
-            peer = sites.peer(task.site)
-            found: list[dict[str, Any]] = peer.call(
-                "plans", timeout_s=PREPARE_S, task=task.model_dump()
-            )
-            return found
+            return sites.peer(task.site).send(Plans(task), PREPARE_S)
         except AnabranchError:
-            return []
+            return ()
 
     return plans_of
 
@@ -51,12 +48,11 @@ def asked(sites: Sites) -> PlansOf:
 def reported(sites: Sites) -> PlansOf:
     """By what the site of a task told with its last heartbeat: nothing is asked or made."""
 
-    def plans_of(task: TaskSpec) -> list[dict[str, Any]]:
+    def plans_of(task: TaskSpec) -> Sequence[PlanReport]:
         record = sites.record(task.site)
         for one in (record.report or {}).get("tasks", ()) if record else ():
             if one["name"] == task.name:
-                plans: list[dict[str, Any]] = one["plans"]
-                return plans
-        return []
+                return read(tuple[PlanReport, ...], one["plans"])
+        return ()
 
     return plans_of

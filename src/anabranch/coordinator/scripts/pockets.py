@@ -10,8 +10,9 @@ from anabranch.errors import ConfigError
 from anabranch.language import CreateQuery, CreateStream, Script, parse
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
 from anabranch.plan.expressions import quoted
+from anabranch.plan.program import Submission
 from anabranch.plan.protection import Standby
-from anabranch.site.programs.submission import EXAMPLES, Submission
+from anabranch.site.programs.submission import EXAMPLES
 
 Check = Callable[[Script, dict[str, AnyDef]], Changes]
 Place = Callable[[QueryDef, str, Mapping[str, AnyDef]], tuple[QueryDef, str]]

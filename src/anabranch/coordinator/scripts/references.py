@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
-from anabranch.errors import ConfigError, ScriptError, from_dict
+from anabranch.errors import ConfigError, ScriptError
 from anabranch.language.grammar.statements import CallNode, CreatePocket
 from anabranch.language.source import Script, Span
+from anabranch.link.messages import Check, DescribePocket
 from anabranch.plan.catalog import AnyDef, QueryDef, Relation, StreamDef, TableDef
 from anabranch.plan.places import Place, clash
+from anabranch.plan.program import Submission
 from anabranch.plan.tasks import TaskSpec
-from anabranch.site.programs.submission import Submission
 
 
 class Outside:
@@ -32,9 +33,9 @@ class Outside:
         """What the class of a pocket says; a site runs its file to see."""
         site = statement.site.text if statement.site else None
         peer = self._sites.peer(site) if site else self._sites.any()
-        found = {"name": statement.name, "class_": statement.class_, "base": base}
+        asked = DescribePocket(statement.name, statement.class_, base)
         try:
-            submitted = Submission.read(peer.call("describe_pocket", timeout_s=PREPARE_S, **found))
+            submitted = peer.send(asked, PREPARE_S)
         except ConfigError as error:
             raise self._script.error(statement.source.span, error.line()) from None
         return submitted.model_copy(update={"site": site}) if site else submitted
@@ -50,7 +51,7 @@ class Outside:
         call: CallNode,
         known: Mapping[str, AnyDef],
         *,
-        source: Relation | None = None,
+        source: StreamDef | TableDef | None = None,
         sink: TaskSpec | None = None,
     ) -> tuple[Place, ...]:
         """Have the site look at what `call` names, while nothing has changed yet: the files that it
@@ -58,22 +59,17 @@ class Outside:
         them or because they are not the query's; and for options that are wrong. A file that is
         not there is no mistake in the text."""
         named = source.name if source else sink.query if sink else ""
+        asked = Check((source,) if source else (), (sink,) if sink else ())
         try:
-            found = self._sites.peer(site).call(
-                "check",
-                timeout_s=PREPARE_S,
-                sources=[source.model_dump()] if source else [],
-                tasks=[sink.model_dump()] if sink else [],
-            )
-            places = tuple(Place.model_validate(one) for one in found["places"])
-            self._check_places(named, call, places, known)
-            self.notes[named] = found.get("notes", [])
-            for problem in found["problems"]:
-                raise from_dict(problem)
+            found = self._sites.peer(site).send(asked, PREPARE_S)
+            self._check_places(named, call, found.places, known)
+            self.notes[named] = list(found.notes)
+            for problem in found.problems:
+                raise problem.error()
         except ConfigError as error:
             span = _blamed(call, error.message)
             raise self._script.error(span, error.message, error.remedy) from error
-        return places
+        return found.places
 
     def _check_places(
         self, name: str, call: CallNode, places: Sequence[Place], known: Mapping[str, AnyDef]

@@ -53,6 +53,7 @@ from anabranch.plan.catalog import (
     QueryDef,
     Relation,
     StreamDef,
+    TableDef,
 )
 from anabranch.plan.definitions import tasks, unprotected_sink
 from anabranch.plan.explain import explain
@@ -171,7 +172,7 @@ class ScriptCheck:
         self._check_new(statement.name, statement.name_span)
         default = self._default_site(statement)
         if isinstance(statement, CreateStream):
-            source: Relation = bind_stream(
+            source: StreamDef | TableDef = bind_stream(
                 statement, self._script, default_site=default, base=self._base
             )
         else:

@@ -14,6 +14,7 @@ from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.language.grammar.statements import CallNode, SelectState, StageNode
 from anabranch.language.source import Script
+from anabranch.link.messages import StageSize, StateQuery
 from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
 from anabranch.plan.definitions import relation
 from anabranch.plan.stage import Stage
@@ -57,28 +58,19 @@ class StageChoice:
 
     def state(self, query: QueryDef, site: str, statement: SelectState) -> Answer:
         """The rows of a SELECT from the state of `query`, and below them the offsets in it."""
-        told = self._sites.peer(site).call(
-            "state_query",
-            timeout_s=PREPARE_S,
-            stream=query.stages[0],
-            operators=[one.model_dump() for one in query.nodes[-1].operators],
-            before=statement.before,
-            after=statement.after,
-        )
-        offsets = ", ".join(f"{name}: {offset:,}" for name, offset in told["offsets"].items())
-        rows = tuple(tuple(row) for row in told["rows"])
-        text = f"as of the offsets {offsets}"
-        return Answer("table", text, columns=tuple(told["columns"]), rows=rows)
+        operators = query.nodes[-1].operators
+        asked = StateQuery(query.stages[0], operators, statement.before, statement.after)
+        told = self._sites.peer(site).send(asked, PREPARE_S)
+        offsets = ", ".join(f"{name}: {offset:,}" for name, offset in told.offsets.items())
+        return Answer("table", f"as of the offsets {offsets}", told.columns, told.rows)
 
     def _tuples(self, stage: Stage, known: Mapping[str, AnyDef]) -> int:
         """How many there are at present, roughly; 0 if nobody can say."""
         site = relation(known, stage.input.stream).site
         try:
-            asked = stage.model_dump(mode="json")
-            found = self._sites.peer(site).call("stage_size", timeout_s=PREPARE_S, stage=asked)
+            return self._sites.peer(site).send(StageSize(stage), PREPARE_S)
         except AnabranchError:  # which will be told when it is read
             return 0
-        return int(found)
 
     def _servers(self, wanted: StageNode) -> dict[str, Any]:
         """The sites of ON. Where they are on several machines, a file is no database for them."""

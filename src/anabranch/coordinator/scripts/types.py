@@ -8,6 +8,7 @@ from typing import Protocol
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.language.expressions.types import NO_FUNCTION, TypeAnswer, Typer
 from anabranch.language.source import Script, Span
+from anabranch.link.messages import Analyse, CheckTypes
 from anabranch.plan.operators import Column
 
 
@@ -25,19 +26,12 @@ class SparkTypes:
         self._sites = sites
 
     def check_types(self, columns: tuple[Column, ...]) -> tuple[TypeAnswer, ...]:
-        return self._ask("check_types", columns)
+        return self._sites.any().send(CheckTypes(columns), PREPARE_S)
 
     def __call__(
         self, columns: tuple[Column, ...], expressions: tuple[str, ...], *, aggregate: bool = False
     ) -> tuple[TypeAnswer, ...]:
-        return self._ask("analyse", columns, expressions=expressions, aggregate=aggregate)
-
-    def _ask(
-        self, action: str, columns: tuple[Column, ...], **more: object
-    ) -> tuple[TypeAnswer, ...]:
-        shown = [one.model_dump() for one in columns]
-        answers = self._sites.any().call(action, timeout_s=PREPARE_S, columns=shown, **more)
-        return tuple(TypeAnswer(type=one["type"], error=one["error"]) for one in answers)
+        return self._sites.any().send(Analyse(columns, expressions, aggregate), PREPARE_S)
 
 
 def declared_types(

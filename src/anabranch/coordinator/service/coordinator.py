@@ -24,9 +24,21 @@ from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.control.members import Members
+from anabranch.coordinator.placement.monitor import Sample
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
 from anabranch.coordinator.placement.replan import Moved, Replan
+from anabranch.coordinator.requests import (
+    AskStatus,
+    Execute,
+    MoveQuery,
+    Picture,
+    ReplanAll,
+    Samples,
+    Stop,
+    Submit,
+    Submitted,
+)
 from anabranch.coordinator.scripts.pockets import changes_for
 from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.scripts.sites import asks_types, sites_needed
@@ -38,29 +50,16 @@ from anabranch.coordinator.status.status import system_status
 from anabranch.errors import SetupError, SiteError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials, Gate, Handler, check_address
-from anabranch.link.messages import (
-    Execute,
-    Heartbeat,
-    Join,
-    Message,
-    MoveQuery,
-    News,
-    Picture,
-    Ping,
-    ReplanAll,
-    Samples,
-    Status,
-    Stop,
-    Submit,
-)
+from anabranch.link.message import Message
+from anabranch.link.messages import Heartbeat, Join, Joined, News, Ping, Pong
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef
 from anabranch.plan.definitions import settled_sink
+from anabranch.plan.program import Submission
 from anabranch.plan.runs import run_name
 from anabranch.runtime.log import note
 from anabranch.runtime.loop import process_loop
-from anabranch.site.programs.submission import Submission
 
 START_S = 120.0
 """How long statements wait for sites that are being started."""
@@ -148,22 +147,22 @@ class Coordinator:
     def address(self) -> str:
         return self._gate.address
 
-    def _actions(self) -> dict[type[Message], Handler]:
+    def _actions(self) -> dict[type[Message[Any]], Handler]:
         return {
-            Ping: lambda asked: {"coordinator": True, "pid": os.getpid()},
+            Ping: lambda asked: Pong(os.getpid()),
             Join: self._join,
             Heartbeat: self._heartbeat,
             Execute: self._execute,
             Submit: self._submit,
-            MoveQuery: lambda asked: {"was_at": self.move(asked.query, asked.site)},
-            ReplanAll: lambda asked: self.replan(dry_run=asked.dry_run).to_dict(),
+            MoveQuery: lambda asked: self.move(asked.query, asked.site),
+            ReplanAll: lambda asked: self.replan(dry_run=asked.dry_run),
             Samples: lambda asked: self.network_samples(),
             Picture: lambda asked: self._placing.picture(),
-            Status: lambda asked: self.status(),
+            AskStatus: lambda asked: self.status(),
             Stop: lambda asked: self.stop_asked.set(),
         }
 
-    def _join(self, asked: Join) -> dict[str, Any]:
+    def _join(self, asked: Join) -> Joined:
         """What a site needs to know before it starts."""
         life = self.members.join(asked)
         taken = self.sites.record(asked.site)
@@ -172,7 +171,7 @@ class Coordinator:
                 f"site {asked.site} is up already, at {taken.address}",
                 remedy="Stop that one first, or choose another name.",
             )
-        return {"cluster": self.cluster.model_dump(mode="json"), "life": life}
+        return Joined(self.cluster, life)
 
     @property
     def members(self) -> Members:
@@ -201,21 +200,18 @@ class Coordinator:
         self._site_news.died(name, code)
         self._approximations.wake()
 
-    def _submit(self, asked: Submit) -> dict[str, Any]:
-        submitted = Submission.read(asked.pocket)
+    def _submit(self, asked: Submit) -> Submitted:
         if asked.wait:
             self.sites.wait_for_starting(self.sites.starting(), START_S)
-        pocket = self.submit(submitted, asked.base, asked.reader)
-        return pocket.model_dump(exclude={"program"})
+        pocket = self.submit(asked.pocket, asked.base, asked.reader)
+        return Submitted(pocket.name, pocket.site, pocket.input, pocket.output, pocket.made)
 
-    def _execute(self, asked: Execute) -> list[dict[str, Any]]:
+    def _execute(self, asked: Execute) -> list[Answer]:
         script = Script(asked.text, asked.name)
         if asked.wait:
             self.wait_for_sites(script)
-        pockets = [Submission.read(one) for one in asked.pockets]
-        submitted = list(zip(pockets, asked.pocket_readers, strict=True))
-        answers = self.execute(script, asked.base, asked.readers, asked.unnamed, submitted)
-        return [answer.to_dict() for answer in answers]
+        pockets = list(zip(asked.pockets, asked.pocket_readers, strict=True))
+        return self.execute(script, asked.base, asked.readers, asked.unnamed, pockets)
 
     def wait_for_sites(self, script: Script) -> None:
         """Until those are up that are being started and without which `script` could not be
@@ -348,9 +344,9 @@ class Coordinator:
         """Several operators at once; one that cannot move stays."""
         return self._runtime.run(self._replacement.move(moves))
 
-    def network_samples(self) -> dict[str, Any]:
+    def network_samples(self) -> Sequence[Sample]:
         """Latencies and rates as they were measured, the oldest first."""
-        return self._placing.monitor.export()
+        return self._placing.monitor.samples
 
     def placement_notes(self, known: dict[str, AnyDef]) -> dict[str, str]:
         """Of each operator that the system places, if all this were there: why it is there."""

@@ -13,6 +13,7 @@ from anabranch.coordinator.deploy.wanted import WantedThere
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.coordinator.status.query_states import is_asked_for, query_states
 from anabranch.errors import SiteError
+from anabranch.link.messages import Status as SiteStatus
 from anabranch.plan.catalog import ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.definitions import Definitions, tasks
 
@@ -90,7 +91,7 @@ def _site(sites: Sites, name: str) -> Status:
     if since is not None:
         return _silent(sites, name, "starting", is_starting(since))
     try:
-        report: Status = sites.peer(name).call("status", timeout_s=3.0)
+        report: Status = sites.peer(name).send(SiteStatus(), 3.0)
     except SiteError as error:
         return _silent(sites, name, "unreachable", error.line())
     return _up(report)

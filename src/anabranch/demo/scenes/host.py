@@ -10,6 +10,7 @@ from typing import Any
 
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.errors import TaskError
+from anabranch.link.messages import Emulate
 
 Status = dict[str, Any]
 LOOK_S = 0.1
@@ -70,7 +71,7 @@ class Host:
     def delay(self, delays_s: Mapping[str, Mapping[str, float]]) -> None:
         """From now on what goes from one site to another takes that long, at all sites."""
         for site in self.coordinator.sites.alive():
-            self.coordinator.sites.peer(site).call("emulate", delays_s=delays_s)
+            self.coordinator.sites.peer(site).send(Emulate(delays_s))
 
     def drop_all(self) -> None:
         status = self.status()

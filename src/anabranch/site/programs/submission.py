@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from anabranch.errors import ConfigError
-from anabranch.plan.program import Program
-from anabranch.plan.spec import Spec
+from anabranch.plan.program import Program, Submission
 from anabranch.pocket import Pocket, by_batch, by_row, by_time
 from anabranch.site.programs.user_class import classes
 from anabranch.units import duration_us
@@ -19,26 +15,6 @@ EXAMPLES = {
     "query": 'query = "SELECT Temp FROM Sensor1"',
     "output": 'output = "CREATE STREAM alarm (message STRING)"',
 }
-
-
-class Submission(Spec):
-    """A pocket as its class describes it, and its code."""
-
-    name: str
-    query: str
-    output: str
-    site: str | None = None
-    standby: str | None = None
-    program: Program
-
-    @classmethod
-    def read(cls, data: Any) -> Submission:
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(f"this is no pocket: {where}: {first['msg']}") from None
 
 
 def submission(
@@ -110,7 +86,7 @@ def named(found: list[type[Pocket]], name: str, place: str) -> type[Pocket]:
     raise ConfigError(f"there is no pocket {name}", place=place, remedy=remedy)
 
 
-def described(name: str, class_: str, base: str) -> dict[str, Any]:
+def described(name: str, class_: str, base: str) -> Submission:
     """The pocket `module:Class`, whose file lies in `base`, under a name, as it is submitted."""
     module, _, class_name = class_.partition(":")
     file = Path(base) / f"{module.replace('.', '/')}.py"
@@ -122,4 +98,4 @@ def described(name: str, class_: str, base: str) -> dict[str, Any]:
             f"cannot read it: {why}", place=str(file), remedy="Write class = 'module:Class'."
         ) from None
     chosen = named(classes(code, str(file), Pocket), class_name, str(file))
-    return submission(chosen, code, str(file), name=name).model_dump()
+    return submission(chosen, code, str(file), name=name)

@@ -21,6 +21,7 @@ from anabranch.link.messages import (
     StandBy,
     TakeOver,
 )
+from anabranch.link.meter import Flow
 from anabranch.link.network import Network
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
@@ -175,7 +176,7 @@ class Protection:
         outlet = self._links.outlet(asked.stream)
         outlet.batch_by(asked.consumer, asked.epoch, asked.batch)
 
-    async def measured(self, asked: Measured) -> dict[str, Any]:
+    async def measured(self, asked: Measured) -> Flow | None:
         return self._links.outlet(asked.stream).measured(asked.consumer)
 
     async def announced(self, news: Announce) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Wishes
+from anabranch.link.meter import Flow, Releases
 from anabranch.plan.operators import Aggregate, Join
 from anabranch.plan.tasks import TaskSpec
 from anabranch.plan.windows import Range, RowPanes, Rows
@@ -32,9 +33,6 @@ class Costs:
     rtt_s: float
 
 
-Measured = dict[str, Any]
-
-
 class Tuning:
     """Asks the producer of each input for its `measured` traffic, and has it ship by the batch that
     suits: `set_batch(index, batch)`."""
@@ -47,7 +45,7 @@ class Tuning:
         site: str,
         wishes: Wishes,
         beats: Cadence,
-        measured: Callable[[int], Coroutine[Any, Any, Measured]],
+        measured: Callable[[int], Coroutine[Any, Any, Flow | None]],
         costs: Callable[[], Costs],
         set_batch: Callable[[int, int], Coroutine[Any, Any, None]],
     ) -> None:
@@ -93,31 +91,29 @@ class Tuning:
                     continue  # its producer is away: there is nothing to tune
 
     async def _tune(self, index: int) -> None:
-        found = await self._measured(index)
-        load = self._load(index, found) if found else None
-        if load is None:
+        flow = await self._measured(index)
+        if flow is None:
             return
-        self._measured_acks[index] = "acks" in found
+        load = self._load(index, flow, flow.releases or self._assumed(flow))
+        self._measured_acks[index] = flow.releases is not None
         before = self._choices.get(index)
         choice = self._tuners[index].step(self._runtime.now(), load)
         self._loads[index], self._choices[index] = load, choice
         if before is None or before.batch != choice.batch:
             await self._set_batch(index, choice.batch)
 
-    def _load(self, index: int, found: Measured) -> Load:
-        costs, rate = self._costs(), found["rate"]
-        if "acks" not in found:
-            found = found | self._assumed(found)
-        window = min(_held(self._spec), found["left"])
+    def _load(self, index: int, flow: Flow, releases: Releases) -> Load:
+        costs = self._costs()
+        window = min(_held(self._spec), releases.left)
         link = self._cluster.link(self._spec.inputs[index].site, self._site)
         return Load(
-            rate=rate,
-            ack_interval_s=found["ack_interval_s"],
-            lag_s=(found["left"] - window) / rate,
-            lag_spread_s=found["left_spread"] / rate,
+            rate=flow.rate,
+            ack_interval_s=releases.ack_interval_s,
+            lag_s=(releases.left - window) / flow.rate,
+            lag_spread_s=releases.left_spread / flow.rate,
             window=window,
-            tuple_bytes=found["tuple_bytes"],
-            ratio=found.get("ratio", 1.0),
+            tuple_bytes=flow.tuple_bytes,
+            ratio=flow.ratio,
             bandwidth=link.bandwidth or math.inf,
             rtt_s=costs.rtt_s + 2 * link.delay_us / 1e6,
             heartbeat_s=self._beats.every_s,
@@ -126,24 +122,18 @@ class Tuning:
             silence=self._beats.missed + 1,
             fixed_s=costs.fixed_s,
             per_tuple_s=costs.per_tuple_s,
-            chunk=found["chunk"],
-            acks=tuple((arrived, left) for arrived, left in found["acks"]),
+            chunk=flow.chunk,
+            acks=releases.acks,
         )
 
-    def _assumed(self, found: Measured) -> Measured:
+    def _assumed(self, flow: Flow) -> Releases:
         """In the place of what has not been measured yet. The acks themselves are made up by the
         model: those that were assumed before are not to be remembered."""
         ack_interval_s = self._cluster.ack_interval_us / 1e6
         costs = self._costs()
         lag_s = ack_interval_s + costs.fixed_s + costs.rtt_s
-        held = found.get("held", 0)
-        guess = assumed(hold_of(self._spec), found["rate"], held, ack_interval_s, lag_s)
-        return {
-            "ack_interval_s": guess.interval_s,
-            "left": guess.left,
-            "left_spread": 0.0,
-            "acks": [],
-        }
+        guess = assumed(hold_of(self._spec), flow.rate, flow.held, ack_interval_s, lag_s)
+        return Releases(guess.interval_s, guess.left, left_spread=0.0, acks=())
 
     def _why(self, index: int) -> str:
         """What is known of the load, too, if that is not all measured."""

@@ -12,6 +12,8 @@ from pyspark.errors import PySparkException
 from anabranch.deadline.edf import NO_DEADLINE
 from anabranch.errors import AnabranchError, ProtocolError, SinkError, TaskError
 from anabranch.link.inlet import LiveInlet
+from anabranch.link.message import plain
+from anabranch.link.messages import PlanReport
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
@@ -71,7 +73,7 @@ class Task:
         inlets: Sequence[LiveInlet[Any]],
         outlet: LiveOutlet[Any] | None,
         jobs: Jobs,
-        plans: Callable[[], list[dict[str, Any]]] = list,
+        plans: Callable[[], tuple[PlanReport, ...]] = tuple,
         batch: int = 1_000_000,
     ) -> None:
         """`plans` tells how its expressions are evaluated; an instance takes `batch` tuples of an
@@ -489,7 +491,7 @@ class Task:
             "queue": sum(inlet.waiting for inlet in self.inlets),
             "position": self.outlet.last if self.outlet else self.inlets[0].taken,
             "watermark": self.outlet.watermark if self.outlet else None,
-            "plans": self._plans(),
+            "plans": [plain(one) for one in self._plans()],
             "pocket": self._body.report() if isinstance(self._body, Reporting) else None,
             **self.measures.report(time.monotonic()),
             **self.timeliness.report(),

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
+from anabranch.link.messages import PlanReport
 from anabranch.spark.footprint import footprint
 from anabranch.spark.inside import from_arrow_schema
 from anabranch.spark.kept.choice import JOB, KEPT, Choice
@@ -67,11 +68,11 @@ class Expressions:
         self._evaluations.append(made)
         return made
 
-    def report(self) -> list[dict[str, Any]]:
+    def report(self) -> tuple[PlanReport, ...]:
         """How each is evaluated, and why."""
-        return [one.report() for one in self._evaluations]
+        return tuple(one.report() for one in self._evaluations)
 
-    def planned(self) -> list[dict[str, Any]]:
+    def planned(self) -> tuple[PlanReport, ...]:
         """The report once everything is planned."""
         for one in self._evaluations:
             one.open()
@@ -153,10 +154,10 @@ class Evaluation:
         self.instances[way] += 1
         return given
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> PlanReport:
         why = self.unfit or (self._choice.why() if self._owner.mode == "auto" else 'plans = "kept"')
         way = JOB if self.unfit else self._choice.last
-        return {"plan": way, "why": why, "kept": self.instances[KEPT], "jobs": self.instances[JOB]}
+        return PlanReport(way, why, self.instances[KEPT], self.instances[JOB])
 
     def _way(self, rows: int) -> str:
         return KEPT if self._owner.mode == "kept" else self._choice.pick(rows)
