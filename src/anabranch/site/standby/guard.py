@@ -43,14 +43,19 @@ class Host(Protocol):
     def unpacker(self, task: Task, index: int, codec: str | None) -> Unpack: ...
     def consider(self, task: Task) -> None: ...
     def in_slot(self, do: Callable[[], float]) -> float | None: ...
-    async def took_over(self, task: Task) -> None: ...
     def tell(self) -> None: ...
-    def retire(self, task: Task) -> None: ...
     def wall_clock(self) -> float: ...
 
 
+class Poster(Protocol):
+    """Who has posted a guard, and is told what becomes of it."""
+
+    async def took_over(self, task: Task) -> None: ...
+    def superseded(self, task: Task) -> None: ...
+
+
 class Guard:
-    """Of one task at the site `name`, as its `post` says."""
+    """Stands by for one task at the site `name`, as its `post` says."""
 
     def __init__(
         self,
@@ -62,6 +67,7 @@ class Guard:
         links: Links,
         network: Network,
         host: Host,
+        poster: Poster,
     ) -> None:
         self.post = post
         self.task = task
@@ -75,6 +81,7 @@ class Guard:
         self._links = links
         self._network = network
         self._host = host
+        self._poster = poster
         heartbeat_s = cluster.heartbeat_interval_us / 1e6
         self._cadence = cadence(heartbeat_s, cluster.missed_heartbeats, post.wishes.recovery_s)
         self._detector = Detector(self._cadence.missed)
@@ -151,7 +158,7 @@ class Guard:
             states = await self._claim()
             self._sent = [one.sent for one in states]
         if self.state == "primary":
-            await self._host.took_over(self.task)
+            await self._poster.took_over(self.task)
             await self._catch_up(self._sent)
 
     async def _watch(self) -> None:
@@ -273,7 +280,7 @@ class Guard:
     def _retire(self) -> None:
         if self.state != "retired":
             self.state = "retired"
-            self._host.retire(self.task)
+            self._poster.superseded(self.task)
             self.close()
 
     def _note(self, event: str) -> None:

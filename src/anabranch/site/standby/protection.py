@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError, Gap, SiteError
-from anabranch.link.codec import Unpack
-from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import (
     Alive,
     Announce,
@@ -27,7 +25,7 @@ from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
 from anabranch.site.links.links import Links
 from anabranch.site.links.producers import Upstream
-from anabranch.site.standby.guard import Guard
+from anabranch.site.standby.guard import Guard, Host
 from anabranch.site.tasks.task import Task, explain
 from anabranch.standby.patience import PATIENCE_S, Patience
 from anabranch.stream.restart import RestartPoint
@@ -36,19 +34,13 @@ from anabranch.stream.routes import Route
 RETRY_S = 0.1
 
 
-class Host(Protocol):
-    """What protection needs of its site."""
+class StandbyHost(Host, Protocol):
+    """What protection needs of its site, besides what each of its guards does."""
 
     tasks: dict[str, Task]
 
     async def install_standby(self, spec: TaskSpec, *, resume: bool = False) -> Task: ...
-    def new_inlets(self, task: Task) -> Sequence[LiveInlet[Any]]: ...
-    def unpacker(self, task: Task, index: int, codec: str | None) -> Unpack: ...
-    def consider(self, task: Task) -> None: ...
-    def in_slot(self, do: Callable[[], float]) -> float | None: ...
     async def discard(self, task: Task) -> None: ...
-    def tell(self) -> None: ...
-    def wall_clock(self) -> float: ...
 
 
 class Protection:
@@ -60,7 +52,7 @@ class Protection:
         cluster: Cluster,
         runtime: Runtime,
         network: Network,
-        host: Host,
+        host: StandbyHost,
         links: Links,
     ) -> None:
         self._name = name
@@ -109,30 +101,8 @@ class Protection:
         if self._host.tasks.get(spec.name) is task:
             self.guards[spec.name] = Guard(
                 self._name, task, post, self._cluster, self._runtime, self._links, self._network,
-                self,
+                self._host, self,
             )  # fmt: skip
-
-    def new_inlets(self, task: Task) -> Sequence[LiveInlet[Any]]:
-        return self._host.new_inlets(task)
-
-    def unpacker(self, task: Task, index: int, codec: str | None) -> Unpack:
-        return self._host.unpacker(task, index, codec)
-
-    def consider(self, task: Task) -> None:
-        self._host.consider(task)
-
-    def in_slot(self, do: Callable[[], float]) -> float | None:
-        return self._host.in_slot(do)
-
-    def tell(self) -> None:
-        self._host.tell()
-
-    def wall_clock(self) -> float:
-        return self._host.wall_clock()
-
-    def retire(self, task: Task) -> None:
-        """Another has been given the post."""
-        self.superseded(task)
 
     async def took_over(self, task: Task) -> None:
         """A restart would begin at its point from now on. Its sink goes on behind what it has
