@@ -107,6 +107,7 @@ class Plan:
             written=node,
             nodes=(node,),
             sink=Call(name="jsonl" if sink.site else "kafka") if sink else None,
+            sink_shared=bool(sink and not sink.site),
             sink_site=sink.site if sink else None,
             standby=None if task.name in self.unprotected else Standby(batch=task.batch),
             where=Where() if self.replan_ms else None,

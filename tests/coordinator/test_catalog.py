@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.catalog import Catalog, Intention
+from anabranch.plan.catalog import QueryDef
+from anabranch.plan.spec import Call
 from tests.plan.samples import FAHRENHEIT, HOT, a_query, a_stream
 
 SENSOR = a_stream("Sensor1")
@@ -35,6 +37,31 @@ def test_it_survives_reopening(path: Path) -> None:
     assert again.sites() == {"room1": ("127.0.0.1:7102", 13)}
     assert again.setting("address") == "127.0.0.1:7000"
     assert again.setting("nothing") is None
+    again.close()
+
+
+def test_sinks_of_an_earlier_version_go_where_they_went(path: Path) -> None:
+    """It knew by their names which of them every site can write."""
+
+    def written_to(sink: str, name: str) -> QueryDef:
+        shared = sink == "kafka"
+        query = a_query(name, "Sensor1", HOT, sink=Call(name=sink))
+        return query.model_copy(update={"sink_shared": shared})
+
+    there = [written_to("kafka", "a"), written_to("csv", "b"), a_query("c", "Sensor1", HOT)]
+    coming = written_to("kafka", "d")
+    catalog = Catalog(path)
+    catalog.change(add=there, drop=[])
+    catalog.intend(Intention(add=(coming,)))
+    catalog.close()
+    with sqlite3.connect(path) as db:
+        for table in ("definition", "intention"):
+            for shared in ("true", "false"):
+                db.execute(f"UPDATE {table} SET body = replace(body, ?, '')",
+                           [f'"sink_shared":{shared},'])  # fmt: skip
+    again = Catalog(path)
+    assert list(again.definitions().values()) == there
+    assert [one.add for one in again.intentions().values()] == [(coming,)]
     again.close()
 
 

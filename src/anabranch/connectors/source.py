@@ -65,6 +65,8 @@ class Source(Connector):
     """
     releasing: ClassVar[bool] = False
     """It keeps what may be read again itself, and is told when it need not."""
+    partitioned: ClassVar[bool] = False
+    """It can be read in parts by several processes, again and again."""
 
     finite: bool = False
     """It has an end, so that waiting for it makes sense."""

@@ -106,6 +106,9 @@ class QueryDef(Spec):
     sink: Call | None = None
     sink_site: str | None = None
     """Where the sink writes, if not at `site`."""
+    sink_shared: bool = False
+    """Every site can write to it, and one alone does: it goes where the query goes. What others
+    write stays where it is."""
     standby: Standby | None = None
     where: Where | None = None
     """Where it may be; None: where it is."""

@@ -18,7 +18,7 @@ from anabranch.plan.catalog import (
     StreamDef,
     TableDef,
 )
-from anabranch.plan.protection import SHARED_SINKS, Standby
+from anabranch.plan.protection import Standby
 from anabranch.plan.tasks import TaskSpec, pocket_task, sink_task, tasks_of
 
 Definitions = Mapping[str, AnyDef]
@@ -95,7 +95,7 @@ def spec_of(name: str, known: Definitions) -> TaskSpec:
 
 def settled_sink(query: QueryDef) -> str | None:
     """The site that a query's sink stays at though the query moves; None if it moves along."""
-    if query.sink_site or not query.sink or query.sink.name in SHARED_SINKS:
+    if query.sink_site or not query.sink or query.sink_shared:
         return query.sink_site
     return query.site
 

@@ -13,9 +13,6 @@ from anabranch.plan.spec import Spec
 
 UNLIMITED = 2**62
 """A batch size that nothing reaches: nothing is shipped before a failure (Upstream Backup)."""
-SHARED_SINKS = frozenset({"kafka", "postgres"})
-"""Written from any site alike, and by one alone: these go where their query goes. What others write
-stays where it is."""
 Compression = Literal["zlib", "lz4", "zstd"]
 _UNITS = (("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from anabranch.plan.expressions import Expr
@@ -11,9 +12,6 @@ from anabranch.units import show_duration
 
 MERGED = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 """The functions whose partial results can be merged in any order."""
-PARTED = ("file", "kafka")
-"""The sources that can be read in parts, again and again."""
-
 
 Role = Literal["whole", "part", "merge", "late"]
 """What a stream of a stage is: its results, out of the state of one server; a server that brings
@@ -109,11 +107,14 @@ class Stage(Spec):
 Wanted = Literal["stage", "task"]
 
 
-def refusal(input: StageInput | None, aggregate: Aggregate) -> str:
-    """Why this cannot be a stage; empty if it can."""
+def refusal(
+    input: StageInput | None, aggregate: Aggregate, partitioned: Callable[[str], bool]
+) -> str:
+    """Why this cannot be a stage; empty if it can. `partitioned`: whether a source of that name
+    can be read in parts, again and again."""
     if input is None:
         return "it does not read a source"
-    if input.source.name not in PARTED:
+    if not partitioned(input.source.name):
         return f"a {input.source.name} source cannot be read in parts"
     if input.source.options.get("speed") not in (None, "max"):
         return "its source is replayed at a speed"

@@ -14,8 +14,11 @@ from anabranch.plan.windows import WINDOW_END, WINDOW_START
 Lookup = Callable[[str], Relation]
 
 
-def candidate(query: QueryDef, lookup: Lookup) -> tuple[Stage | None, str]:
-    """The stage that `query` could run as; or why it cannot."""
+def candidate(
+    query: QueryDef, lookup: Lookup, partitioned: Callable[[str], bool]
+) -> tuple[Stage | None, str]:
+    """The stage that `query` could run as; or why it cannot. `partitioned`: whether a source of
+    that name can be read in parts."""
     aggregate = next((o for o in query.written.operators if isinstance(o, Aggregate)), None)
     if aggregate is None:
         return None, "it is no window aggregate"
@@ -25,7 +28,7 @@ def candidate(query: QueryDef, lookup: Lookup) -> tuple[Stage | None, str]:
         return None, "its stream sheds load"
     if query.deadline:
         return None, "it has a deadline"
-    if reason := refusal(input, aggregate):
+    if reason := refusal(input, aggregate, partitioned):
         return None, reason
     assert input is not None
     before = query.written.operators[: query.written.operators.index(aggregate)]

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from anabranch.placement.network import Network
 from anabranch.placement.problem import Link, Problem, Vertex
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.definitions import settled_sink
 from anabranch.plan.estimates import UNKNOWN_RATE, Rates, rates_of, width
 from anabranch.plan.graph import Node
 from anabranch.plan.placed import allowed
-from anabranch.plan.protection import SHARED_SINKS
 from anabranch.plan.spec import Column
 from anabranch.plan.tasks import sink_task
 from anabranch.units import show_duration
@@ -129,9 +129,9 @@ class System:
 
     def _sink(self, query: QueryDef) -> Vertex | None:
         """None if it goes where the query goes."""
-        if query.sink is None or (query.sink_site is None and query.sink.name in SHARED_SINKS):
+        site = settled_sink(query) if query.sink else None
+        if site is None:
             return None
-        site = query.sink_site or query.site
         return Vertex(sink_task(query.name), "sink", frozenset({site}), at=site)
 
     def _link(self, stream: str, consumer: str, rates: Mapping[str, float]) -> Link:

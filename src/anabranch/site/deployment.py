@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from anabranch.connectors import SINKS
 from anabranch.errors import AnabranchError, Fenced, SiteError
 from anabranch.link.codec import Unpack
 from anabranch.link.inlet import LiveInlet
@@ -24,7 +25,6 @@ from anabranch.link.messages import (
 from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.places import Looked
-from anabranch.plan.protection import SHARED_SINKS
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.runtime.base import Bell, Runtime
 from anabranch.runtime.log import note
@@ -308,7 +308,7 @@ class Deployment:
         """Another site runs it: we do no more, nor does the sink that went there with it."""
         if self.tasks.get(task.spec.name) is task:
             along = [name for name, one in self.tasks.items()
-                     if one.spec.sink and one.spec.sink.name in SHARED_SINKS
+                     if one.spec.sink and SINKS.find(one.spec.sink.name).shared
                      and one.spec.inputs[0].stream == task.spec.output]  # fmt: skip
             await self._end(self._take_out([*along, task.spec.name]), tell=False)
         self.tell()

@@ -68,6 +68,7 @@ class FileSource(Source):
         ),
     )
     replayable = True
+    partitioned = True
     finite = True
     historic = True
 

@@ -43,6 +43,7 @@ class KafkaSource(Source):
         ON_ERROR,
     )
     replayable = True
+    partitioned = True
     others = "settings of the client, by librdkafka's names: `` `security.protocol` = 'SSL' ``"
 
     def __init__(self, context: SourceContext) -> None:

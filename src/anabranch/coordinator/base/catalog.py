@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
@@ -52,6 +54,25 @@ class Intention(Spec):
         return {one.name for one in (*self.add, *self.drop, *self.replace)}
 
 
+def _upgraded(body: str) -> str:
+    """Definitions as they are now, of which a version before `sink_shared` wrote some."""
+    return body if '"sink_shared"' in body else json.dumps(_with_shared(json.loads(body)))
+
+
+def _with_shared(found: Any) -> Any:
+    from anabranch.connectors import SINKS  # imports Spark, which takes a moment
+
+    if isinstance(found, list):
+        return [_with_shared(one) for one in found]
+    if not isinstance(found, dict):
+        return found
+    found = {name: _with_shared(one) for name, one in found.items()}
+    if found.get("kind") == "query" and (sink := found.get("sink")):
+        known = SINKS.get(sink["name"])
+        found["sink_shared"] = bool(known and known.shared)
+    return found
+
+
 class Catalog:
     """Definitions in the order they were made, known sites, settings. Each change is durable when
     the call returns; a change of several definitions happens whole or not at all. A change that
@@ -94,7 +115,7 @@ class Catalog:
     def _read(self, body: str) -> AnyDef:
         """Raises ConfigError for a definition that another version has written in its own way."""
         try:
-            return _DEFINITION.validate_json(body)
+            return _DEFINITION.validate_json(_upgraded(body))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
@@ -154,7 +175,9 @@ class Catalog:
         with self._reading():
             if self._intended is None:
                 rows = self._db.execute("SELECT number, body FROM intention ORDER BY number")
-                self._intended = {n: Intention.model_validate_json(body) for n, body in rows}
+                self._intended = {
+                    n: Intention.model_validate_json(_upgraded(body)) for n, body in rows
+                }
             return self._intended
 
     def change(

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 
+from anabranch.connectors import SINKS
 from anabranch.coordinator.base.sites import Sites, nearest
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.approximate import (
@@ -263,9 +264,7 @@ class ScriptCheck:
         return Answer("line", f"query {made.name} created, its keys split over {sites}")
 
     def _bind_approximate(self, statement: CreateQuery) -> ApproximateDef:
-        query = bind_query(
-            statement, self._script, self._lookup, list(self._known), self._types, base=self._base
-        )
+        query = self._understood(statement)
         return self._approximates.bind(statement, query, self._known)
 
     def _check_sink(
@@ -288,9 +287,7 @@ class ScriptCheck:
         """The query, and the streams of its stage if it has one."""
         if statement.name in self._timely:
             return self._timely[statement.name], []
-        query = bind_query(
-            statement, self._script, self._lookup, list(self._known), self._types, base=self._base
-        )
+        query = self._understood(statement)
         for name in sites_that_run(statement):
             self._outside.check_site(name.text, name.span)
         for name in (*statement.at, *statement.never):
@@ -305,6 +302,14 @@ class ScriptCheck:
         except PlacementError as error:
             raise self._script.error(statement.span, error.message, error.remedy) from None
         return plain.model_copy(update={"stage_why": why}), []
+
+    def _understood(self, statement: CreateQuery) -> QueryDef:
+        query = bind_query(
+            statement, self._script, self._lookup, list(self._known), self._types, base=self._base
+        )
+        # A sink that is only where sites are is refused there, or stays there.
+        sink = SINKS.get(statement.sink.name) if statement.sink else None
+        return query.model_copy(update={"sink_shared": bool(sink and sink.shared)})
 
     def _add(self, definition: AnyDef) -> Answer:
         self._known[definition.name] = definition

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
+from anabranch.connectors import SOURCES
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError, ConfigError
@@ -37,7 +38,7 @@ class StageChoice:
         self, query: QueryDef, wanted: StageNode | None, known: Mapping[str, AnyDef]
     ) -> tuple[Stage | None, str]:
         """The stage, or None; and why, if that was a question."""
-        stage, refusal = candidate(query, lambda name: relation(known, name))
+        stage, refusal = candidate(query, lambda name: relation(known, name), _is_partitioned)
         if wanted and wanted.wanted:
             if stage is None:
                 raise self._script.error(wanted.call.span, f"this cannot be a stage: {refusal}")
@@ -119,6 +120,11 @@ class StageChoice:
     def _wrong(self, option: Any, expected: str) -> Exception:
         message = f"STAGE has {option.name} = {option.value!r}"
         return self._script.error(option.span, message, f"Give {expected}.")
+
+
+def _is_partitioned(source: str) -> bool:
+    found = SOURCES.get(source)
+    return bool(found and found.partitioned)
 
 
 def with_database(definition: AnyDef, folder: Path) -> AnyDef:
