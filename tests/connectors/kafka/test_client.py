@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from anabranch.connectors.kafka import sink as kafka_sink
 from anabranch.connectors.kafka.client import Topic
 from anabranch.errors import SourceError
 
@@ -29,3 +31,18 @@ def test_the_reason_why_no_broker_answers_is_told_without_its_circumstances(more
     assert (
         topic.away().line().startswith("127.0.0.1:1: no Kafka broker answers: Connection refused. ")
     )
+
+
+def test_a_coordinator_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_sink, "_PAUSE_S", 0.0)
+    answers = iter([KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, None])
+
+    def ask(timeout_s: float) -> str:
+        if code := next(answers):
+            raise KafkaException(KafkaError(code))
+        return "noted"
+
+    assert kafka_sink._persist(ask) == "noted"
+    answers = iter([KafkaError.GROUP_AUTHORIZATION_FAILED])
+    with pytest.raises(KafkaException):
+        kafka_sink._persist(ask)

@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from anabranch.connectors.kafka.client import PATIENCE_S, Topic, make_client
+from anabranch.connectors.kafka.client import Topic, make_client
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Notes:
     def close(self) -> None:
         self._consumer.close()
 
-    def read(self) -> Noted | None:
+    def read(self, timeout_s: float) -> Noted | None:
         """What was committed last, once no transaction is open that would change it."""
         places = [TopicPartition(self._topic.name, number) for number in self._numbers]
-        found = self._consumer.committed(places, PATIENCE_S)
+        found = self._consumer.committed(places, timeout_s)
         text = next((one.metadata for one in found if one.metadata), None)
         if text is None:
             return None

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,9 +43,11 @@ from anabranch.connectors.sink import (
 )
 from anabranch.errors import SinkAway, SinkError
 
+T = TypeVar("T")
 PATIENCE_S = 10.0
 """How long a transaction may take to begin or to be committed while no broker answers."""
 _TRY_S = 5.0
+_PAUSE_S = 0.2
 _PIECE_ROWS = 10_000
 NOTE_S = 1.0
 """How often a transaction says at the broker how far it is: it takes two questions more. What was
@@ -55,7 +57,14 @@ _FENCED = (
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.PRODUCER_FENCED,
 )
+_NO_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+"""A broker that has just begun to answer for groups."""
 _PASSING = (
+    *_NO_COORDINATOR,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
@@ -119,11 +128,11 @@ class KafkaSink(Sink):
         with self._reported(), contextlib.ExitStack() as undo:
             notes = Notes(self._topic, self._reader, self._topic.partitions())
             undo.callback(notes.close)
-            self._check_right(notes.read())  # whoever has no right fences off nobody
+            self._check_right(_persist(notes.read))  # whoever has no right fences off nobody
             producer = make_client(Producer, self._settings, ())
             undo.callback(_discard, producer)
             _persist(producer.init_transactions)
-            found = notes.read()
+            found = _persist(notes.read)
             self._check_right(found)
             held = Noted(
                 self._run, self._begin.epoch, found.holder + 1 if found else 1,
@@ -298,16 +307,19 @@ def _discard(producer: Producer) -> None:
         producer.flush(0)
 
 
-def _persist(call: Callable[[float], None]) -> None:
-    """Until it has worked; KafkaException after PATIENCE_S or when it cannot work."""
+def _persist(call: Callable[[float], T]) -> T:
+    """What it gives once it has worked; KafkaException after PATIENCE_S or when it cannot work."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            call(_TRY_S)
-            return
+            return call(_TRY_S)
         except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > deadline:
+            reason = error.args[0]
+            unready = reason.code() in _NO_COORDINATOR
+            if not (reason.retriable() or unready) or time.monotonic() > deadline:
                 raise
+            if unready:
+                time.sleep(_PAUSE_S)
 
 
 def _remedy(reason: KafkaError, group: str) -> str:
