@@ -278,6 +278,23 @@ def test_what_cannot_be_dropped(text: str, message: str) -> None:
     assert message in error(text, SOURCES + users)
 
 
+def test_what_to_drop_first_can_be_dropped_so() -> None:
+    """In one go, however many read what reads it."""
+    users = (
+        "CREATE QUERY q AS SELECT x FROM a;"
+        "CREATE QUERY `of q` AS SELECT x FROM q;"
+        "CREATE QUERY both AS SELECT q.x FROM q[1s], `of q`[1s] AS other;"
+        "CREATE QUERY other AS SELECT x FROM b;"
+    )
+    found = error("DROP STREAM a;", SOURCES + users)
+    assert "a is read by q. Drop them first: DROP QUERY both; DROP QUERY `of q`; DROP QUERY q;" in (
+        found
+    )
+    known = made(SOURCES + users)
+    advised = found.partition("Drop them first: ")[2].splitlines()[0]
+    assert check(f"{advised} DROP STREAM a;", known).drop == ["both", "of q", "q", "a"]
+
+
 def test_drop() -> None:
     changes = check("DROP TABLE rooms; DROP AGGREGATE IF EXISTS Middle;", made(SOURCES))
     assert changes.drop == ["rooms", "middle"]

@@ -63,6 +63,8 @@ def test_what_others_read_by_now_stays_when_a_pocket_is_dropped(system: System) 
     system.execute("CREATE QUERY more AS SELECT message FROM alarm AT centre;")
     with pytest.raises(ScriptError, match="alarm is filled or read by FireAlarm, more"):
         system.execute("DROP STREAM alarm;")
+    with pytest.raises(ScriptError, match="Drop them first: DROP POCKET FireAlarm;"):
+        system.execute("DROP STREAM ticks;")
     with pytest.raises(ScriptError, match="FireAlarm is a pocket"):
         system.execute("DROP QUERY FireAlarm;")
     (answer,) = system.execute("DROP POCKET FireAlarm;")

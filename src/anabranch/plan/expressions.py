@@ -56,6 +56,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def spelled(name: str) -> str:
+    """A name as one would write it: in quotes only where it needs them."""
+    return name if name.isidentifier() else quoted(name)
+
+
 def plain(use: Use) -> str:
     """In a table that holds one input's columns under their own names."""
     return quoted(use.column)
@@ -71,5 +76,5 @@ def flat_name(use: Use) -> str:
 
 
 def shown(use: Use) -> str:
-    name = use.column if use.column.isidentifier() else quoted(use.column)
+    name = spelled(use.column)
     return f"{use.input}.{name}" if use.input else name

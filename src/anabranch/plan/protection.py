@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from anabranch.plan.expressions import quoted
+from anabranch.plan.expressions import spelled
 from anabranch.plan.spec import Spec
 
 UNLIMITED = 2**62
@@ -39,7 +39,7 @@ class Standby(Spec):
 
     def _clauses(self) -> Iterator[str]:
         if self.on is not None:
-            yield f"ON {self.on if self.on.isidentifier() else quoted(self.on)}"
+            yield f"ON {spelled(self.on)}"
         if self.batch is not None:
             yield f"BATCH {self._size().upper()}"
         for limit in self._limits():

@@ -24,6 +24,7 @@ from anabranch.coordinator.scripts.replies import Answer, Row, describe, show
 from anabranch.coordinator.scripts.sites import sites_that_run
 from anabranch.coordinator.scripts.stages import StageChoice
 from anabranch.coordinator.scripts.types import SparkTypes, Types, declared_types, is_function
+from anabranch.coordinator.scripts.users import droppable, needs, users
 from anabranch.errors import ConfigError, PlacementError, SinkError
 from anabranch.language.binding.binder import bind_query
 from anabranch.language.binding.sources import bind_aggregate, bind_shed, bind_stream, bind_table
@@ -58,7 +59,8 @@ from anabranch.plan.catalog import (
 )
 from anabranch.plan.definitions import tasks, unprotected_sink
 from anabranch.plan.explain import explain
-from anabranch.plan.operators import Aggregate, Call, Column
+from anabranch.plan.expressions import spelled
+from anabranch.plan.operators import Call, Column
 from anabranch.plan.rules import rewritten
 from anabranch.plan.staging import staged
 from anabranch.plan.tasks import tasks_of
@@ -368,23 +370,21 @@ class ScriptCheck:
     def _drop_made(self, pocket: PocketDef) -> list[str]:
         """What came with a pocket goes with it, unless others use it by now."""
         made = [self._known[name] for name in pocket.made if name in self._known]
-        gone = [one for one in made if not any(_needs(user, one) for user in self._known.values())]
+        gone = [one for one in made if not any(needs(user, one) for user in self._known.values())]
         for one in gone:
             self._take_off(one)
         return [f"{one.kind} {one.name}" for one in gone]
 
     def _check_unused(self, found: AnyDef, span: Span) -> None:
-        stages = found.stages if isinstance(found, QueryDef) else ()
-        gone = [found, *(self._known[stream] for stream in stages)]
-        users = [one for one in self._known.values() if one is not found
-                 and any(_needs(one, it) for it in gone)]  # fmt: skip
-        if users:
+        named = [] if isinstance(found, PocketDef) else users(found, self._known)
+        if named:
             verb = "used" if isinstance(found, AggregateDef) else "read"
             if any(isinstance(one, PocketDef) and one.output == found.name
                    for one in self._known.values()):  # fmt: skip
                 verb = "filled or read"
-            message = f"{found.name} is {verb} by {', '.join(one.name for one in users)}"
-            drops = " ".join(f"DROP {one.kind.upper()} {one.name};" for one in users)
+            message = f"{found.name} is {verb} by {', '.join(one.name for one in named)}"
+            first = droppable(found, self._known)
+            drops = " ".join(f"DROP {_word(one)} {spelled(one.name)};" for one in first)
             raise self._script.error(span, message, f"Drop them first: {drops}")
 
     def _show(self, what: str) -> Answer:
@@ -473,15 +473,9 @@ class ScriptCheck:
             )
 
 
-def _needs(one: AnyDef, found: AnyDef) -> bool:
-    """Whether `one` reads, fills or calls `found`."""
-    if isinstance(one, PocketDef):
-        return found.name in (*one.reads, one.output)
-    if not isinstance(one, QueryDef):
-        return False
-    aggregates = (op for op in one.written.operators if isinstance(op, Aggregate))
-    calls = [call.function for aggregate in aggregates for call in aggregate.calls if call.source]
-    return found.name in (calls if isinstance(found, AggregateDef) else (*one.reads, *one.stages))
+def _word(one: AnyDef) -> str:
+    """What a statement calls it."""
+    return "QUERY" if isinstance(one, ApproximateDef) else one.kind.upper()
 
 
 def _stays(sink: Call) -> str:
