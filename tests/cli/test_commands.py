@@ -42,6 +42,17 @@ def test_each_command_has_a_help_text(anabranch: Run, command: str) -> None:
     assert not ended.err
 
 
+@pytest.mark.parametrize(
+    "module", ["anabranch.cli.sites.running", "anabranch.cli.show.report", "anabranch.cli.main"]
+)
+def test_what_only_asks_does_not_wait_for_what_runs_queries(module: str) -> None:
+    """These take seconds to import."""
+    code = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    slow = {"pyspark", "scipy", "highspy", "sqlglot", "confluent_kafka", "duckdb", "psycopg"}
+    assert slow & set(done.stdout.split()) == set()
+
+
 @pytest.mark.parametrize("arguments", [("nonsense",), ("run", "x.sql", "--nonsense"), ("run",)])
 def test_a_wrong_command_line_says_where_help_is(anabranch: Run, arguments: tuple[str]) -> None:
     ended = anabranch(*arguments)

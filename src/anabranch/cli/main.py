@@ -132,7 +132,7 @@ def up(
 @app.command()
 def down(state: StateFolder = DEFAULT_STATE) -> None:
     """Stop the system that `up` started."""
-    from anabranch.cli.sites.up import down as stop
+    from anabranch.cli.sites.running import down as stop
 
     stop(state)
 
@@ -220,7 +220,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it.")] = False,
 ) -> None:
     """Show the sites and queries of a running system."""
-    from anabranch.cli.sites.up import show_status
+    from anabranch.cli.sites.running import show_status
 
     show_status(state, as_json=json, watch=watch)
 

@@ -1,8 +1,7 @@
-"""`anabranch up`, `down`, `status`: a system that goes on until it is told to stop."""
+"""`anabranch up`: a system that goes on until it is told to stop."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import time
@@ -10,23 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.live import Live
 from rich.markup import escape
 
 from anabranch.cli.queries.scripts import ONLY_SITE
-from anabranch.cli.show.tables import err, out, system_tables, working
+from anabranch.cli.show.tables import err, working
 from anabranch.cli.sites.anew import confirm_anew
 from anabranch.cli.sites.catching_up import CatchingUp
 from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.config.rules import unguarded
-from anabranch.coordinator.requests import AskStatus, Stop
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.launch import RunningCluster, report_interval_s
 from anabranch.coordinator.service.state import (
     credentials_for,
     exposed,
-    find_coordinator,
     write_endpoint,
 )
 from anabranch.coordinator.status.query_states import WELL
@@ -36,8 +32,6 @@ from anabranch.runtime.log import log_no_more, log_to
 
 if TYPE_CHECKING:
     from anabranch.face.server import FaceServer
-
-STOP_S = 30.0
 
 
 def up(
@@ -99,6 +93,7 @@ def up(
         if how:
             CatchingUp(lambda: coordinator.status(ask=False), tell).begin(stopping)
         coordinator.stop_asked.wait()
+        err.print("stopping: `anabranch down` or the dashboard has asked for it")
     finally:
         stopping.set()
         if shown:
@@ -151,28 +146,3 @@ def _make_folder(state: Path) -> bool:
         remedy = "Choose another folder with --state."
         raise ConfigError(reason, place=str(state), remedy=remedy) from None
     return fresh
-
-
-def down(state: Path) -> None:
-    coordinator = find_coordinator(state)
-    coordinator.send(Stop())
-    deadline = time.monotonic() + STOP_S
-    while (state / "coordinator.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    err.print("stopped")
-
-
-def show_status(state: Path, *, as_json: bool, watch: bool) -> None:
-    coordinator = find_coordinator(state)
-    status = coordinator.send(AskStatus())
-    if as_json:
-        print(json.dumps(status, indent=2))
-        return
-    if not watch:
-        out.print(system_tables(status))
-        return
-    with Live(console=out, auto_refresh=False) as live:
-        while True:
-            status = coordinator.send(AskStatus())
-            live.update(system_tables(status), refresh=True)
-            time.sleep(1.0)
