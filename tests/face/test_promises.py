@@ -77,7 +77,7 @@ def test_an_approximate_query_is_one_query() -> None:
     seen = snapshot(approximate_status(), 1.0)
     (means,) = seen.queries
     assert (means.name, means.site, means.state) == ("means", "centre, centre2", "running")
-    assert (means.rate_in, means.rows_out, means.p99_ms) == (10.0, 8, 2.0)
+    assert (means.rate_in, means.rows_out, means.p99_ms) == (10.0, 20, 2.0)
     assert {one.query for one in seen.tasks} == {"means"}
     assert means.estimates
     assert [(one.query, one.site, one.bound) for one in means.estimates.workers] == [

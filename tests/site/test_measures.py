@@ -119,6 +119,24 @@ def test_a_rate_may_be_asked_for_while_it_counts() -> None:
     assert rate.per_second(20_000.0) > 0
 
 
+def test_a_slow_minute_is_not_shown_for_ten() -> None:
+    measures = Measures()
+    measures.add(0.0, 10, 300, 0.02, np.full(300, 200.0))
+    for second in range(50, 62, 4):
+        measures.add(float(second), 10, 30, 0.02, np.full(30, 0.5))
+    assert measures.report(62.0)["p99_ms"] == 200_000 == measures.report(62.0)["p50_ms"]
+    measures.add(62.0, 10, 30, 0.02, np.full(30, 0.5))
+    assert measures.report(62.0)["p99_ms"] == 500
+    assert len(measures.latencies()) == 420
+
+
+def test_few_results_are_shown_however_old() -> None:
+    measures = Measures()
+    for minute in range(10):
+        measures.add(60.0 * minute, 10, 1, 0.02, np.array([float(minute)]))
+    assert measures.report(600.0)["p50_ms"] == 4_500
+
+
 def test_percentiles_are_those_of_the_recent_latencies() -> None:
     measures = Measures()
     assert (measures.report(0.0)["p50_ms"], measures.report(0.0)["p99_ms"]) == (None, None)

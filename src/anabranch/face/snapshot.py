@@ -145,6 +145,7 @@ def _figures(task: Status | None, sink: Status | None) -> dict[str, Any]:
         return {"site": "", "rate_in": 0.0, "rate_out": 0.0, "rows_out": 0, "queue": 0,
                 "p50_ms": None, "p99_ms": None}  # fmt: skip
     last = sink or task
-    own = {key: task[key] for key in ("site", "rate_in", "rate_out", "rows_out")}
+    own = {key: task[key] for key in ("site", "rate_in", "rate_out")}
+    own["rows_out"] = task["position"]  # of all its lives: positions are dense
     waiting = task["queue"] + (sink["queue"] if sink else 0)
     return own | {"queue": waiting, "p50_ms": last["p50_ms"], "p99_ms": last["p99_ms"]}

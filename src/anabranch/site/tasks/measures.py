@@ -16,6 +16,10 @@ _FEW = 4
 _MANY = 6
 _SELDOM = 8
 _LATENCIES = 2048
+_NOW_S = 60.0
+"""Percentiles are those of so long, so that one slow minute is not shown for ten."""
+_LEAST = 64
+"""Of so many results they are in any case."""
 _LEARN = 0.05
 
 
@@ -140,7 +144,8 @@ class Measures:
         """Seconds of a slot that taking tuples and giving results take beside the work itself."""
         self._rate_in = Rate()
         self._rate_out = Rate()
-        self._latencies: deque[float] = deque(maxlen=_LATENCIES)
+        self._latencies: deque[tuple[float, float]] = deque(maxlen=_LATENCIES)
+        """When it was measured, and what; in seconds."""
         self._percentiles: tuple[float | None, float | None] | None = None
 
     def add(
@@ -156,7 +161,7 @@ class Measures:
                 self._cost.add(now, rows_in, seconds)
             self._rate_in.add(now, rows_in)
             self._rate_out.add(now, rows_out)
-            self._latencies.extend(latencies_s.tolist())
+            self._latencies.extend((now, latency) for latency in latencies_s.tolist())
             self._percentiles = None
 
     def add_dry(self, now: float, seconds: float) -> None:
@@ -196,7 +201,7 @@ class Measures:
     def latencies(self) -> list[float]:
         """Seconds, of the last output tuples."""
         with self._lock:
-            return list(self._latencies)
+            return [latency for _, latency in self._latencies]
 
     def forget_latencies(self) -> None:
         with self._lock:
@@ -206,7 +211,7 @@ class Measures:
     def report(self, now: float) -> dict[str, float | int | None]:
         with self._lock:
             cost = self._whole()
-            p50, p99 = self._percentiles = self._percentiles or _percentiles_ms(self._latencies)
+            p50, p99 = self._percentiles = self._percentiles or _percentiles_ms(self._recent())
             return {
                 "instances": self.instances,
                 "rows_in": self.rows_in,
@@ -218,6 +223,13 @@ class Measures:
                 "p50_ms": p50,
                 "p99_ms": p99,
             }
+
+    def _recent(self) -> list[float]:
+        """The latencies of the last minute before the newest, but of a few at least."""
+        since = self._latencies[-1][0] - _NOW_S if self._latencies else 0.0
+        oldest = len(self._latencies) - _LEAST
+        return [latency for number, (at, latency) in enumerate(self._latencies)
+                if at >= since or number >= oldest]  # fmt: skip
 
 
 def _percentiles_ms(seconds: Collection[float]) -> tuple[float | None, float | None]:
