@@ -217,7 +217,7 @@ def streams_table(status: dict[str, Any]) -> RenderableType:
     rows = [
         (one["stream"], one["site"], one["state"], f"{one['rate']:,.0f}", f"{one['rows']:,}",
          f"{one['late']:,}", f"{one['skipped']:,}", f"{one.get('shed', 0):,}")
-        for site in status["sites"] for one in site["sources"]
+        for site in sorted(status["sites"], key=lambda one: one["site"]) for one in site["sources"]
     ]  # fmt: skip
     columns = ("stream", "site", "state", "in/s", "tuples", "late", "skipped", "shed")
     return plain_table(columns, rows)
@@ -226,7 +226,7 @@ def streams_table(status: dict[str, Any]) -> RenderableType:
 def sites_table(status: dict[str, Any]) -> RenderableType:
     rows = [
         (site["site"], site["address"], site["state"], len(site["sources"]), len(site["tasks"]))
-        for site in status["sites"]
+        for site in sorted(status["sites"], key=lambda one: one["site"])
     ]
     return plain_table(("site", "address", "state", "sources", "tasks"), rows)
 
