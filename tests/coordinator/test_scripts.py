@@ -278,6 +278,20 @@ def test_what_cannot_be_dropped(text: str, message: str) -> None:
     assert message in error(text, SOURCES + users)
 
 
+def test_a_query_that_misses_something_says_so() -> None:
+    """A source waits for its first reader; what flows already has been missed."""
+    later = "CREATE QUERY q AS SELECT x FROM a; CREATE QUERY r AS SELECT x FROM q;"
+    assert [one.text for one in check(later, made(SOURCES)).answers] == [
+        "query q created at room1", "query r created at room1",
+    ]  # fmt: skip
+    known = made(f"{SOURCES} CREATE QUERY q AS SELECT x FROM a;")
+    told = "  it sees what comes to {} from now on, and nothing of before"
+    answers = check("CREATE QUERY r AS SELECT a.x FROM a[1s], q[1s], rooms;", known).answers
+    assert answers[0].text.splitlines()[1:] == [told.format("a and q")]
+    answers = check("CREATE QUERY r AS SELECT b.x FROM b, rooms;", known).answers
+    assert answers[0].text.splitlines()[1:] == []
+
+
 def test_what_to_drop_first_can_be_dropped_so() -> None:
     """In one go, however many read what reads it."""
     users = (

@@ -19,7 +19,7 @@ from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.config.rules import unguarded
 from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.coordinator.service.launch import RunningCluster, report_interval_s
+from anabranch.coordinator.service.launch import RunningCluster, may_be_up, report_interval_s
 from anabranch.coordinator.service.state import (
     credentials_for,
     exposed,
@@ -75,7 +75,7 @@ def up(
     log = log_to(state / "log.jsonl")
     try:
         with working("Starting …") as say:
-            if coordinator.sites.names():
+            if may_be_up(coordinator):
                 say("Looking for sites that are still up …")
                 time.sleep(2 * report_interval_s(cluster))
             running = RunningCluster(coordinator, state, say, tied=False)

@@ -24,7 +24,7 @@ from anabranch.coordinator.scripts.replies import Answer, Row, describe, show
 from anabranch.coordinator.scripts.sites import sites_that_run
 from anabranch.coordinator.scripts.stages import StageChoice
 from anabranch.coordinator.scripts.types import SparkTypes, Types, declared_types, is_function
-from anabranch.coordinator.scripts.users import droppable, needs, users
+from anabranch.coordinator.scripts.users import droppable, flows, needs, users
 from anabranch.errors import ConfigError, PlacementError, SinkError
 from anabranch.language.binding.binder import bind_query
 from anabranch.language.binding.sources import bind_aggregate, bind_shed, bind_stream, bind_table
@@ -46,6 +46,7 @@ from anabranch.language.grammar.statements import (
     Statement,
 )
 from anabranch.language.source import Script, Span
+from anabranch.language.wording import listed
 from anabranch.plan.approximate import worker_queries
 from anabranch.plan.catalog import (
     AggregateDef,
@@ -252,8 +253,17 @@ class ScriptCheck:
         for one in results:
             self._add(one)
         answer = self._add(query)
-        notes = [*self._outside.notes.get(query.name, ()), unprotected_sink(query, self._known)]
+        notes = [*self._outside.notes.get(query.name, ()), unprotected_sink(query, self._known),
+                 self._begins_late(query)]  # fmt: skip
         return replace(answer, text="\n".join([answer.text, *filter(None, notes)]))
+
+    def _begins_late(self, query: QueryDef) -> str:
+        """What it does not see of streams that flow already; nothing if it sees all."""
+        before = [one for one in self._known.values() if one not in self._changes.add]
+        flow = [one.name for one in before if one.name in query.reads and flows(one, before)]
+        if not flow or self._unnamed:
+            return ""
+        return f"  it sees what comes to {listed(flow, 'and')} from now on, and nothing of before"
 
     def _create_approximate(self, statement: CreateQuery) -> Answer:
         made = self._bind_approximate(statement)

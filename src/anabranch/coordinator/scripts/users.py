@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from anabranch.plan.catalog import AggregateDef, AnyDef, ApproximateDef, PocketDef, QueryDef
+from anabranch.plan.catalog import (
+    AggregateDef,
+    AnyDef,
+    ApproximateDef,
+    PocketDef,
+    QueryDef,
+    StreamDef,
+)
 from anabranch.plan.operators import Aggregate
 
 
@@ -26,6 +33,13 @@ def users(found: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:
     direct = (one for one in known.values() if any(needs(one, it) for it in gone))
     named = {one.name: one for one in (_dropped_as(user, known) for user in direct)}
     return [one for one in named.values() if one not in gone]
+
+
+def flows(one: AnyDef, known: Collection[AnyDef]) -> bool:
+    """Whether tuples of it may have passed already: a source waits for its first reader."""
+    if isinstance(one, StreamDef) and one.source:
+        return any(needs(user, one) for user in known)
+    return isinstance(one, StreamDef | QueryDef)
 
 
 def droppable(found: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:

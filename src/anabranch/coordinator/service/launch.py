@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
+from anabranch.config.address import read_address
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.coordinator.service.coordinator import HEARTBEATS_PER_REPORT, Coordinator
 from anabranch.coordinator.service.spares import Spares, tell
@@ -46,6 +47,16 @@ CALM_S = 10.0
 
 def report_interval_s(cluster: Cluster) -> float:
     return HEARTBEATS_PER_REPORT * cluster.heartbeat_interval_us / 1e6
+
+
+def may_be_up(coordinator: Coordinator) -> bool:
+    """Whether a site of an earlier life may still run. Of those on other machines nobody knows."""
+    known = ((name, coordinator.sites.record(name)) for name in coordinator.sites.names())
+    return any(
+        record and (not read_address(record.address).loopback
+                    or birth(record.pid) == coordinator.members.started(name))
+        for name, record in known
+    )  # fmt: skip
 
 
 class LocalSites:
