@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import anabranch
 from anabranch import Cluster, source
+from anabranch.api.queries import Readable
 from anabranch.config.cluster import Cluster as Config
 from anabranch.coordinator.service.state import write_endpoint
 from anabranch.errors import ConfigError, SiteError
@@ -39,6 +40,17 @@ def test_what_the_package_exports() -> None:
     assert {"Cluster", "Pocket", "join", "sink", "source"} <= set(dir(anabranch))
     with pytest.raises(AttributeError, match="no attribute 'Clutser'"):
         anabranch.Clutser  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("foreign", "ours"),
+    [("filter", "where(condition)"), ("join", "join(a"), ("groupBy", "group_by("), ("nothing", "")],
+)
+def test_methods_of_frames_say_what_they_are_called_here(foreign: str, ours: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{foreign}'") as caught:
+        getattr(Readable(), foreign)
+    assert ours in str(caught.value)
+    assert not hasattr(Readable(), foreign)
 
 
 def test_connecting_to_a_system_that_runs(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Self
+from typing import Never, Self
 
 from anabranch.api.calls import Sink, call_text
 from anabranch.api.client import Client
@@ -18,12 +18,36 @@ from anabranch.language.source import Script
 from anabranch.link.messages import Attach
 from anabranch.plan.protection import percentage
 
+_ELSEWHERE = {
+    "filter": "where(condition)",
+    "withColumn": "select('*', name='expression')",
+    "selectExpr": "select(…)",
+    "groupby": "group_by(…)",
+    "groupBy": "group_by(…)",
+    "agg": "group_by(…).select(n='COUNT(*)')",
+    "join": "join(a['10s'], b['10s']) of the module anabranch",
+    "merge": "join(a['10s'], b['10s']) of the module anabranch",
+    "union": "cluster.sql('CREATE QUERY u AS SELECT * FROM a UNION ALL SELECT * FROM b')",
+    "limit": "rows(limit=10) of a started query",
+    "head": "rows(limit=10) of a started query",
+    "show": "rows(limit=10) of a started query",
+    "collect": "to_arrow() or to_pandas() of a started query",
+    "toPandas": "to_pandas() of a started query",
+    "writeStream": "start(name, into=sink(…))",
+}
+"""What frames of Spark and pandas have, and what says it here."""
+
 
 class Readable:
     """What a query can be made of: a stream, a query, one of these with a window, a draft."""
 
     def _draft(self) -> Draft:
         raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Never:
+        kind = type(self).__name__
+        remedy = f". Write {_ELSEWHERE[name]}." if name in _ELSEWHERE else ""
+        raise AttributeError(f"{kind!r} object has no attribute {name!r}{remedy}")
 
     def where(self, condition: str) -> Draft:
         """Only the tuples for which the Spark SQL `condition` is TRUE. Several add up.
