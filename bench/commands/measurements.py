@@ -167,6 +167,18 @@ def experiment_silence(
     measure(json, recovery)
 
 
+@app.command("shop")
+def experiment_shop(
+    json: JsonFile = None,
+    seconds: Annotated[float, typer.Option(help="Of sales before the first mishap.", min=1)] = 60.0,
+    per_s: Annotated[float, typer.Option(help="Sales a second in each store.", min=0.1)] = 20.0,
+) -> None:
+    """A shop chain on a real Kafka and PostgreSQL: stopped and started, its office killed."""
+    from bench.commands.shop import experiment_shop as measure
+
+    measure(json, seconds, per_s)
+
+
 @app.command("kill")
 def experiment_kill(
     json: JsonFile = None,

@@ -1,0 +1,1 @@
+"""A shop chain on a real Kafka and PostgreSQL: three stores and an office."""
