@@ -27,6 +27,7 @@ from anabranch.site.sources.entries import Entry, State
 from anabranch.site.sources.ingest import Ingest
 from anabranch.site.sources.journal import Journal
 from anabranch.site.sources.shedder import Shedder
+from anabranch.stream.restart import FOREVER
 from tests.link.support import follow, values
 from tests.site.fakes import SPEC_COLUMNS, an_outlet, source_table
 
@@ -302,18 +303,54 @@ def test_a_replay_sheds_the_same(
     assert values(follow(second, "c", start)) == expected[start:]
 
 
+class Once(Source):
+    """Gives so many tuples and cannot be asked again, as a function of a user's."""
+
+    finite = True
+
+    def __init__(self, times: Sequence[int], fails: bool = False) -> None:
+        self.times, self.fails, self.asked = times, fails, 0
+
+    def read(self) -> Iterator[pa.Table]:
+        self.asked += 1
+        yield source_table(self.times)
+        if self.fails:
+            raise ValueError("the line is dead")
+
+
 def test_what_cannot_be_read_again_cannot_go_on(tmp_path: Path) -> None:
-    class Once(Source):
-        finite = True
-
-        def __init__(self) -> None:
-            """It needs to know nothing."""
-
-        def read(self) -> Iterator[pa.Table]:
-            return iter(())
-
-    ingest = reading(Once(), an_outlet("S"), a_journal(tmp_path))
+    ingest = reading(Once([]), an_outlet("S"), a_journal(tmp_path))
     ingest.resume(0)
     with pytest.raises(CannotResume, match="stream S cannot be resumed: its source cannot be"):
         ingest.resume(7)
     ingest.close()
+
+
+@pytest.mark.parametrize("needed", [3, FOREVER])
+def test_but_one_that_has_ended_has(tmp_path: Path, needed: int) -> None:
+    """Its readers have had all of it, and hear once more that this is all."""
+    first = an_outlet("S")
+    first.attach("c")
+    run(reading(Once([1, 2, 3]), first, a_journal(tmp_path)))
+    outlet, source = an_outlet("S"), Once([1, 2, 3])
+    again = reading(source, outlet, a_journal(tmp_path))
+    again.resume(needed)
+    outlet.attach("c", after=3)
+    run(again)
+    assert (again.state, outlet.ended, outlet.last, source.asked) == ("ended", True, 3, 0)
+
+
+@pytest.mark.parametrize(("fails", "needed"), [(True, 3), (False, 2)])
+def test_unless_it_failed_or_somebody_lacks_a_tuple(
+    tmp_path: Path, fails: bool, needed: int
+) -> None:
+    first = an_outlet("S")
+    first.attach("c")
+    ingest = reading(Once([1, 2, 3], fails), first, a_journal(tmp_path))
+    ingest.start()
+    ingest._thread.join(10)
+    ingest.close()
+    again = reading(Once([]), an_outlet("S"), a_journal(tmp_path))
+    with pytest.raises(CannotResume, match="stream S cannot be resumed: its source cannot be"):
+        again.resume(needed)
+    again.close()

@@ -53,13 +53,14 @@ class Ingest:
         self._shedder = shedder
         self.source = make(self._stopped, self._skip)
         speed = self.source.speed
-        self._journal = journal if self.source.replayable and speed is None else None
+        again = self.source.replayable and speed is None
+        self._journal = journal
         self._pace = pace if self.source.historic and speed is None else None
         intake = Intake(stream, outlet.schema, shedder, self._skip, ArrivalClock())
         paced = iter if speed is None else partial(at_speed, speed=speed, stopped=self._stopped)
         self.reading = Reading(
-            stream, outlet, self.source, intake, self._journal, heartbeat_s, synced=synced,
-            paced=paced,
+            stream, outlet, self.source, intake, journal if again else None, heartbeat_s,
+            ending=None if again else journal, synced=synced, paced=paced,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run, name=f"in-{stream.name}", daemon=True)
 

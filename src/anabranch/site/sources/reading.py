@@ -67,12 +67,13 @@ class Reading:
         journal: Journal | None,
         heartbeat_s: float,
         *,
+        ending: Journal | None = None,
         synced: bool = False,
         paced: Callable[[Iterator[pa.Table]], Iterator[pa.Table]] = iter,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`synced`: the journal outlives the machine's power, too. `paced` holds back the tables of
-        a source that is read without a journal."""
+        a source that is read without a journal; `ending` keeps that it has ended, and where."""
         self.intake = intake
         self.progress = Progress()
         self.rate = Rate()
@@ -82,6 +83,9 @@ class Reading:
         self._outlet = outlet
         self._source = source
         self._journal = journal
+        self._ending = ending
+        self._over = False
+        """All that there is had been given before it was resumed."""
         self._heartbeat_s = heartbeat_s
         self._synced = synced
         self._paced = paced
@@ -102,6 +106,10 @@ class Reading:
         """Before the start: the first tuple given will be the one after `position`, which must
         have been given before, with all that follow it; if nobody needs any of them, the one
         after the last. Raises CannotResume if that cannot be."""
+        if self._ending and self._ending.state and position in (FOREVER, self._ending.last):
+            self._over = True
+            self._outlet.start_at(self._ending.last)
+            return
         if position == FOREVER:
             position = self._journal.last if self._journal else 0
         if position or (self._journal and self._journal.lacks(0)):
@@ -166,6 +174,8 @@ class Reading:
 
     def run(self) -> Steps:
         """To the end of the source."""
+        if self._over:
+            return
         if journal := self._journal:
             yield from self._again_and_again(lambda: self._read(journal))
         else:
@@ -194,6 +204,16 @@ class Reading:
         while (table := (yield Next(tables))) is not None:
             self._holding = True
             yield from self._give(self._entered(table, _NOWHERE, None)[1])
+        if ending := self._ending:
+            yield Pause(0.0)  # a source that is to stop may have ended early
+            yield from self._again_and_again(partial(self._end_here, ending))
+
+    def _end_here(self, ending: Journal) -> None:
+        """Keep where the source has ended, before anybody hears that it has: it cannot be asked
+        again, and readers that have had all of it need not wait for it."""
+        ending.begin(State(None, self._outlet.last + 1))
+        if self._synced:
+            ending.sync()
 
     def _read(self, journal: Journal) -> Steps:
         """What was read before as it was then, and on from there."""
