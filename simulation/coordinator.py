@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
+from anabranch.coordinator.placement.moves import Moved
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
-from anabranch.coordinator.placement.replan import Moved
 from anabranch.errors import AnabranchError
 from anabranch.link.gate import Credentials
 from anabranch.link.messages import Heartbeat

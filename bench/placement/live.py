@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, LinkConfig
 from anabranch.config.model import Placement
-from anabranch.coordinator.placement.replan import Moved
+from anabranch.coordinator.placement.moves import Moved
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.idle import idle
 from anabranch.coordinator.service.launch import LocalSites

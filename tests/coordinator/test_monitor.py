@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from anabranch.coordinator.base.catalog import Catalog
-from anabranch.coordinator.placement.monitor import KEPT, Monitor, Sample, sample_of
+from anabranch.coordinator.placement.monitor import KEPT, Monitor, sample_of
+from anabranch.coordinator.placement.moves import Sample
 
 
 def report(site: str, trips: dict[str, float], *tasks: dict[str, Any]) -> dict[str, Any]:

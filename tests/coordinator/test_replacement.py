@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from anabranch.coordinator.placement.moves import Moved, Replan
 from anabranch.coordinator.placement.replacement import AT_ONCE, Replacement
-from anabranch.coordinator.placement.replan import Moved, Replan
 from anabranch.errors import PlacementError, TaskError
 from anabranch.runtime.base import Mutex
 from tests.link.support import LOOP

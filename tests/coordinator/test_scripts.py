@@ -13,11 +13,11 @@ from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
 from anabranch.coordinator.scripts.sites import asks_types, sites_named, sites_needed
 from anabranch.errors import ConfigError, ScriptError, SinkError, SourceError
-from anabranch.language.expressions.types import TypeAnswer
 from anabranch.language.source import Script
 from anabranch.link.message import Message
 from anabranch.link.messages import Analyse, Check, Checked, CheckTypes, Plans, StageSize
 from anabranch.plan.catalog import AggregateDef, AnyDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Aggregate, Call, Column, Join
 from anabranch.plan.places import Place
 from anabranch.plan.protection import Standby

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.deadlines import Deadlines
-from anabranch.coordinator.placement.replan import Moved, Replan
+from anabranch.coordinator.placement.moves import Moved, Replan
 from anabranch.coordinator.placement.timely import BREAKS, with_deadlines
 from anabranch.plan.catalog import AnyDef
 from anabranch.plan.where import Where

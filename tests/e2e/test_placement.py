@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.placement.replan import Moved
+from anabranch.coordinator.placement.moves import Moved
 from anabranch.plan.catalog import QueryDef
 from tests.e2e.system import System, read_jsonl
 

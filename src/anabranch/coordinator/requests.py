@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.coordinator.placement.monitor import Sample
-from anabranch.coordinator.placement.replan import Replan
+from anabranch.coordinator.placement.moves import Replan, Sample
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.link.message import Message
 from anabranch.plan.program import Submission

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from anabranch.api.client import Client
 from anabranch.api.reader import Reader
 from anabranch.api.results import reader_name
-from anabranch.coordinator.placement.replan import Replan
+from anabranch.coordinator.placement.moves import Replan
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.processes import signal_process

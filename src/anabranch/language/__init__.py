@@ -3,7 +3,7 @@
 from anabranch.language.binding.binder import bind_query
 from anabranch.language.binding.from_clause import Lookup
 from anabranch.language.binding.sources import bind_aggregate, bind_shed, bind_stream, bind_table
-from anabranch.language.expressions.types import TypeAnswer, Typer
+from anabranch.language.expressions.types import Typer
 from anabranch.language.grammar.lexer import is_complete
 from anabranch.language.grammar.parser import parse
 from anabranch.language.grammar.statements import (
@@ -19,6 +19,7 @@ from anabranch.language.grammar.statements import (
     Statement,
 )
 from anabranch.language.source import Script, Span
+from anabranch.plan.expressions import TypeAnswer
 
 __all__ = [
     "CreateAggregate", "CreateQuery", "CreateStream", "CreateTable", "Describe", "Drop", "Explain",

@@ -9,10 +9,10 @@ from typing import Any
 
 from anabranch.config.cluster import Cluster
 from anabranch.errors import ErrorReport
-from anabranch.language.expressions.types import TypeAnswer
 from anabranch.link.message import Message, Order, Origin
 from anabranch.link.meter import Flow
 from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Column, Operator
 from anabranch.plan.places import Place as FilePlace
 from anabranch.plan.program import Submission

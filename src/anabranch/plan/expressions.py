@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Self
 
 from anabranch.plan.spec import Spec
@@ -50,6 +51,14 @@ class Expr(Spec):
     def __str__(self) -> str:
         """As people write it: `Sensor1.Temp > 50`."""
         return self.sql(shown)
+
+
+@dataclass(frozen=True)
+class TypeAnswer:
+    """The Spark type of an expression, or why it has none."""
+
+    type: str | None
+    error: str = ""
 
 
 def quoted(name: str) -> str:

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.connectors.operator import let_use
 from anabranch.errors import SiteError, SourceError, Superseded
-from anabranch.language.expressions.types import TypeAnswer
 from anabranch.link.gate import LOCAL, Credentials, Gate, Handler
 from anabranch.link.message import Message
 from anabranch.link.messages import (
@@ -42,6 +41,7 @@ from anabranch.link.messages import Heartbeat as HeartbeatMessage
 from anabranch.link.messages import Peers as Addresses
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
+from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.program import Submission
 from anabranch.runtime.loop import process_loop
 from anabranch.site.build import Builder

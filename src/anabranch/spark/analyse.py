@@ -8,8 +8,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
-from anabranch.language.expressions.types import NO_FUNCTION, TypeAnswer
+from anabranch.language.expressions.types import NO_FUNCTION
 from anabranch.language.grammar.translations import function_like
+from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Column
 from anabranch.spark.failures import plain
 from anabranch.spark.session import spark_schema

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.cli.show.tables import err, out, plain_table
-from anabranch.coordinator.placement.monitor import Sample
-from anabranch.coordinator.placement.replan import Moved, Replan
+from anabranch.coordinator.placement.moves import Moved, Replan, Sample
 from anabranch.coordinator.requests import Picture, ReplanAll, Samples
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import ConfigError

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.placement.moves import Sample
 from anabranch.placement.network import Network
 from anabranch.plan.estimates import Rates
 
@@ -20,19 +21,6 @@ RECENT = 12
 FEWEST_ROWS = 20
 """Tuples that a selectivity must have been seen with."""
 Report = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """`latency_s[m][n]` are seconds from site m to site n, half of a round trip; `rates` tuples a
-    second by stream; `selectivities` tuples out per tuple in by task; `loads` the part of the time
-    that a task's instances run."""
-
-    at: float
-    latency_s: dict[str, dict[str, float]] = field(default_factory=dict)
-    rates: dict[str, float] = field(default_factory=dict)
-    selectivities: dict[str, float] = field(default_factory=dict)
-    loads: dict[str, float] = field(default_factory=dict)
 
 
 def sample_of(now: float, reports: Sequence[Report]) -> Sample:

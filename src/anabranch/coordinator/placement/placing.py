@@ -12,7 +12,8 @@ from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.coordinator.placement.monitor import Monitor, sample_of
-from anabranch.coordinator.placement.replan import Replan, Replanner
+from anabranch.coordinator.placement.moves import Replan
+from anabranch.coordinator.placement.replan import Replanner
 from anabranch.coordinator.placement.timely import with_deadlines
 from anabranch.coordinator.placement.together import placed_together
 from anabranch.placement.methods import placer

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anabranch.coordinator.control.control import Control
+from anabranch.coordinator.placement.moves import Moved, Replan
 from anabranch.coordinator.placement.placing import Placing
-from anabranch.coordinator.placement.replan import Moved, Replan
 from anabranch.errors import AnabranchError
 from anabranch.runtime.base import Mutex, Runtime, Spawned
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.placement.monitor import RECENT, Monitor
+from anabranch.coordinator.placement.moves import Moved, Replan
 from anabranch.errors import PlacementError
 from anabranch.placement.methods import Placer
 from anabranch.placement.picture import picture
@@ -19,43 +20,6 @@ from anabranch.plan.system import System
 ROUNDS = 4
 BUSIEST = 0.9
 """Of a slot's time: what a site is given to do at most."""
-
-
-@dataclass(frozen=True)
-class Moved:
-    """One operator: where from and to, and if it was tried, how long its query's output paused or
-    why it stayed. `why` it moves, if not to save cost."""
-
-    task: str
-    was_at: str
-    site: str
-    pause_ms: float | None = None
-    problem: str = ""
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Replan:
-    """Costs are Σ rate · latency², of the links as they are and as they would be. `stays` says of
-    operators that are not moved why; `standbys` are those that have followed."""
-
-    before: float
-    after: float
-    moves: tuple[Moved, ...]
-    stays: Mapping[str, str] = field(default_factory=dict)
-    standbys: tuple[Moved, ...] = ()
-
-    @property
-    def saved(self) -> float:
-        return 1 - self.after / self.before if self.before else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "before": self.before, "after": self.after, "saved": self.saved,
-            "moves": [asdict(one) for one in self.moves],
-            "standbys": [asdict(one) for one in self.standbys],
-            "stays": dict(self.stays),
-        }  # fmt: skip
 
 
 class Replanner:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.coordinator.placement.deadlines import Deadlines
-from anabranch.coordinator.placement.replan import Moved, Replan
+from anabranch.coordinator.placement.moves import Moved, Replan
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.definitions import placed, settled_sink
 from anabranch.plan.placed import allowed

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
-from anabranch.language.expressions.types import NO_FUNCTION, TypeAnswer, Typer
+from anabranch.language.expressions.types import NO_FUNCTION, Typer
 from anabranch.language.source import Script, Span
 from anabranch.link.messages import Analyse, CheckTypes
+from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Column
 
 

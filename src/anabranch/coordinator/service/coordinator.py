@@ -24,10 +24,9 @@ from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.control.members import Members
-from anabranch.coordinator.placement.monitor import Sample
+from anabranch.coordinator.placement.moves import Moved, Replan, Sample
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
-from anabranch.coordinator.placement.replan import Moved, Replan
 from anabranch.coordinator.requests import (
     AskStatus,
     Execute,

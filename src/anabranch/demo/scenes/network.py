@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from anabranch.coordinator.placement.replan import Replan
+from anabranch.coordinator.placement.moves import Replan
 from anabranch.demo.apartment import DESK, HUBS, ROOMS
 from anabranch.demo.scenes.host import Host, Scene, Told
 from anabranch.errors import TaskError

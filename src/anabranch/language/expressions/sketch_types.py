@@ -9,8 +9,9 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from anabranch.language.expressions.types import NO_FUNCTION, UNKNOWN, TypeAnswer
+from anabranch.language.expressions.types import NO_FUNCTION, UNKNOWN
 from anabranch.language.grammar.translations import function_like
+from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Column
 
 _SPARK = "spark"

@@ -7,21 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.language.source import Script, Span
-from anabranch.plan.expressions import Expr, Naming, quoted, shown
+from anabranch.plan.expressions import Expr, Naming, TypeAnswer, quoted, shown
 from anabranch.plan.operators import Column
 
 NO_FUNCTION = "there is no function"
 """How the error begins of an expression that calls what Spark does not know."""
 UNKNOWN = "unknown"
 """A type that nobody can tell yet; it fits everywhere."""
-
-
-@dataclass(frozen=True)
-class TypeAnswer:
-    """The Spark type of an expression, or why it has none."""
-
-    type: str | None
-    error: str = ""
 
 
 class Typer(Protocol):
