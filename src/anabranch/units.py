@@ -79,6 +79,13 @@ def show_duration(us: float) -> str:
     return f"{us:.3g}µs"
 
 
+def show_ms(value: float | None) -> str:
+    """An age or a latency in a table: `218 ms`, `218.9 s`, `–` where it is not known."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
+
+
 def exact_duration(us: int) -> str:
     """In the largest unit of which it is a whole number: `90m`, `36500d`, `1µs`."""
     for unit in ("d", "h", "m", "s", "ms"):

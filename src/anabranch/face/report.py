@@ -9,6 +9,7 @@ from html import escape
 from anabranch.face.model import QueryView, Snapshot
 from anabranch.face.promises import told
 from anabranch.face.stories import Story, summary
+from anabranch.units import show_ms
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #94a3b855; --good: #15803d; --bad: #dc2626; }
@@ -71,8 +72,8 @@ def _queries(now: Snapshot) -> str:
     rows = [
         (escape(one.name), escape(one.site), _state(one.state),
          escape(one.error or (one.protection.text if one.protection else "")),
-         f"{one.rate_in:,.0f}", f"{one.rate_out:,.0f}", f"{one.rows_out:,}", _ms(one.p50_ms),
-         _ms(one.p99_ms))
+         f"{one.rate_in:,.0f}", f"{one.rate_out:,.0f}", f"{one.rows_out:,}", show_ms(one.p50_ms),
+         show_ms(one.p99_ms))
         for one in now.queries
     ]  # fmt: skip
     columns = ("query", "site", "state", "remarks", "in/s", "out/s", "results", "p50", "p99")
@@ -144,10 +145,6 @@ def _lines(
         f"<svg viewBox='0 0 {_WIDTH:.0f} {_HEIGHT:.0f}' preserveAspectRatio='none'>"
         f"{''.join(drawn)}</svg><p class=dim>largest: {top:,.0f}</p>"
     )
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f} ms"
 
 
 def _clock(at: float) -> str:

@@ -23,9 +23,12 @@ from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.status.workers import task_and_sink
 from anabranch.errors import AnabranchError, ScriptError, from_dict
 from anabranch.terminal import printable
+from anabranch.units import show_ms
 
 WIDE = 500
 MOST_TROUBLES = 8
+WORTH_TELLING = 0.005
+"""Of the cost of all that the system has placed."""
 
 
 class Terminal(Console):
@@ -107,7 +110,7 @@ def _task_row(row: list[str], task: dict[str, Any], sink: dict[str, Any] | None)
     return [
         name, escape(task["site"]), state,
         f"{task['rate_in']:,.0f}", f"{task['rate_out']:,.0f}", f"{task['position']:,}",
-        f"{queue:,}", _ms(last["p50_ms"]), _ms(last["p99_ms"]),
+        f"{queue:,}", show_ms(last["p50_ms"]), show_ms(last["p99_ms"]),
     ]  # fmt: skip
 
 
@@ -124,12 +127,6 @@ def _reason_lines(status: dict[str, Any]) -> list[str]:
     return [f"{'pocket' if name in status['pockets'] else 'query'} {name}: {found['state']}:"
             f" {found['reason']}" for name, found in status["states"].items()
             if found["reason"] and found["state"] != "taking over"]  # fmt: skip
-
-
-def _ms(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
 
 
 def _source_lines(status: dict[str, Any]) -> list[str]:
@@ -177,11 +174,13 @@ def _trouble_lines(status: dict[str, Any]) -> list[str]:
 
 
 def _placement_lines(status: dict[str, Any]) -> list[str]:
-    """Why operators that the system has placed are where they are; alone there is no choice."""
+    """Why operators that the system has placed are where they are; alone there is no choice, and
+    what costs nothing might be anywhere."""
     if len(status["sites"]) < 2:
         return []
     return [f"{name} at {one['site']}: {one['text']}"
-            for name, one in status.get("placement", {}).items()]  # fmt: skip
+            for name, one in status.get("placement", {}).items()
+            if one["share"] >= WORTH_TELLING]  # fmt: skip
 
 
 def _estimate_lines(status: dict[str, Any]) -> list[str]:

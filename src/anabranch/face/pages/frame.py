@@ -94,9 +94,3 @@ def every_second(show: Callable[[], None]) -> None:
     """Show now, and again each second as long as somebody looks."""
     show()
     ui.timer(1.0, show)
-
-
-def ms(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"

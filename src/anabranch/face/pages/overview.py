@@ -10,10 +10,11 @@ from nicegui import events, ui
 
 from anabranch.face.layout import NARROW, WIDE
 from anabranch.face.model import WELL, QueryView, SiteView, Snapshot
-from anabranch.face.pages.frame import POOR, colour_of, every_second, frame, ms
+from anabranch.face.pages.frame import POOR, colour_of, every_second, frame
 from anabranch.face.picture import LEGEND, graph_options
 from anabranch.face.promises import told
 from anabranch.face.system import System
+from anabranch.units import show_ms
 
 _QUERY_COLUMNS = ("query", "site", "state", "in/s", "out/s", "results", "waiting", "p50", "p99",
                   "promises")  # fmt: skip
@@ -126,7 +127,7 @@ def _chips(now: Snapshot) -> list[tuple[str, str]]:
 def _query_row(one: QueryView) -> dict[str, str]:
     kept = "; ".join(text if well else f"⚠ {text}" for _, text, well in told(one))
     values = (one.name, one.site, one.state, f"{one.rate_in:,.0f}", f"{one.rate_out:,.0f}",
-              f"{one.rows_out:,}", f"{one.queue:,}", ms(one.p50_ms), ms(one.p99_ms),
+              f"{one.rows_out:,}", f"{one.queue:,}", show_ms(one.p50_ms), show_ms(one.p99_ms),
               one.error or kept)  # fmt: skip
     return dict(zip(_QUERY_COLUMNS, values, strict=True))
 

@@ -11,10 +11,11 @@ from nicegui import ui
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError
 from anabranch.face.model import QueryView, Snapshot
-from anabranch.face.pages.frame import asked_first, colour_of, every_second, frame, ms
+from anabranch.face.pages.frame import asked_first, colour_of, every_second, frame
 from anabranch.face.pages.tail import add_tail
 from anabranch.face.promises import told
 from anabranch.face.system import System
+from anabranch.units import show_ms
 
 _CHART_S = 300
 _P50, _P99, _RATE, _DUE = "#0d9488", "#f59e0b", "#6366f1", "#dc2626"
@@ -70,7 +71,7 @@ async def _view(system: System, name: str) -> None:
 def _figures(found: QueryView) -> str:
     return (f"at {found.site or 'no site'} · {found.rate_in:,.0f} tuples/s in · "
             f"{found.rate_out:,.0f}/s out · {found.queue:,} wait · "
-            f"p50 {ms(found.p50_ms)} · p99 {ms(found.p99_ms)}")  # fmt: skip
+            f"p50 {show_ms(found.p50_ms)} · p99 {show_ms(found.p99_ms)}")  # fmt: skip
 
 
 def _renew(promises: ui.column, details: ui.row, found: QueryView, shown: dict[str, Any]) -> None:
@@ -104,7 +105,8 @@ def _tables(found: QueryView) -> list[_Table]:
         ("placed by the system", ("operator", "site", "why"),
          [(one.task, one.site, one.why) for one in found.placed]),
         ("sub-deadlines", ("task", "site", "sub-deadline", "least laxity"),
-         [(one.task, one.site, ms(one.sub_deadline_ms), ms(one.laxity_ms)) for one in steps]),
+         [(one.task, one.site, show_ms(one.sub_deadline_ms), show_ms(one.laxity_ms))
+          for one in steps]),
         ("workers", ("worker", "site", "keys", "bound", "if it dies", "why", "to estimate"),
          [(one.query, one.site, str(one.keys), "–" if one.bound is None else f"± {one.bound:.3g}",
            one.protection, one.why, f"{one.damaged:,} windows") for one in workers]),
