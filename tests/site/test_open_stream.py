@@ -27,6 +27,12 @@ def a_stream(folder: Folder | None = None) -> OpenStream:
     return OpenStream(DEFINITION, an_outlet(), 60, folder, "S")
 
 
+def end(stream: OpenStream) -> None:
+    """Its process is gone, and with it what goes by the clock."""
+    stream._stopped.set()
+    stream.outlet.close()
+
+
 def rows(*numbers: int, times: list[int] | None = None) -> pa.Table:
     columns = {"n": pa.array(numbers, pa.int64())}
     if times is not None:
@@ -91,7 +97,7 @@ def test_killed_between_any_two_steps_nothing_is_lost_repeated_or_renumbered(
             pass
         whole = answered == 5
         seen = {at: row for at, *row in given(stream, 0, stream.outlet.last)}  # type: ignore[misc]
-        stream.outlet.close()
+        end(stream)
         for position in (0, min(3, len(seen))):
             folder = RealFolder(place)
             stream = again(folder, position)
@@ -212,7 +218,7 @@ def test_what_a_pocket_gave_is_given_again_and_not_made_again(tmp_path: Path, to
         except Failed:
             pass
         seen = given(stream, 0, stream.outlet.last)
-        stream.outlet.close()
+        end(stream)
         stream = a_stream(RealFolder(place))
         stream.pocket = "P"
         stream.outlet.start_at(0)
