@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.types as pt
 
-from anabranch.connectors.epoch import event_type, is_event_time, micros_of
-from anabranch.connectors.fields import locate
 from anabranch.connectors.files.read_csv import Records
 from anabranch.connectors.files.source import FileSource
-from anabranch.connectors.from_text import from_text
+from anabranch.connectors.formats.epoch import event_type, is_event_time, micros_of
+from anabranch.connectors.formats.fields import locate
+from anabranch.connectors.formats.from_text import from_text
+from anabranch.connectors.formats.table_builder import UNFIT, source_names, table_schema
 from anabranch.connectors.source import SourceContext
-from anabranch.connectors.table_builder import UNFIT, source_names, table_schema
 
 _PIECE = 1 << 20
 

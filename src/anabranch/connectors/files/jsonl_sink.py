@@ -6,9 +6,9 @@ import json
 
 import pyarrow as pa
 
-from anabranch.connectors.files.json_text import json_objects, text_bytes
 from anabranch.connectors.files.line_file import LineFile
 from anabranch.connectors.files.line_sink import LineSink
+from anabranch.connectors.formats.json_text import json_objects, text_bytes
 
 _PIECE_ROWS = 65_536
 """Joined at a time; an Arrow array of texts ends at 2 GB."""

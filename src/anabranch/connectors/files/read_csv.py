@@ -12,12 +12,13 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from anabranch.connectors.fields import locate
 from anabranch.connectors.files.read_lines import too_long
 from anabranch.connectors.files.unchanged import Unchanged
-from anabranch.connectors.from_text import from_text
+from anabranch.connectors.formats.csv_rows import explained
+from anabranch.connectors.formats.fields import locate
+from anabranch.connectors.formats.from_text import from_text
+from anabranch.connectors.formats.table_builder import Block, TableBuilder, source_names
 from anabranch.connectors.source import SourceContext
-from anabranch.connectors.table_builder import Block, TableBuilder, source_names
 from anabranch.errors import SourceError
 
 BLOCK_ROWS = 20_000
@@ -26,10 +27,6 @@ BLOCK_BYTES = 8_000_000
 _KEEP = "surrogateescape"
 _PIECE = 1 << 18
 _BREAKS = ("\n", "\r")
-
-csv.field_size_limit(
-    (1 << 31) - 1
-)  # of the whole process; records are bounded before they get there
 
 
 class CsvReader:
@@ -195,8 +192,4 @@ def _columns(records: list[list[str]], wanted: list[int]) -> list[tuple[str, ...
 
 
 def _explain(error: csv.Error) -> str:
-    if isinstance(error, TooLong):
-        return str(error)
-    if "unexpected end" in str(error):
-        return "a quoted field is never closed"
-    return f"malformed CSV: {error}"
+    return str(error) if isinstance(error, TooLong) else explained(error)

@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.connectors.fields import locate
-from anabranch.connectors.from_arrow import from_arrow
-from anabranch.connectors.source import SourceContext
-from anabranch.connectors.table_builder import (
+from anabranch.connectors.formats.fields import locate
+from anabranch.connectors.formats.from_arrow import from_arrow
+from anabranch.connectors.formats.table_builder import (
     MAX_ROWS,
     UNFIT,
     Block,
@@ -20,6 +19,7 @@ from anabranch.connectors.table_builder import (
     source_names,
     sql_type,
 )
+from anabranch.connectors.source import SourceContext
 from anabranch.errors import SourceError
 
 _BUFFER = 1 << 20

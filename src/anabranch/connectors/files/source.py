@@ -15,10 +15,10 @@ from anabranch.connectors.files.read_csv import CsvReader
 from anabranch.connectors.files.read_json import JsonReader
 from anabranch.connectors.files.read_lines import MAX_LINE
 from anabranch.connectors.files.read_parquet import ParquetReader
+from anabranch.connectors.formats.table_builder import ON_ERROR
 from anabranch.connectors.options import TEXT, Kind, Option, take
 from anabranch.connectors.places import read as read_places
 from anabranch.connectors.source import Cursor, Source, SourceContext
-from anabranch.connectors.table_builder import ON_ERROR
 from anabranch.errors import CannotResume, ConfigError, SourceError
 from anabranch.plan.places import Place
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,11 +9,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from anabranch.connectors.files.read_json import json_block, json_parser
-from anabranch.connectors.from_text import from_text
-from anabranch.connectors.from_values import from_values
+from anabranch.connectors.formats.csv_rows import csv_block
+from anabranch.connectors.formats.from_text import from_text
+from anabranch.connectors.formats.from_values import from_values
+from anabranch.connectors.formats.json_rows import json_block, json_parser
+from anabranch.connectors.formats.table_builder import Convert, TableBuilder, source_names
 from anabranch.connectors.source import SourceContext
-from anabranch.connectors.table_builder import Block, Convert, TableBuilder, source_names
 
 OF_THE_RECORD = "of the record"
 """Stands where the name of an event-time field would, also in messages."""
@@ -55,7 +55,7 @@ class RecordDecoder:
             if (value := record.value()) is not None
         ]
         if self._is_csv:
-            block = _csv_block(texts, self._order)
+            block = csv_block(texts, self._order, "record")
         else:
             block = json_block(texts, self._names, self._parse, "record")
         if self._record_time:
@@ -80,36 +80,3 @@ def _csv_order(context: SourceContext) -> list[int]:
     them the event time if it is not one of them."""
     names = [name.lower() for name in source_names(context)]
     return [names.index(name) for name in names]
-
-
-def _csv_block(texts: Sequence[tuple[int, bytes]], order: list[int]) -> Block:
-    width = max(order) + 1
-    rows: list[list[str]] = []
-    numbers: list[int] = []
-    malformed: dict[int, str] = {}
-    for number, value in texts:
-        text = value.decode(errors="surrogateescape")
-        try:
-            found = [row for row in csv.reader(text.splitlines(keepends=True), strict=True) if row]
-        except csv.Error as error:
-            malformed[number] = _explain(error)
-            continue
-        if len(found) == 1 and len(found[0]) == width:
-            rows.append(found[0])
-            numbers.append(number)
-        elif found:
-            malformed[number] = _misfit(found, width)
-    columns = list(zip(*rows, strict=True)) or [()] * width
-    return Block([columns[index] for index in order], numbers, malformed)
-
-
-def _misfit(found: list[list[str]], width: int) -> str:
-    if len(found) > 1:
-        return f"the record holds {len(found)} lines"
-    return f"the record has {len(found[0])} fields where the stream has {width}"
-
-
-def _explain(error: csv.Error) -> str:
-    if "unexpected end" in str(error):
-        return "a quoted field is never closed"
-    return f"malformed CSV: {error}"

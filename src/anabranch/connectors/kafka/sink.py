@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from anabranch.connectors.files.csv_sink import csv_rows
-from anabranch.connectors.files.json_text import json_column, json_objects
+from anabranch.connectors.formats.csv_text import csv_rows
+from anabranch.connectors.formats.json_text import json_column, json_objects
 from anabranch.connectors.kafka import reading as kafka_reading
 from anabranch.connectors.kafka.client import (
     SERVERS,

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from anabranch.connectors.formats.table_builder import ON_ERROR
 from anabranch.connectors.kafka import reading as kafka_reading
 from anabranch.connectors.kafka.client import SERVERS, TOPIC, Topic, client_settings
 from anabranch.connectors.kafka.reading import Reading, read_range, read_ranges, watermarks
 from anabranch.connectors.kafka.records import OF_THE_RECORD, Record, RecordDecoder
 from anabranch.connectors.options import BOOLEAN, TEXT, Option, split, take
 from anabranch.connectors.source import Cursor, Source, SourceContext
-from anabranch.connectors.table_builder import ON_ERROR
 from anabranch.errors import CannotResume, ConfigError, SourceAway, SourceError
 
 LOOK_S = 10.0

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 from psycopg import sql
 
-from anabranch.connectors.from_values import from_values
+from anabranch.connectors.formats.from_values import from_values
+from anabranch.connectors.formats.table_builder import Block, TableBuilder
 from anabranch.connectors.options import TEXT, Option, take
 from anabranch.connectors.postgres.client import URL, Database, is_passing, reason, table_name
 from anabranch.connectors.source import SourceContext
 from anabranch.connectors.table import REFRESH_US, TableContext, TableReader, refresh_option
-from anabranch.connectors.table_builder import Block, TableBuilder
 from anabranch.errors import ConfigError, SourceAway, SourceError
 
 _ROWS = 20_000

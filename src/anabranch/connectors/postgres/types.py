@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.types as pt
 
-from anabranch.connectors.files.csv_sink import csv_text
-from anabranch.connectors.files.json_text import nested_text
-from anabranch.connectors.table_builder import sql_type
+from anabranch.connectors.formats.csv_text import csv_text
+from anabranch.connectors.formats.json_text import nested_text
+from anabranch.connectors.formats.table_builder import sql_type
 from anabranch.errors import ConfigError
 
 _TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (

@@ -7,15 +7,21 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from anabranch.connectors.fields import locate
-from anabranch.connectors.files.read_json import by_name
-from anabranch.connectors.from_arrow import from_arrow
-from anabranch.connectors.from_values import from_values
+from anabranch.connectors.formats.fields import locate
+from anabranch.connectors.formats.from_arrow import from_arrow
+from anabranch.connectors.formats.from_values import from_values
+from anabranch.connectors.formats.json_rows import by_name
+from anabranch.connectors.formats.table_builder import (
+    MAX_ROWS,
+    ON_ERROR,
+    Block,
+    TableBuilder,
+    source_names,
+)
 from anabranch.connectors.options import TEXT, Option, split, take
 from anabranch.connectors.pump import Pump
 from anabranch.connectors.python.functions import exception_line, import_function, user_place
 from anabranch.connectors.source import Source, SourceContext
-from anabranch.connectors.table_builder import MAX_ROWS, ON_ERROR, Block, TableBuilder, source_names
 from anabranch.errors import SourceError
 
 _REMEDY = "Fix the function or set on_error = 'skip'."

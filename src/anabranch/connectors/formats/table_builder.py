@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from anabranch.connectors.epoch import (
+from anabranch.connectors.formats.epoch import (
     UNITS,
     event_type,
     is_event_time,

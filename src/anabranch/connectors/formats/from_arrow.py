@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from anabranch.connectors.epoch import is_event_time, micros_of
-from anabranch.connectors.from_text import from_text
-from anabranch.connectors.instants import instants
+from anabranch.connectors.formats.epoch import is_event_time, micros_of
+from anabranch.connectors.formats.from_text import from_text
+from anabranch.connectors.formats.instants import instants
 
 _MICROS = pa.timestamp("us", "UTC")
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from anabranch.connectors.epoch import is_event_time
-from anabranch.connectors.from_values import from_values
-from anabranch.connectors.instants import instants
+from anabranch.connectors.formats.epoch import is_event_time
+from anabranch.connectors.formats.from_values import from_values
+from anabranch.connectors.formats.instants import instants
 
 
 def from_text(values: Sequence[str], type: pa.DataType | None) -> pa.Array:

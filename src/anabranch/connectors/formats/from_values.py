@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from anabranch.connectors.epoch import is_event_time, micros
-from anabranch.connectors.instants import instants
+from anabranch.connectors.formats.epoch import is_event_time, micros
+from anabranch.connectors.formats.instants import instants
 
 _NO_TIME = time(0)
 _TRUTH = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.connectors.epoch import micros_of
+from anabranch.connectors.formats.epoch import micros_of
 
 _WHOLE = r"^[+-]?\d+$"
 _ZONED = r"[T ]\d\d:?\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
