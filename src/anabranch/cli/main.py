@@ -368,6 +368,19 @@ def one_allocator() -> None:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
+_OF_COORDINATORS = ("fastapi", "highspy", "nicegui", "scipy", "uvicorn")
+
+
+def _without_package(error: Exception) -> AnabranchError | None:
+    """A site may be installed without what only a coordinator needs."""
+    if not isinstance(error, ModuleNotFoundError) or error.name not in _OF_COORDINATORS:
+        return None
+    return SetupError(
+        f"a coordinator needs {error.name}, which is not installed",
+        remedy="Run pip install 'anabranch[coordinator]', or join a coordinator as a site.",
+    )
+
+
 def _without_jvm(error: Exception) -> AnabranchError | None:
     """That Spark's JVM has ended, if that is what `error` comes of."""
     if "pyspark" not in sys.modules:
@@ -396,7 +409,7 @@ def run_command(commands: typer.Typer) -> None:
         code = INTERRUPTED
     except Exception as error:
         code = getattr(error, "exit_code", None)
-        if code is None and (lost := _without_jvm(error)):
+        if code is None and (lost := _without_jvm(error) or _without_package(error)):
             show_error(lost)
             code = 1
         if code is None:

@@ -134,6 +134,10 @@ class Placement(Frozen):
     """What runs is placed again so often; 0 for never."""
 
 
+HEARTBEATS_PER_REPORT = 2
+"""Sites report to the coordinator every so many heartbeat intervals."""
+
+
 class Cluster(Frozen):
     """All sites and links, and how closely they watch each other."""
 
@@ -163,6 +167,11 @@ class Cluster(Frozen):
     def of_sites(cls, names: Iterable[str]) -> Cluster:
         """The cluster when there is no file: every site in this process, nothing emulated."""
         return cls(sites={check_site_name(name): SiteConfig(name=name) for name in names})
+
+    @property
+    def report_interval_s(self) -> float:
+        """How often a site reports to the coordinator."""
+        return HEARTBEATS_PER_REPORT * self.heartbeat_interval_us / 1e6
 
     def link(self, sender: str, receiver: str) -> LinkConfig:
         """The emulation from one site to another; none where the file says nothing."""

@@ -47,7 +47,6 @@ from anabranch.runtime.loop import process_loop
 from anabranch.site.build import Builder
 from anabranch.site.heartbeat import BEAT_S, Heartbeat
 from anabranch.site.http.server import SiteHttp
-from anabranch.site.learning import learn_model
 from anabranch.site.links.readers import ReadersFile
 from anabranch.site.programs.submission import described
 from anabranch.site.round_trips import RoundTrips
@@ -235,6 +234,9 @@ class Site:
         return await self._runtime.blocking(look)
 
     async def _learn_model(self, asked: LearnModel) -> Learnt:
+        # Only now: it needs solvers, which a site may be installed without.
+        from anabranch.site.learning import learn_model
+
         return await self._runtime.blocking(learn_model, self._spark, asked)
 
     async def _stage_size(self, asked: StageSize) -> int:

@@ -15,7 +15,6 @@ from anabranch.cli.show.tables import err
 from anabranch.config.address import HostPort, read_address
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.model import SiteSettings
-from anabranch.coordinator.service.launch import report_interval_s
 from anabranch.disk.own import own_folder
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials, check_address
@@ -93,7 +92,7 @@ def run_site(
         site = Site(name, cluster, credentials, spark.session, held)
         site.service.member.life = life
         try:
-            site.report_to(coordinator, report_interval_s(cluster))
+            site.report_to(coordinator, cluster.report_interval_s)
             err.print(f"site {name} is up at {site.address}")
             note("up", f"site {name} is up at {site.address}", site=name)
             _wait(parent, site)

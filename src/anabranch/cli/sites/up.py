@@ -19,7 +19,7 @@ from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.config.rules import unguarded
 from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.coordinator.service.launch import RunningCluster, may_be_up, report_interval_s
+from anabranch.coordinator.service.launch import RunningCluster, may_be_up
 from anabranch.coordinator.service.state import (
     credentials_for,
     exposed,
@@ -77,7 +77,7 @@ def up(
         with working("Starting …") as say:
             if may_be_up(coordinator):
                 say("Looking for sites that are still up …")
-                time.sleep(2 * report_interval_s(cluster))
+                time.sleep(2 * cluster.report_interval_s)
             running = RunningCluster(coordinator, state, say, tied=False)
             how = _go_on(coordinator, say, anew=anew)
         if how:

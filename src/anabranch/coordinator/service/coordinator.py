@@ -66,8 +66,6 @@ OLD_PORT_S = 5.0
 """How long a port that is in use is waited for after a restart: a connection may just have it."""
 NEWS_S = 1.0
 """Between two looks at the states of queries."""
-HEARTBEATS_PER_REPORT = 2
-"""Sites report to the coordinator every so many heartbeat intervals."""
 
 
 class Coordinator:
@@ -92,7 +90,7 @@ class Coordinator:
         self._peers = Peers(credentials)
         network = FlightNetwork(self._runtime, "the coordinator", self._peers)
         heartbeat_s = cluster.heartbeat_interval_us / 1e6
-        gone_after_s = HEARTBEATS_PER_REPORT * heartbeat_s * cluster.missed_heartbeats
+        gone_after_s = cluster.report_interval_s * cluster.missed_heartbeats
         self.sites = Sites(
             self._catalog, self._runtime, network, self._peers, gone_after_s, cluster.sites
         )

@@ -17,8 +17,8 @@ import psutil
 from pyspark.sql import SparkSession
 
 from anabranch.config.address import read_address
-from anabranch.config.cluster import Cluster, SiteConfig
-from anabranch.coordinator.service.coordinator import HEARTBEATS_PER_REPORT, Coordinator
+from anabranch.config.cluster import SiteConfig
+from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.spares import Spares, tell
 from anabranch.coordinator.status.site_output import SiteOutput
 from anabranch.errors import SiteError
@@ -43,10 +43,6 @@ SPARE_LOG = "up.spares.log"
 """No site has a name with dots."""
 CALM_S = 10.0
 """After a death, before spares are started: until then whoever comes back needs the machine."""
-
-
-def report_interval_s(cluster: Cluster) -> float:
-    return HEARTBEATS_PER_REPORT * cluster.heartbeat_interval_us / 1e6
 
 
 def may_be_up(coordinator: Coordinator) -> bool:
@@ -78,7 +74,7 @@ class LocalSites:
         site = Site(name, cluster, credentials, spark, state)
         self._sites.append(site)
         peer = Peer("the coordinator", coordinator.address, credentials)
-        site.report_to(peer, report_interval_s(cluster))
+        site.report_to(peer, cluster.report_interval_s)
 
     def tasks(self) -> list[Task]:
         """All that is deployed at them."""
