@@ -44,7 +44,7 @@ def measure(progress: Progress, sites: int, operators: int, seconds: float) -> d
         progress("Opening a browser …")
         with _browser() as page:
             opened = time.monotonic()
-            page.goto(server.address)
+            page.goto(server.invitation())
             page.get_by_text(f"{sites} of {sites} sites up").wait_for(timeout=60_000)
             page.locator("canvas").first.wait_for(timeout=60_000)
             first_s = time.monotonic() - opened

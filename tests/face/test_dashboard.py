@@ -55,18 +55,18 @@ def address(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(address: str) -> Iterator[Page]:
+def page(address: str, folder: Path) -> Iterator[Page]:
     """A page that has been let in; nothing may be wrong on its console."""
     assert CHROMIUM, "no chromium: apt-get install chromium"
     ARTIFACTS.mkdir(exist_ok=True)
     wrong: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
+        opened = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
         opened.set_default_timeout(60_000)
         opened.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
         opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.goto(address)
+        opened.goto(anabranch("dashboard", cwd=folder).stdout.strip())
         yield opened
         browser.close()
     assert wrong == []
@@ -125,8 +125,8 @@ def test_a_report_is_one_file(address, folder):
     assert not re.search(r"(src|href)=", text)
 
 
-def test_programs_follow_events_and_rows(address):
-    token = address.partition("token=")[2]
+def test_programs_follow_events_and_rows(address, folder):
+    token = anabranch("token", cwd=folder).stdout.strip()
 
     def get(path: str) -> str:
         request = urllib.request.Request(base(address) + path)
@@ -142,3 +142,68 @@ def test_programs_follow_events_and_rows(address):
     assert [row["value"] % 2 for row in rows] == [0, 0, 0]
     assert [row["_pos"] - rows[0]["_pos"] for row in rows] == [0, 1, 2]
     assert "anabranch_query_rate_out" in get("api/metrics")
+
+
+def test_a_stranger_logs_in_with_the_token_and_the_page_loads_nothing_from_elsewhere(
+    address, folder
+):
+    token = anabranch("token", cwd=folder).stdout.strip()
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page = browser.new_page()
+        page.on("request", lambda one: asked.append(one.url))
+        page.goto(base(address))
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_text("This is not the token.")).to_be_visible(timeout=60_000)
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_text("3 of 3 sites up")).to_be_visible(timeout=60_000)
+        (cookie,) = page.context.cookies()
+        assert token not in cookie["value"]
+        assert cookie["httpOnly"]
+        assert cookie["sameSite"] == "Strict"
+        page.goto(base(address) + "api/docs")
+        expect(page.get_by_text("/api/statements")).to_be_visible()
+        page.goto(base(address) + "api/report")
+        expect(page.get_by_role("heading", name="Queries")).to_be_visible()
+        browser.close()
+    assert {one for one in asked if not one.startswith((base(address), "data:"))} == set()
+
+
+def test_pages_of_another_port_send_nothing_with_the_cookie(page, address):
+    """They are of the same site, so the browser sends our cookie with what they ask."""
+    own = base(address).rstrip("/")
+
+    def elsewhere(route):
+        route.fulfill(body="<html><body>elsewhere</body></html>", content_type="text/html")
+
+    evil = page.context.new_page()
+    evil.route("http://127.0.0.1:1/**", elsewhere)
+    evil.goto("http://127.0.0.1:1/")
+    sent: list[str] = []
+    evil.on("request", lambda one: sent.append(one.url) if one.url.startswith(own) else None)
+    said = evil.evaluate(
+        """async own => {
+            const paths = ['/api/stop', '/api/system',
+                           '/_nicegui_ws/socket.io/?EIO=4&transport=polling'];
+            for (const method of ['POST', 'GET'])
+                for (const path of paths)
+                    await fetch(own + path, {method, credentials: 'include', mode: 'no-cors'})
+                        .catch(() => null);
+            const socket = new WebSocket(
+                own.replace('http', 'ws') + '/_nicegui_ws/socket.io/?EIO=4&transport=websocket');
+            return await new Promise(done => {
+                socket.onopen = () => done('opened');
+                socket.onclose = () => done('closed');
+            });
+        }""",
+        own,
+    )
+    assert said == "closed"
+    assert len(sent) >= 6
+    evil.set_content(f"<iframe src='{own}/sql'></iframe>")
+    evil.wait_for_timeout(1000)
+    assert not any(frame.url.startswith(own) and "SQL" in frame.content() for frame in evil.frames)
+    assert page.evaluate("fetch('/api/system').then(r => r.status)") == 200

@@ -64,7 +64,7 @@ def test_http_asks_for_the_token(face: FaceServer, path: str, method: str, token
 
 
 def test_who_has_it_is_answered(face: FaceServer) -> None:
-    token = face.address.partition("token=")[2]
+    token = face._system.coordinator.credentials.token
     assert asked(face.url + "api/system", "GET", token) == 200
     assert asked(face.url + "api/metrics", "GET", Credentials(token).reader_token) == 200
 

@@ -280,6 +280,14 @@ def report(
 
 
 @app.command()
+def dashboard(state: StateFolder = DEFAULT_STATE) -> None:
+    """Print an address that opens the dashboard of a running system: in one browser, once."""
+    from anabranch.cli.show.report import dashboard as show
+
+    show(state)
+
+
+@app.command()
 def kill(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
     """Kill a site's process, to see what happens then."""
     from anabranch.cli.sites.signal_site import signal_site

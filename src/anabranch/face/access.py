@@ -1,87 +1,139 @@
 """Who may do what: every request carries the system's token, but those for its health.
 
-A program sends `Authorization: Bearer …`. A person opens the address that `up` prints, whose query
-part holds the token: it becomes a cookie for this browser, and the address loses it. What the
-reader's token opens stands in `rights`.
+A program sends `Authorization: Bearer …`. A person opens the address that `up` prints, which holds
+an invitation, or types the token: that begins a session, which a cookie names. Requests by cookie
+are those of our own pages alone. What the reader's token opens stands in `rights`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
-from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from anabranch.face.limits import MOST_BODY
+from anabranch.face.browsers import Send, login_page, of_another_origin, with_headers
+from anabranch.face.limits import MOST_BODY, MOST_LOGIN
 from anabranch.face.rights import reader_may
+from anabranch.face.sessions import Sessions
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/health", "/ready"})
+LOGIN = "/login"
+INVITATION = "invitation"
+"""The part of an address that holds one."""
 READS = "anabranch.reads"
 """In the scope of a request: it came with the reader's token."""
-COOKIE = "anabranch_token"
+_PATIENCE_S = 1.0
+"""After a wrong token."""
+_WRONG = "This is not the token."
+_USED = "This address has let somebody in already, or is more than an hour old."
+_UNKNOWN = "Nobody is logged in with this browser."
 
 
 class TokenAccess:
     """ASGI middleware in front of everything, websockets included."""
 
-    def __init__(self, app: App, token: str, *, secure: bool, reader: str = "") -> None:
-        """`reader` is the token of who may only look; none if it is empty."""
+    def __init__(
+        self,
+        app: App,
+        token: str,
+        *,
+        secure: bool,
+        reader: str = "",
+        sessions: Sessions | None = None,
+        proved: Callable[[tuple[str, int]], None] = lambda client: None,
+    ) -> None:
+        """`reader` is the token of who may only look; none if it is empty. `proved` hears from
+        where somebody is connected who may come in."""
         self._app = app
         self._token = token
         self._reader = reader
         self._secure = secure
+        self._sessions = sessions or Sessions()
+        self._proved = proved
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket") or scope["path"] in OPEN:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        send = with_headers(send, page=not scope["path"].startswith("/api/"))
+        if scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
         if scope["type"] == "http" and (refused := _unbounded(connection)):
             await refused(scope, receive, send)
-        elif self._proved(connection):
-            if scope["type"] == "http" and "token" in connection.query_params:
-                await self._welcome(connection)(scope, receive, send)
-            else:
-                await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 4401})
-        elif self._reads(connection):
-            may = reader_may(scope["method"], scope["path"])
-            answer = self._app if may else _not_for_readers()
-            scope[READS] = True
-            await answer(scope, receive, send)
-        else:
-            await _refusal()(scope, receive, send)
+            return
+        await (await self._answer(connection, receive))(scope, receive, send)
 
-    def _proved(self, connection: HTTPConnection) -> bool:
-        given = (
-            _bearer(connection),
-            connection.cookies.get(COOKIE, ""),
-            connection.query_params.get("token", ""),
-        )
-        return any(hmac.compare_digest(one.encode(), self._token.encode()) for one in given)
+    async def _answer(self, connection: HTTPConnection, receive: Receive) -> App:
+        """What answers a request of whoever this is."""
+        scope = connection.scope
+        if self._is(self._token, _bearer(connection)):
+            return self._let_in(scope)
+        if scope["type"] == "http":
+            if self._reader and self._is(self._reader, _bearer(connection)):
+                scope[READS] = True
+                self._let_in(scope)
+                may = reader_may(scope["method"], scope["path"])
+                return self._app if may else _not_for_readers()
+            if scope["path"] == LOGIN and scope["method"] == "POST":
+                return await self._login(Request(scope, receive))
+            if INVITATION in connection.query_params and scope["method"] == "GET":
+                return self._accept(connection)
+        if self._logged_in(connection):
+            return _foreign(scope) if of_another_origin(connection) else self._let_in(scope)
+        return _refusal(connection, _UNKNOWN)
 
-    def _reads(self, connection: HTTPConnection) -> bool:
-        given = _bearer(connection).encode()
-        return bool(self._reader) and hmac.compare_digest(given, self._reader.encode())
+    def _let_in(self, scope: Scope) -> App:
+        if client := scope.get("client"):
+            self._proved(tuple(client))
+        return self._app
 
-    def _welcome(self, connection: HTTPConnection) -> Response:
-        rest = [(k, v) for k, v in parse_qsl(connection.url.query) if k != "token"]
+    def _is(self, token: str, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), token.encode())
+
+    async def _login(self, request: Request) -> App:
+        if int(request.headers.get("content-length", "0")) > MOST_LOGIN:
+            return JSONResponse({"error": "a token is shorter"}, status_code=413)
+        form = parse_qs((await request.body()).decode(errors="replace"))
+        if self._is(self._token, form.get("token", [""])[0].strip()):
+            return self._welcome(request, self._sessions.begin(), "/")
+        await asyncio.sleep(_PATIENCE_S)
+        return _refusal(request, _WRONG)
+
+    def _accept(self, connection: HTTPConnection) -> App:
+        rest = [(k, v) for k, v in parse_qsl(connection.url.query) if k != INVITATION]
         where = connection.url.path + (f"?{urlencode(rest)}" if rest else "")
+        if session := self._sessions.accept(connection.query_params[INVITATION]):
+            return self._welcome(connection, session, where)
+        if self._logged_in(connection):
+            return RedirectResponse(where, status_code=303)
+        return _refusal(connection, _USED)
+
+    def _logged_in(self, connection: HTTPConnection) -> bool:
+        return self._sessions.knows(connection.cookies.get(self._cookie(connection.scope), ""))
+
+    def _welcome(self, connection: HTTPConnection, session: str, where: str) -> Response:
+        self._let_in(connection.scope)
         answer = RedirectResponse(where, status_code=303)
-        answer.set_cookie(
-            COOKIE, self._token, httponly=True, samesite="strict", secure=self._secure
-        )
+        name = self._cookie(connection.scope)
+        answer.set_cookie(name, session, httponly=True, samesite="strict", secure=self._secure)
         return answer
+
+    def _cookie(self, scope: Scope) -> str:
+        """Browsers send the cookies of a host to all its ports: each has a name of its own. The
+        prefix has them take it from this host alone, and over TLS."""
+        port = (scope.get("server") or ("", 0))[1]
+        return f"{'__Host-' if self._secure else ''}anabranch-{port}"
 
 
 def _bearer(connection: HTTPConnection) -> str:
@@ -100,12 +152,33 @@ def _unbounded(connection: HTTPConnection) -> Response | None:
     return None
 
 
-def _not_for_readers() -> Response:
+def _foreign(scope: Scope) -> App:
+    if scope["type"] == "websocket":
+        return _closing(4403)
+    remedy = "Programs send `Authorization: Bearer TOKEN` instead of the cookie."
+    error = "another page has sent this, not one of ours"
+    return JSONResponse({"error": error, "remedy": remedy}, status_code=403)
+
+
+def _not_for_readers() -> App:
     remedy = "Send the system's own token: `anabranch token`."
     error = "this is the token of a reader, who changes nothing"
     return JSONResponse({"error": error, "remedy": remedy}, status_code=403)
 
 
-def _refusal() -> Response:
-    remedy = "Open the address that `anabranch up` prints, or send `Authorization: Bearer TOKEN`."
-    return JSONResponse({"error": "wrong or missing token", "remedy": remedy}, status_code=401)
+def _refusal(connection: HTTPConnection, why: str) -> App:
+    if connection.scope["type"] == "websocket":
+        return _closing(4401)
+    if "text/html" in connection.headers.get("accept", ""):
+        return HTMLResponse(login_page(LOGIN, why), status_code=401)
+    remedy = "Open the address that `anabranch dashboard` prints, or send `Authorization: Bearer"
+    error = {"error": "wrong or missing token", "remedy": f"{remedy} TOKEN`."}
+    return JSONResponse(error, status_code=401)
+
+
+def _closing(code: int) -> App:
+    async def close(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.close", "code": code})
+
+    return close

@@ -19,6 +19,8 @@ MOST_REQUESTS = 512
 """Connections and requests at once; who comes then hears 503."""
 MOST_BODY = 8_000_000
 """Bytes of a request. A script may have a million characters."""
+MOST_LOGIN = 4_000
+"""Bytes of a form with a token."""
 
 
 class Seats:

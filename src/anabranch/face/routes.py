@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from anabranch import __version__
 from anabranch.errors import AnabranchError, ConfigError, ScriptError, SiteError, TooMany
 from anabranch.face.access import READS
+from anabranch.face.api_page import api_page
 from anabranch.face.delta import delta
 from anabranch.face.metrics import system_exposition
 from anabranch.face.model import QueryView, Snapshot
@@ -46,6 +47,10 @@ class AnswerBody(BaseModel):
     rows: tuple[tuple[str, ...], ...]
 
 
+class Invitation(BaseModel):
+    invitation: str
+
+
 class ScrapeTarget(BaseModel):
     targets: tuple[str, ...]
     labels: dict[str, str]
@@ -66,7 +71,7 @@ def make_app(system: System) -> FastAPI:
         title="Anabranch",
         version=__version__,
         description="One virtual stream system over many Spark sites.",
-        docs_url="/api/docs",
+        docs_url=None,
         openapi_url="/api/openapi.json",
         redoc_url=None,
     )
@@ -75,6 +80,11 @@ def make_app(system: System) -> FastAPI:
     app.include_router(_looking(system), prefix="/api")
     app.include_router(_events(system), prefix="/api")
     app.include_router(_changing(system), prefix="/api")
+
+    @app.get("/api/docs", response_class=HTMLResponse, include_in_schema=False)
+    def docs() -> HTMLResponse:
+        return HTMLResponse(api_page(app.openapi()))
+
     return app
 
 
@@ -241,6 +251,11 @@ def _changing(system: System) -> APIRouter:
     def kill(name: Annotated[str, NAME]) -> dict[str, int]:
         """End a site's process as a failure would: to see what then happens."""
         return {"killed": system.kill(name)}
+
+    @router.post("/invitations")
+    def invite() -> Invitation:
+        """What lets one browser in, once: open the dashboard's address with `?invitation=…`."""
+        return Invitation(invitation=system.sessions.invite())
 
     @router.post("/stop")
     def stop() -> dict[str, bool]:

@@ -11,11 +11,12 @@ import uvicorn
 
 from anabranch.config.address import HostPort
 from anabranch.errors import SetupError
-from anabranch.face.access import TokenAccess
+from anabranch.face.access import INVITATION, TokenAccess
 from anabranch.face.limits import MOST_REQUESTS
 from anabranch.face.pages import add_pages
 from anabranch.face.routes import make_app
 from anabranch.face.system import System
+from anabranch.link.door import Door
 from anabranch.link.gate import Credentials
 
 START_S = 20.0
@@ -24,7 +25,7 @@ USUAL = HostPort("127.0.0.1", 8600)
 
 class FaceServer:
     """Serves until closed. Without `listen`, to this machine alone: at the usual port, or, if that
-    is taken, at any. `address` is what a person opens; it proves who they are."""
+    is taken, at any."""
 
     def __init__(self, system: System, credentials: Credentials, listen: HostPort | None) -> None:
         self._system = system
@@ -33,11 +34,18 @@ class FaceServer:
         tls = bool(credentials.tls_cert and credentials.tls_key)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{'https' if tls else 'http'}://{shown}:{port}/"
-        self.address = f"{self.url}?token={credentials.token}"
+        self._door = Door(port, most_bytes=None)
         app = make_app(system)
         add_pages(app, system)
         config = uvicorn.Config(
-            TokenAccess(app, credentials.token, secure=tls, reader=credentials.reader_token),
+            TokenAccess(
+                app,
+                credentials.token,
+                secure=tls,
+                reader=credentials.reader_token,
+                sessions=system.sessions,
+                proved=self._door.proved,
+            ),
             log_level="critical",
             access_log=False,
             lifespan="on",
@@ -54,6 +62,10 @@ class FaceServer:
         self._thread.start()
         self._wait()
 
+    def invitation(self) -> str:
+        """An address that lets in who opens it first."""
+        return f"{self.url}?{INVITATION}={self._system.sessions.invite()}"
+
     def _run(self) -> None:
         self._server.run(sockets=[self._socket])
 
@@ -65,6 +77,7 @@ class FaceServer:
             time.sleep(0.02)
 
     def close(self) -> None:
+        self._door.close()
         self._server.should_exit = True
         self._thread.join(timeout=5)
         self._socket.close()

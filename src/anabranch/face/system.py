@@ -29,6 +29,7 @@ from anabranch.face.limits import (
     Seats,
 )
 from anabranch.face.report import report_html
+from anabranch.face.sessions import Sessions
 from anabranch.face.stories import stories
 from anabranch.face.watch import Watch
 from anabranch.language.source import Script
@@ -47,6 +48,7 @@ class System:
         self._client = Client(coordinator.address, coordinator.credentials)
         self.watch = Watch(lambda: coordinator.status(ask=False))
         self.followers = Seats("requests that follow events", MOST_EVENTS, MOST_EVENTS_EACH)
+        self.sessions = Sessions()
         self._tails = Seats("tails", MOST_TAILS, MOST_TAILS_EACH)
         self._tail_threads = ThreadPoolExecutor(MOST_TAILS, "tail")
         self.statements: deque[str] = deque(maxlen=50)

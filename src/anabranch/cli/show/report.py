@@ -1,7 +1,8 @@
-"""`anabranch report`: the last ten minutes of a running system as one HTML file."""
+"""What a running system says over HTTP: a report as one file, an address that lets a browser in."""
 
 from __future__ import annotations
 
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -15,7 +16,8 @@ ASK_S = 60.0
 
 
 def report(out: Path, state: Path) -> None:
-    page = _fetched(state)
+    """The last ten minutes."""
+    _, page = _asked(state, "GET", "api/report")
     try:
         out.write_bytes(page)
     except OSError as error:
@@ -23,14 +25,20 @@ def report(out: Path, state: Path) -> None:
     err.print(f"{out}: {len(page) // 1000:,} KB; open it in a browser")
 
 
-def _fetched(state: Path) -> bytes:
+def dashboard(state: Path) -> None:
+    url, answer = _asked(state, "POST", "api/invitations")
+    print(f"{url}?invitation={json.loads(answer)['invitation']}")
+
+
+def _asked(state: Path, method: str, path: str) -> tuple[str, bytes]:
+    """Where it is, and its answer."""
     url, credentials = http_in(state)
-    request = urllib.request.Request(f"{url}api/report")
+    request = urllib.request.Request(f"{url}{path}", method=method)
     request.add_header("Authorization", f"Bearer {credentials.token}")
     trusted = ssl.create_default_context(cafile=credentials.tls_ca) if credentials.tls_ca else None
     try:
         with urllib.request.urlopen(request, timeout=ASK_S, context=trusted) as answer:
-            return bytes(answer.read())
+            return url, bytes(answer.read())
     except (urllib.error.URLError, OSError) as error:
         remedy = "Is it still up? `anabranch status` tells."
         raise SiteError(f"{url} does not answer: {error}", remedy=remedy) from None

@@ -96,7 +96,7 @@ def _shown(run: Run, output: Path) -> Iterator[System]:
     system = System(run.coordinator, output)
     server = FaceServer(system, run.coordinator.credentials, None)
     try:
-        out.print(f"Watch it on the dashboard too: {server.address}", soft_wrap=True)
+        out.print(f"Watch it on the dashboard too: {server.invitation()}", soft_wrap=True)
         yield system
     finally:
         server.close()

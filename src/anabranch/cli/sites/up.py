@@ -87,7 +87,7 @@ def up(
             write_endpoint(
                 state, coordinator.address, credentials, cluster.security.token_file, shown.url
             )
-            err.print(f"dashboard at {shown.address}")
+            err.print(f"dashboard at {shown.invitation()}")
         err.print(f"coordinator at {coordinator.address}, state in {state.resolve()}")
         err.print(f"sites: {', '.join(coordinator.sites.alive())}. Ctrl-C stops everything.")
         if how:
