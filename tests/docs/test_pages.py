@@ -155,7 +155,8 @@ def test_modules_and_files_that_are_named_exist(page: str) -> None:
 
 def test_each_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = {re.split(r"[\[<>=]", name)[0] for name in project["dependencies"]}
+    every = project["dependencies"] + project["optional-dependencies"]["coordinator"]
+    needed = {re.split(r"[\[<>=]", name)[0] for name in every}
     page = (ROOT / "docs" / "decisions" / "dependencies.md").read_text()
     named = {
         name for row in table_rows(page) for name in re.findall(r"`([^`]+)`", row.split("|")[1])
