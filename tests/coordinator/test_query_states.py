@@ -21,7 +21,12 @@ JSONL = Call(name="jsonl", options={"path": "a.jsonl"})
 HOT = a_query(sink=JSONL, sink_site="desk")
 HOTTER = a_query("hotter", "hot")
 KNOWN: dict[str, AnyDef] = {"Sensor1": a_stream(), "hot": HOT, "hotter": HOTTER}
-FAILED = {"kind": "SourceError", "message": "line 9 is no row", "place": "", "remedy": ""}
+FAILED = {
+    "kind": "SourceError",
+    "message": "stream Sensor1: line 9 is no row",
+    "place": "",
+    "remedy": "",
+}
 
 
 def task(name: str, site: str, state: str = "running", **more: Any) -> dict[str, Any]:

@@ -143,8 +143,9 @@ class _States:
             why = there.reason if there else _not_yet(source.site)
             yield State("no input", f"{source.kind} {source.name}: {why}")
         elif report["error"]:
-            why = from_dict(report["error"]).message
-            yield State("no input", f"{source.kind} {source.name} failed: {why}")
+            named = f"{source.kind} {source.name}"
+            why = from_dict(report["error"]).message.removeprefix(f"{named}: ")
+            yield State("no input", f"{named} failed: {why}")
         elif why := report.get("problem"):
             by = {"reason": why, "passes": True, "since_s": report.get("problem_s", 0.0)}
             yield _held_up("no input", f"{source.kind} {source.name}", by)
