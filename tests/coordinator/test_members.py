@@ -21,7 +21,7 @@ from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.control.members import Members
 from anabranch.coordinator.service import launch
 from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.coordinator.service.launch import SiteProcesses
+from anabranch.coordinator.service.launch import SiteProcesses, may_be_up
 from anabranch.errors import ConfigError, ProtocolError, SiteError, Superseded
 from anabranch.link.gate import Credentials
 from anabranch.link.message import PROTOCOL, Origin, read_message, written
@@ -219,4 +219,26 @@ def test_a_process_that_reports_within_its_lease_goes_on(
     assert processes._goes_on("room1")
     assert process.poll() is None
     processes.close()
+    second.close()
+
+
+def test_sites_whose_processes_have_ended_are_not_looked_for(
+    outlived: tuple[Path, subprocess.Popen[bytes]],
+) -> None:
+    state, process = outlived
+    second = Coordinator(state, Cluster(), TOKEN)
+    assert may_be_up(second)
+    process.kill()
+    process.wait()
+    assert not may_be_up(second)
+    second.close()
+
+
+def test_of_other_machines_nobody_knows(tmp_path: Path) -> None:
+    first = Coordinator(tmp_path, Cluster(), TOKEN)
+    elsewhere = report(address="10.0.0.5:7101", pid=1, started="another boot 12345")
+    Peer("coordinator", first.address, TOKEN).send(Heartbeat(elsewhere))
+    first.close()
+    second = Coordinator(tmp_path, Cluster(), TOKEN)
+    assert may_be_up(second)
     second.close()
