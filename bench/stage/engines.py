@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from anabranch.errors import TaskError
 from anabranch.plan.stage import Stage
 from anabranch.scratch import scratch_folder
+from anabranch.stage.messages import WriteCheckpoint
 from anabranch.stage.run import StageRun, cores
 from anabranch.stream.batch import START_WATERMARK
 from bench.stage.input import Workload, stage_over
@@ -85,7 +86,7 @@ def stage(
             groups += len(table)
             total += int(sum(table.column("_r0").to_numpy()))
         seconds, used = time.monotonic() - begun, cpu.used()
-        run.call("checkpoint")
+        run.ask(WriteCheckpoint())
         return Took(seconds, used, groups, total, _written(run, state), run.spent())
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from anabranch.errors import TaskError
 from anabranch.scratch import scratch_folder
+from anabranch.stage.messages import AwaitWindows, WriteCheckpoint
 from anabranch.stream.batch import START_WATERMARK
 from bench.stage import engines
 from bench.stage.input import Workload, stage_over
@@ -119,9 +120,9 @@ def _stage(spark: Any, folder: Path, state: Path, goal: str) -> None:
     if goal == "output":
         next(iter(run.windows(START_WATERMARK)))
         return
-    while not run.call("due", after=START_WATERMARK, wait_s=1.0)["end"]:
+    while not run.ask(AwaitWindows(START_WATERMARK, 1.0)).end:
         pass
-    run.call("checkpoint")
+    run.ask(WriteCheckpoint())
 
 
 def _spark(spark: Any, folder: Path, state: Path, goal: str) -> None:

@@ -16,42 +16,48 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from anabranch.errors import SiteError
 from anabranch.link.door import LONG_BYTES, UNPROVED_BYTES, Door
 from anabranch.link.gate import Credentials
+from anabranch.link.message import Bring
 from anabranch.link.messages import Push
 from anabranch.link.peer import Peer
 
 LONG = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Bring[None]):
+    """A table without a meaning."""
+
+
 _SERVES = """
 import sys
 from anabranch.link.gate import Credentials, Gate
 from anabranch.link.messages import Push
-from anabranch.stage.server import StateServer
 measure = {Push: lambda asked: len(asked.rows) == int(asked.stream)}
 gate = Gate("127.0.0.1:0", Credentials("right"), measure)
-print(gate.address, StateServer(None, "right").port, flush=True)
+print(gate.address, flush=True)
 sys.stdin.read()
 """
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Iterator[tuple[psutil.Process, list[str]]]:
-    """A process with a gate and a state server."""
+def elsewhere() -> Iterator[tuple[psutil.Process, str]]:
+    """A process, and the address of its gate."""
     command = [sys.executable, "-c", _SERVES]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
         assert one.stdout
-        gate, port = one.stdout.readline().split()
-        yield psutil.Process(one.pid), [gate, f"127.0.0.1:{port}"]
+        yield psutil.Process(one.pid), one.stdout.readline().strip()
         one.kill()
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["gate", "state server"])
 @pytest.mark.parametrize("kind", ["action", "ticket"])
 def test_what_comes_without_the_token_is_not_taken_into_memory(
-    elsewhere: tuple[psutil.Process, list[str]], which: int, kind: str
+    elsewhere: tuple[psutil.Process, str], kind: str
 ) -> None:
-    process, addresses = elsewhere
-    with flight.connect(f"grpc://{addresses[which]}") as client, _Peak(process) as peak:
+    process, address = elsewhere
+    with flight.connect(f"grpc://{address}") as client, _Peak(process) as peak:
         wrong = [(b"authorization", b"Bearer wrong")]
         options = flight.FlightCallOptions(headers=wrong, timeout=60)
         body = bytes(LONG)
@@ -65,15 +71,24 @@ def test_what_comes_without_the_token_is_not_taken_into_memory(
     assert peak.more < LONG
 
 
-def test_what_is_short_is_answered_that_the_token_is_wrong(
-    elsewhere: tuple[psutil.Process, list[str]],
+def test_a_table_that_comes_without_the_token_is_refused_before_it_is_read(
+    elsewhere: tuple[psutil.Process, str],
 ) -> None:
-    for address in elsewhere[1]:
-        with flight.connect(f"grpc://{address}") as client:
-            for header in ([], [(b"authorization", b"Bearer wrong")]):
-                options = flight.FlightCallOptions(headers=header, timeout=60)
-                with pytest.raises(flight.FlightUnauthenticatedError):
-                    next(client.do_action(flight.Action("status", b"{}"), options))
+    process, address = elsewhere
+    table = pa.table({"a": [bytes(LONG)]})
+    with _Peak(process) as peak, pytest.raises(SiteError):
+        Peer("there", address, Credentials("wrong")).bring(Rows(), table, 60)
+    assert peak.more < LONG
+
+
+def test_what_is_short_is_answered_that_the_token_is_wrong(
+    elsewhere: tuple[psutil.Process, str],
+) -> None:
+    with flight.connect(f"grpc://{elsewhere[1]}") as client:
+        for header in ([], [(b"authorization", b"Bearer wrong")]):
+            options = flight.FlightCallOptions(headers=header, timeout=60)
+            with pytest.raises(flight.FlightUnauthenticatedError):
+                next(client.do_action(flight.Action("status", b"{}"), options))
 
 
 @dataclass
@@ -98,9 +113,9 @@ class _Peak:
 
 
 def test_long_messages_of_who_knows_the_token_arrive(
-    elsewhere: tuple[psutil.Process, list[str]],
+    elsewhere: tuple[psutil.Process, str],
 ) -> None:
-    _, (address, _) = elsewhere
+    _, address = elsewhere
     for size in (LONG_BYTES - 100, LONG_BYTES, UNPROVED_BYTES, 8 << 20):
         peer = Peer("there", address, Credentials("right"))
         assert peer.send(Push(str(size), "x" * size))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from anabranch.errors import (
@@ -22,7 +23,7 @@ from anabranch.errors import (
     SiteError,
 )
 from anabranch.link.gate import Credentials, Gate
-from anabranch.link.message import Message
+from anabranch.link.message import Bring, Fetch, Message
 from anabranch.link.messages import Attach, Follow, Ping, Pong
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peer, Peers
@@ -53,6 +54,23 @@ class Where(Message[str]):
     """As a gate of this name answers."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rows(Bring[int]):
+    """Answered with the number of rows, unless there are more than `most`."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers(Fetch[int]):
+    """Answered with the numbers below `upto`, and how often there are so many in a hundred."""
+
+    upto: int
+
+
+NUMBERS = pa.table({"n": pa.array(range(1_000_000))})
+
+
 def pong(asked: Ping) -> Pong:
     return Pong(7)
 
@@ -75,7 +93,21 @@ def gate(outlet: LiveOutlet) -> Iterator[Gate]:
     def divide(asked: Divide) -> float:
         return asked.a / asked.b
 
-    with a_gate(outlet, actions={Fail: fail, PointAt: point_at, Divide: divide}) as gate:
+    def rows(asked: Rows, table: pa.RecordBatchReader) -> int:
+        found = 0
+        for batch in table:
+            found += len(batch)
+            if found > asked.most:
+                raise SinkError("too much " * 1_000, remedy="Bring less.")
+        return found
+
+    def count(asked: Numbers) -> tuple[pa.Table, int]:
+        if asked.upto < 0:
+            raise SinkError("disk full", place="centre", remedy="Make room.")
+        return pa.table({"n": pa.array(range(asked.upto), pa.int64())}), 100 // asked.upto
+
+    actions = {Fail: fail, PointAt: point_at, Divide: divide, Rows: rows, Numbers: count}
+    with a_gate(outlet, actions=actions) as gate:
         yield gate
 
 
@@ -199,6 +231,8 @@ def test_a_wrong_token_is_refused(gate: Gate, token: str) -> None:
     for call in (
         lambda: stranger.send(Divide(1, 1)),
         lambda: list(stranger.open(Follow("S", "c", after=0, epoch=0))),
+        lambda: stranger.bring(Rows(5), NUMBERS, 10),
+        lambda: stranger.fetch(Numbers(5), 10),
     ):
         with pytest.raises(SiteError) as refused:
             call()
@@ -254,6 +288,31 @@ def test_our_own_bugs_arrive_as_one_line(peer: Peer, capfd: pytest.CaptureFixtur
         peer.send(Divide(1, 0))
     with pytest.raises(AnabranchError, match="action where failed: KeyError"):
         peer.send(Where())
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_a_message_may_come_with_a_table(peer: Peer) -> None:
+    assert peer.bring(Rows(most=1_000_000), NUMBERS, 30) == 1_000_000
+    assert peer.bring(Rows(most=5), NUMBERS.schema.empty_table(), 30) == 0
+
+
+def test_a_message_may_be_answered_with_a_table(peer: Peer) -> None:
+    table, often = peer.fetch(Numbers(40), 30)
+    assert (table.column("n").to_pylist(), often) == (list(range(40)), 2)
+    assert peer.fetch(Numbers(1_000_000), 30) == (NUMBERS, 0)
+
+
+def test_errors_of_messages_with_tables_arrive_whole(
+    peer: Peer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SinkError, match="too much") as caught:  # while more is being sent
+        peer.bring(Rows(most=10), NUMBERS, 30)
+    assert caught.value.remedy == "Bring less."
+    with pytest.raises(SinkError) as caught:
+        peer.fetch(Numbers(-1), 30)
+    assert caught.value.line() == "centre: disk full. Make room."
+    with pytest.raises(AnabranchError, match="action numbers failed: ZeroDivisionError"):
+        peer.fetch(Numbers(0), 30)
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 

@@ -43,10 +43,10 @@ class BackedUp(World):
         for one in self.ranges:
             self.put(one)
         rows, after = [], START_WATERMARK
-        while (due := self.service.due(after, 0.0))["end"] is not None:
-            table = self.service.results(after, due["end"])
+        while (due := self.service.due(after, 0.0)).end is not None:
+            table = self.service.results(after, due.end)
             rows += [tuple(row.values()) for row in table.to_pylist()]
-            after = due["end"]
+            after = due.end
         return rows
 
 
@@ -82,16 +82,16 @@ def test_a_database_that_is_away_holds_up_nothing(tmp_path: Path, postgres: Post
             world.service.checkpoint()
             world.service.back_up()
         status = world.service.status()
-        assert status["backup_behind"] == 4
-        assert "away" in status["backup_problem"]
+        assert status.backup_behind == 4
+        assert "away" in status.backup_problem
         world.crash()
-        assert world.service.status()["offsets"]["p"] == world.ranges[4].end
+        assert world.service.status().offsets["p"] == world.ranges[4].end
     finally:
         postgres.start()
     world.service.back_up()
-    assert world.service.status()["backup_behind"] == 0
+    assert world.service.status().backup_behind == 0
     world.lose(tmp_path / "b")
-    assert world.service.status()["offsets"]["p"] == world.ranges[4].end
+    assert world.service.status().offsets["p"] == world.ranges[4].end
     assert world.finish() == world.expected()
 
 
@@ -108,4 +108,4 @@ def test_who_was_replaced_saves_no_more(tmp_path: Path, postgres: Postgres) -> N
     old.checkpoint()
     with pytest.raises(TaskError, match="another server has taken over"):
         old.back_up()
-    assert new.status()["offsets"]["p"] == world.ranges[0].end
+    assert new.status().offsets["p"] == world.ranges[0].end

@@ -107,7 +107,7 @@ def test_results_after_any_history(tmp_path: Path, width: int, slide: int, seed:
     draw = world.draw
     after, rows = START_WATERMARK, []
     for _ in range(150):
-        done = world.service.status()["offsets"]["p"] == ROWS
+        done = world.service.status().offsets["p"] == ROWS
         match draw.choice(
             ["put", "put", "put", "checkpoint", "results", "results", "crash", "release"]
         ):
@@ -120,10 +120,10 @@ def test_results_after_any_history(tmp_path: Path, width: int, slide: int, seed:
                 world.service.checkpoint()
             case "results":
                 due = world.service.due(after, 0.0)
-                if due["end"] is not None:
-                    table = world.service.results(after, due["end"])
+                if due.end is not None:
+                    table = world.service.results(after, due.end)
                     rows += [tuple(row.values()) for row in table.to_pylist()]
-                    after = due["end"]
+                    after = due.end
                 elif done:
                     break
             case "crash" if draw.random() < 0.3:
@@ -132,11 +132,11 @@ def test_results_after_any_history(tmp_path: Path, width: int, slide: int, seed:
                 world.service.release(after)
     for one in world.ranges:
         world.put(one)
-    while (due := world.service.due(after, 0.0))["end"] is not None:
-        table = world.service.results(after, due["end"])
+    while (due := world.service.due(after, 0.0)).end is not None:
+        table = world.service.results(after, due.end)
         rows += [tuple(row.values()) for row in table.to_pylist()]
-        after = due["end"]
-    assert due["watermark"] == END_WATERMARK
+        after = due.end
+    assert due.status.watermark == END_WATERMARK
     assert rows == world.expected()
 
 
@@ -145,7 +145,7 @@ def test_what_a_query_of_the_state_shows_belongs_to_its_offsets(tmp_path: Path) 
     for one in world.ranges[:4]:
         world.put(one)
     table, status = world.service.state()
-    counted = sum(t[2] is not None for t in world.tuples[: status["offsets"]["p"]])
+    counted = sum(t[2] is not None for t in world.tuples[: status.offsets["p"]])
     assert sum(table.column("_r1").to_pylist()) == counted
 
 
@@ -174,7 +174,7 @@ def test_a_state_that_outgrows_its_memory_goes_to_the_disk(tmp_path: Path) -> No
         service.judged(part, Counts(at, count, 0))
         assert service.put(part, partials.to_reader())
     assert sum(file.stat().st_size for file in (tmp_path / "spill").iterdir()) > 10_000_000
-    assert service.status()["rows"] == 40 * count
+    assert service.status().rows == 40 * count
     assert service.checkpoint() == 1
     service.close()
 

@@ -19,6 +19,16 @@ from anabranch.plan.operators import Aggregate, AggregateCall, Call, Column, Ite
 from anabranch.plan.stage import Stage, StageInput
 from anabranch.plan.windows import TimePanes
 from anabranch.stage import inputs
+from anabranch.stage.messages import (
+    CALL_S,
+    MOVE_S,
+    AwaitWindows,
+    BeginPartitions,
+    EndPartitions,
+    FindGaps,
+    GetWindows,
+    WriteCheckpoint,
+)
 from anabranch.stage.process import ServerProcess
 from anabranch.stage.work import Work, input_of, take_range
 from anabranch.stream.batch import START_WATERMARK
@@ -72,10 +82,10 @@ def run_stage(
     for attempt in range(kills + 1):
         server = ServerProcess(stage, SAMPLE, folder)
         try:
-            server.client.call("begin", starts=source.starts())
-            server.client.call("end", goals=source.ends())
+            server.peer.send(BeginPartitions(source.starts()))
+            server.peer.send(EndPartitions(source.ends()))
             ranges = []
-            for gap in server.client.gaps(source.ends()):
+            for gap in server.peer.send(FindGaps(source.ends())):
                 while True:
                     ranges.append(source.cut(gap))
                     if ranges[-1].end == gap.end:
@@ -90,16 +100,17 @@ def run_stage(
                 for report in pool.map(partial(take_range, work), some):
                     assert report.error is None
                     if draw.random() < 0.2:
-                        server.client.call("checkpoint")
+                        server.peer.send(WriteCheckpoint(), CALL_S)
             if last:
-                due = server.client.call("due", after=START_WATERMARK, wait_s=0)
+                due = server.peer.send(AwaitWindows(START_WATERMARK, 0))
                 found, after = [], START_WATERMARK
-                while due["end"] is not None:
-                    found += server.client.results(after, due["end"]).to_pylist()
-                    after = due["end"]
-                    due = server.client.call("due", after=after, wait_s=0)
-                assert due["ended"]
-                return [tuple(row.values()) for row in found], due["late"]
+                while due.end is not None:
+                    windows, _ = server.peer.fetch(GetWindows(after, due.end), MOVE_S)
+                    found += windows.to_pylist()
+                    after = due.end
+                    due = server.peer.send(AwaitWindows(after, 0))
+                assert due.ended
+                return [tuple(row.values()) for row in found], due.status.late
         finally:
             server.close()
     raise AssertionError

@@ -1,7 +1,8 @@
 """A gate: the one port of a site (or of the coordinator), an Arrow Flight server.
 
-Streams are followed with DoGet, everything else is a message with an answer. Every call must carry
-the cluster's token. What comes before it is bounded: see `door`.
+Streams are followed with DoGet, everything else is a message with an answer. A table that a message
+comes with goes to the gate with DoPut, one that it is answered with comes with DoGet. Every call
+must carry the cluster's token. What comes before it is bounded: see `door`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ import pyarrow.flight as flight
 from anabranch.errors import AnabranchError, SetupError, SiteError
 from anabranch.link.codec import PACKED, pack
 from anabranch.link.door import PROVE, Door, TokenCheck
-from anabranch.link.message import A, Message, read_message, written
+from anabranch.link.message import A, Fetch, Message, read_message, written
 from anabranch.link.messages import Follow, Ship
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.shipment import Traffic
@@ -33,11 +35,15 @@ from anabranch.runtime.loop import process_loop
 from anabranch.runtime.pipe import Outgoing, Pipe, Silence
 from anabranch.stream.batch import Batch
 
-Handler = Callable[[Any], Any]
-"""Takes a message; returns the answer, or a coroutine that does."""
+Handler = Callable[..., Any]
+"""Takes a message; returns the answer, or a coroutine that does. For a Bring it also takes a reader
+of the table; for a Fetch it returns the table and the answer."""
 FindOutlet = Callable[[str], LiveOutlet[Any]]
 Pack = Callable[[Batch[pa.RecordBatch]], pa.RecordBatch]
 
+ANSWER = b"answer"
+"""Where the answer to a Fetch is among the metadata of the table's schema."""
+_LONGEST = 1_000
 _PATIENCE_S = 3.0
 _RETRY_S = 0.25
 _LOOK_S = 1.0
@@ -143,8 +149,7 @@ def _drain(
                 return
             yield packed(batch), header(batch)
     except AnabranchError as error:
-        details = written(error.report())
-        raise flight.FlightServerError(error.message, extra_info=details) from error
+        raise _as_flight(error) from error
     finally:
         with runtime:
             pipe.close()
@@ -227,6 +232,9 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
     ) -> flight.FlightDataStream:
         self._door.proved(context.peer())
         action, _, body = ticket.ticket.partition(b" ")
+        kind, handler = self._actions.get(action.decode(), (None, None))
+        if kind and handler and issubclass(kind, Fetch):
+            return _fetched(handler, read_message(kind, body))
         request = read_message(Ship, body) if action == b"ship" else read_message(Follow, body)
         try:
             outlet = self.find_outlet(request.stream)
@@ -238,6 +246,20 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
         packed = packer(outlet.traffic, codec) if isinstance(request, Ship) else _plain
         schema = PACKED if codec else outlet.schema
         return flight.GeneratorStream(schema, _drain(self._runtime, pipe, packed))
+
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        self._door.proved(context.peer())
+        action, _, body = descriptor.command.partition(b" ")
+        with _carried(action.decode()):
+            kind, handler = self._actions[action.decode()]
+            answer = handler(read_message(kind, body), reader.to_reader())
+        writer.write(pa.py_buffer(written(answer)))
 
     def do_action(
         self, context: flight.ServerCallContext, action: flight.Action
@@ -275,6 +297,30 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
             raise
         except Exception as error:
             raise _unexpected(asked.action, error) from error
+
+
+def _fetched(handler: Handler, asked: Fetch[Any]) -> flight.RecordBatchStream:
+    with _carried(asked.action):
+        table, answer = handler(asked)
+        return flight.RecordBatchStream(table.replace_schema_metadata({ANSWER: written(answer)}))
+
+
+@contextmanager
+def _carried(action: str) -> Iterator[None]:
+    """An error in here arrives whole, where no answer can carry it."""
+    try:
+        yield
+    except AnabranchError as error:
+        raise _as_flight(error) from error
+    except Exception as error:
+        raise _as_flight(_unexpected(action, error)) from error
+
+
+def _as_flight(error: AnabranchError) -> flight.FlightServerError:
+    """It travels among the headers, for which there are only some kilobytes."""
+    report = error.report()
+    report = replace(report, message=report.message[:_LONGEST])
+    return flight.FlightServerError(report.message, extra_info=written(report))
 
 
 def _unexpected(action: str, error: Exception) -> AnabranchError:

@@ -49,6 +49,18 @@ class Message(Generic[A]):
                 (cls.answer,) = get_args(base)
 
 
+class Bring(Message[A]):
+    """Asks with a table, which follows the message."""
+
+    __slots__ = ()
+
+
+class Fetch(Message[A]):
+    """Is answered with a table, and with an A that goes along with it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The catalog that somebody belongs to: its identity, and the state folder that it is in."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +19,8 @@ from anabranch.errors import (
     SiteError,
 )
 from anabranch.link.door import LONG_BYTES, PROVE
-from anabranch.link.gate import Credentials, read_secret
-from anabranch.link.message import A, Message, read, read_answer, written
+from anabranch.link.gate import ANSWER, Credentials, read_secret
+from anabranch.link.message import A, Bring, Fetch, Message, read, read_answer, written
 from anabranch.link.messages import Follow, Ship
 from anabranch.link.wire import read_batch
 from anabranch.stream.batch import Batch
@@ -62,30 +63,56 @@ class Peer:
         return read_answer(message, self._ask(message, timeout_s))
 
     def _ask(self, message: Message[Any], timeout_s: float) -> Any:
-        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
         body = written(message)
-        request = flight.Action(message.action, body)
-        client = self._client
-        if client is None:
-            raise SiteError(f"the connection to {self.name} is closed")
-        try:
-            if len(body) > LONG_BYTES:
-                list(client.do_action(flight.Action(PROVE, b""), options))
-            results = list(client.do_action(request, options))
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, flight.FlightTimedOutError) and self._client is client:
-                self._client = self._connect()  # this connection may be dead without knowing it
-            raise self._unreachable(error) from error
+        with self._calling(timeout_s, len(body)) as (client, options):
+            results = list(client.do_action(flight.Action(message.action, body), options))
         answer = json.loads(results[0].body.to_pybytes())
         if "error" in answer:
             raise read(ErrorReport, answer["error"]).error()
         return answer["ok"]
 
+    def bring(self, message: Bring[A], table: pa.Table, timeout_s: float) -> A:
+        """The answer to a message that comes with `table`. Raises as `send` does."""
+        descriptor = flight.FlightDescriptor.for_command(_named(message))
+        with self._calling(timeout_s, table.nbytes) as (client, options):
+            writer, reader = client.do_put(descriptor, table.schema, options)
+            with writer:
+                writer.write_table(table)
+                writer.done_writing()
+                answer = reader.read()
+        return read_answer(message, json.loads(answer.to_pybytes()))
+
+    def fetch(self, message: Fetch[A], timeout_s: float) -> tuple[pa.Table, A]:
+        """The table that answers a message, and what goes along with it. Raises as `send` does."""
+        with self._calling(timeout_s, 0) as (client, options):
+            table = client.do_get(flight.Ticket(_named(message)), options).read_all()
+        answer = json.loads(table.schema.metadata[ANSWER])
+        return table.replace_schema_metadata(None), read_answer(message, answer)
+
+    @contextmanager
+    def _calling(
+        self, timeout_s: float, nbytes: int
+    ) -> Iterator[tuple[flight.FlightClient, flight.FlightCallOptions]]:
+        """For a call that sends so much. Raises what the gate raised, or SiteError if it is not
+        there."""
+        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+        client = self._client
+        if client is None:
+            raise SiteError(f"the connection to {self.name} is closed")
+        try:
+            if nbytes > LONG_BYTES:
+                list(client.do_action(flight.Action(PROVE, b""), options))
+            yield client, options
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, flight.FlightTimedOutError) and self._client is client:
+                self._client = self._connect()  # this connection may be dead without knowing it
+            raise self._unreachable(error) from error
+
     def open(self, request: Follow | Ship) -> RemoteStream:
         """Begin to read a stream. On a connection of its own: when one goes silent, the next is not
         the same one again. Raises SiteError if the gate is not there."""
         stream = request.stream
-        ticket = flight.Ticket(request.action.encode() + b" " + written(request))
+        ticket = flight.Ticket(_named(request))
         options = flight.FlightCallOptions(headers=self._headers)
         client = self._connect()
         try:
@@ -113,6 +140,10 @@ class Peer:
             f"{self.name} at {self.address} is unreachable ({_reason(error)})",
             remedy="Check that it runs and that the address is right.",
         )
+
+
+def _named(message: Message[Any]) -> bytes:
+    return message.action.encode() + b" " + written(message)
 
 
 def _cut_off(error: Exception) -> bool:

@@ -19,7 +19,7 @@ MOST_ROWS = 10_000
 
 def look(spark: SparkSession, results: StageResults, asked: StateQuery) -> StateRows:
     """The columns and rows of the answer, as text, and the offsets that they belong to."""
-    table, status = results.state()
+    table, offsets = results.state()
     name = f"_state_{uuid4().hex}"
     try:
         frame = spark.createDataFrame(table.drop_columns("_ts"))
@@ -31,4 +31,4 @@ def look(spark: SparkSession, results: StageResults, asked: StateQuery) -> State
         spark.catalog.dropTempView(name)
     rows = tuple(tuple("NULL" if value is None else str(value) for value in row.values())
                  for row in found.to_pylist())  # fmt: skip
-    return StateRows(tuple(found.column_names), rows, status["offsets"])
+    return StateRows(tuple(found.column_names), rows, offsets)

@@ -87,7 +87,7 @@ class MergedRun:
             except SiteError as error:
                 self._wait(error)
 
-    def state(self) -> tuple[pa.Table, dict[str, Any]]:
+    def state(self) -> tuple[pa.Table, dict[str, int]]:
         """What the windows would give now that are still kept, and the offsets that this is of."""
         partials, parts = self._database.all()
         reader = parts.pop(READER, None)
@@ -95,7 +95,7 @@ class MergedRun:
         counts = partials.column(0).value_counts().to_pylist()
         slices = Slices(self._grid, {one["values"]: one["counts"] for one in counts})
         windows = slices.windows(floor, END_WATERMARK) or [0]
-        return self._lowered(partials, windows[0], windows[-1]), self._status(parts)
+        return self._lowered(partials, windows[0], windows[-1]), _offsets(parts)
 
     def release(self, upto: int, given: int) -> None:
         """Results of windows that end at or before `upto`, `given` in all, are needed no more."""
@@ -151,12 +151,9 @@ class MergedRun:
         return min(one.facts.get("watermark", START_WATERMARK) for one in parts.values())
 
     def _status(self, parts: dict[int, Checkpoint]) -> dict[str, Any]:
-        offsets: dict[str, int] = {}
-        for one in parts.values():
-            offsets |= Offsets.of(one.offsets).upto()
         summed = {name: sum(one.facts.get(name, 0) for one in parts.values()) for name in _SUMMED}
         return summed | {
-            "offsets": dict(sorted(offsets.items(), key=lambda item: (len(item[0]), item[0]))),
+            "offsets": _offsets(parts),
             "watermark": self._watermark(parts),
             "slices": len(self._slices),
             "servers": len(parts),
@@ -170,3 +167,11 @@ class MergedRun:
             return db.sql(query).to_arrow_table()
         finally:
             db.close()
+
+
+def _offsets(parts: dict[int, Checkpoint]) -> dict[str, int]:
+    """Partition → the offset before which all is in."""
+    offsets: dict[str, int] = {}
+    for one in parts.values():
+        offsets |= Offsets.of(one.offsets).upto()
+    return dict(sorted(offsets.items(), key=lambda item: (len(item[0]), item[0])))

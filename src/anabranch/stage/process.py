@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anabranch.errors import SiteError
 from anabranch.plan.stage import Stage
-from anabranch.stage.client import Address, StateClient
+from anabranch.stage.messages import Address
 
 START_S = 60.0
 
@@ -51,7 +51,7 @@ class ServerProcess:
             self._end()
             raise SiteError("the state server did not start", remedy="See the site's log.")
         self.address = Address(port=int(port), token=token)
-        self.client = StateClient(self.address)
+        self.peer = self.address.peer()
 
     @property
     def pid(self) -> int:
@@ -63,7 +63,7 @@ class ServerProcess:
 
     def close(self) -> None:
         """Nothing is written any more: what is not in a checkpoint is read again. Idempotent."""
-        self.client.close()
+        self.peer.close()
         self._end()
 
     def _end(self) -> None:

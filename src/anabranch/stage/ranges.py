@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from anabranch.stage.inputs import Input
+from anabranch.stage.messages import CALL_S, EndPartitions, FindGaps
 from anabranch.stage.offsets import Range
 from anabranch.stage.process import ServerProcess
 from anabranch.stage.work import Report
@@ -42,9 +43,9 @@ class Ranges:
     def reset(self, server: ServerProcess) -> None:
         """A state server has begun: what it lacks is to be taken (again)."""
         ends = self._input.ends()
-        gaps = server.client.gaps(ends)
+        gaps = server.peer.send(FindGaps(ends), CALL_S)
         if self._input.finite:
-            server.client.call("end", goals=ends)
+            server.peer.send(EndPartitions(ends), CALL_S)
         with self._lock:
             self._server = server
             self._ends = ends

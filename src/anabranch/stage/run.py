@@ -11,16 +11,18 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import AnabranchError, SiteError, TaskError, from_dict
+from anabranch.link.message import A, Message
+from anabranch.link.peer import Peer
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.expressions import plain
 from anabranch.plan.stage import Stage
@@ -28,6 +30,21 @@ from anabranch.spark.failures import SPARK_ERRORS, cause
 from anabranch.spark.inside import from_arrow_schema
 from anabranch.spark.jobs import SparkJobs
 from anabranch.spark.session import arrow_schema
+from anabranch.stage.messages import (
+    CALL_S,
+    MOVE_S,
+    AwaitWindows,
+    BeginPartitions,
+    DueWindows,
+    GetState,
+    GetStatus,
+    GetWindows,
+    ReleaseWindows,
+    SaveCheckpoint,
+    StateStatus,
+    TellEnds,
+    WriteCheckpoint,
+)
 from anabranch.stage.offsets import Range
 from anabranch.stage.partials import SLICE
 from anabranch.stage.process import ServerProcess
@@ -44,6 +61,7 @@ from anabranch.stage.work import (
 )
 from anabranch.stream.batch import END_WATERMARK
 
+T = TypeVar("T")
 LOOK_S = 0.2
 """Between two looks for new input, and the longest that a question for results waits."""
 STARTS = 3
@@ -133,7 +151,7 @@ class StageRun:
                     raise
                 continue
             try:
-                server.client.call("begin", starts=self._input.starts())
+                server.peer.send(BeginPartitions(self._input.starts()), CALL_S)
                 self._ranges.reset(server)
             except BaseException as error:
                 server.close()
@@ -143,12 +161,15 @@ class StageRun:
             self._server = server
             return
 
-    def call(self, what: str, **body: Any) -> Any:
+    def ask(self, message: Message[A]) -> A:
         """Ask the state server, and the next one if it dies meanwhile."""
+        return self._asked(lambda server: server.send(message, CALL_S))
+
+    def _asked(self, ask: Callable[[Peer], T]) -> T:
         while True:
             server = self.server
             try:
-                return server.client.call(what, **body)
+                return ask(server.peer)
             except SiteError:
                 self._await_end(server)
 
@@ -167,53 +188,48 @@ class StageRun:
         last window in each table. Returns at the end of the source, or soon after `close`."""
         while not self._stopped.is_set():
             found = self._due(after)
-            if found["ended"]:
+            if found.ended:
                 return
-            if found["end"] is not None:
-                yield self.results(after, found["end"]), found["end"]
-                after = found["end"]
+            if found.end is not None:
+                yield self.results(after, found.end), found.end
+                after = found.end
 
     def results(self, after: int, upto: int) -> pa.Table:
         """Of the windows that end behind `after` and up to `upto`; waits until all are whole."""
         while True:
-            found = self._due(upto - 1)
-            if found["watermark"] >= upto:
+            if self._due(upto - 1).status.watermark >= upto:
                 server = self.server
                 try:
-                    return server.client.results(after, upto)
+                    return server.peer.fetch(GetWindows(after, upto), MOVE_S)[0]
                 except SiteError:
                     self._await_end(server)
 
-    def state(self) -> tuple[pa.Table, dict[str, Any]]:
-        """What windows that are still kept would give now, and the status that belongs to it."""
-        while True:
-            server = self.server
-            try:
-                return server.client.state()
-            except SiteError:
-                self._await_end(server)
+    def state(self) -> tuple[pa.Table, dict[str, int]]:
+        """What windows that are still kept would give now, and the offsets that this is of."""
+        table, status = self._asked(lambda server: server.fetch(GetState(), MOVE_S))
+        return table, status.offsets
 
-    def _due(self, after: int) -> dict[str, Any]:
+    def _due(self, after: int) -> DueWindows:
         self._check()
-        found: dict[str, Any] = self.call("due", after=after, wait_s=LOOK_S)
-        self._heard = found
+        found = self.ask(AwaitWindows(after, LOOK_S))
+        self._heard = _shown(found.status) | {"end": found.end, "ended": found.ended}
         return found
 
     def release(self, upto: int, given: int) -> None:
-        self.call("release", upto=upto, given=given)
+        self.ask(ReleaseWindows(upto, given))
 
     def released(self) -> tuple[int, int]:
         """The end of the last window that is never needed again, and how many results there were
         up to it."""
-        end, given = self.call("status")["released"]
-        return end, given
+        return self.ask(GetStatus()).released
 
     def finish(self) -> Iterator[None]:
         """Until all input is in, and is in the global database. Every now and then a None."""
         while not self._stopped.is_set():
             self._check()
-            self._heard = self.call("status")
-            if self._heard["watermark"] == END_WATERMARK and self._heard["saved"]:
+            status = self.ask(GetStatus())
+            self._heard = _shown(status)
+            if status.watermark == END_WATERMARK and status.saved:
                 return
             yield None
             self._stopped.wait(LOOK_S)
@@ -227,7 +243,7 @@ class StageRun:
 
     def spent(self) -> dict[str, float]:
         """Seconds of all tasks so far, by what they were spent on; `flush` is the server's."""
-        return self._ranges.spent | {"flush": self.call("status")["flush_s"]}
+        return self._ranges.spent | {"flush": self.ask(GetStatus()).flush_s}
 
     def _check(self) -> None:
         if self._failure:
@@ -252,10 +268,10 @@ class StageRun:
     def _look(self) -> None:
         ends = self._ranges.look()
         if new := self._ranges.unknown(ends):
-            self.call("begin", starts=new)
+            self.ask(BeginPartitions(new))
         self._ranges.extend(ends)
         if ends:
-            self.call("ends", ends=ends)
+            self.ask(TellEnds(ends))
 
     def _take(self, range: Range, server: ServerProcess) -> bool:
         """False if the stage is to go no further."""
@@ -272,7 +288,7 @@ class StageRun:
         told = from_dict(report.error) if report.error else None
         if isinstance(told, SiteError):
             self._await_end(server)
-            self.call("status")  # its successor says which ranges are to be taken again
+            self.ask(GetStatus())  # its successor says which ranges are to be taken again
         elif told:
             self._fail(told)
             return False
@@ -309,12 +325,16 @@ class StageRun:
     def _keep(self) -> None:
         while not self._stopped.wait(self._checkpoint_s):
             try:
-                self.call("checkpoint")
+                self.ask(WriteCheckpoint())
                 if self._stage.backup:
-                    self.call("back_up")
+                    self.ask(SaveCheckpoint())
             except AnabranchError as error:
                 self._fail(error)
                 return
+
+
+def _shown(status: StateStatus) -> dict[str, Any]:
+    return {name: value for name, value in asdict(status).items() if value is not None}
 
 
 def _applied(stage: Stage, tuples: DataFrame) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from anabranch.errors import TaskError
 from anabranch.stage.backup import Backup
 from anabranch.stage.epochs import Epochs
+from anabranch.stage.messages import Counts, DueWindows, StateStatus
 from anabranch.stage.offsets import Offsets, Range
 from anabranch.stage.partials import SLICE
 from anabranch.stage.slices import Slices, first_slice
@@ -24,17 +25,6 @@ IDLE_S = 3.0
 """A partition without anything new for this long holds up the others no more."""
 WAIT_S = 60.0
 """How long a task waits for those that read what comes before its range."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a task says of a range that it has read: its greatest event time, its tuples, and how
-    many of them are late; rows that were left out as malformed are no tuples."""
-
-    newest: int
-    rows: int
-    late: int
-    skipped: int = 0
 
 
 class StateService:
@@ -67,7 +57,7 @@ class StateService:
 
     # -- input ----------------------------------------------------------------------------------
 
-    def begin(self, starts: dict[str, int]) -> dict[str, Any]:
+    def begin(self, starts: dict[str, int]) -> StateStatus:
         """Know these partitions, each from its start on; what is known stays. The status."""
         with self._changed:
             self._epochs.offsets.begin(starts)
@@ -156,7 +146,7 @@ class StateService:
 
     # -- results --------------------------------------------------------------------------------
 
-    def due(self, after: int, wait_s: float) -> dict[str, Any]:
+    def due(self, after: int, wait_s: float) -> DueWindows:
         """The next windows whose results are whole, of those that end behind `after`: the end of
         the last of them, or None if there is none within `wait_s`; and whether all input is in."""
         deadline = time.monotonic() + wait_s
@@ -166,7 +156,7 @@ class StateService:
                 last = self._slices.last_due(after, watermark)
                 ended = watermark == END_WATERMARK
                 if last is not None or ended or not self._changed.wait(deadline - time.monotonic()):
-                    return self.status() | {"end": last, "ended": ended and last is None}
+                    return DueWindows(self.status(), last, ended and last is None)
 
     def _watermark(self) -> int:
         return self._epochs.offsets.watermark(self._lateness_us)
@@ -179,7 +169,7 @@ class StateService:
             windows = [self._grid.open_at(upto) - 1]
         return self._store.windows(windows[0], windows[-1], self._grid.stride, self._grid.span)
 
-    def state(self) -> tuple[pa.Table, dict[str, Any]]:
+    def state(self) -> tuple[pa.Table, StateStatus]:
         """What the windows that are not released yet would give now, and the status that belongs
         to it."""
         with self._changed:
@@ -254,28 +244,22 @@ class StateService:
         """What a checkpoint would change something by."""
         return self._epochs.offsets.rows(), self._facts["floor"], self._watermark()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> StateStatus:
         with self._changed:
-            return {
-                "offsets": self._epochs.offsets.upto(),
-                "watermark": self._watermark(),
-                "epoch": self._epochs.open,
-                "flushed": self._epochs.flushed,
-                "flush_s": self._flush_s,
-                "slices": len(self._slices),
-                "partials": sum(self._slices.values()),
-                "rows": self._facts["rows"],
-                "late": self._facts["late"],
-                "skipped": self._facts["skipped"],
-                "released": [self._facts["floor"], self._facts["given"]],
-            } | self._backup_status()
+            facts = self._facts
+            status = StateStatus(
+                offsets=self._epochs.offsets.upto(), watermark=self._watermark(),
+                epoch=self._epochs.open, flushed=self._epochs.flushed, flush_s=self._flush_s,
+                slices=len(self._slices), partials=sum(self._slices.values()),
+                rows=facts["rows"], late=facts["late"], skipped=facts["skipped"],
+                released=(facts["floor"], facts["given"]),
+            )  # fmt: skip
+            return self._with_backup(status, self._backup) if self._backup else status
 
-    def _backup_status(self) -> dict[str, Any]:
-        if self._backup is None:
-            return {}
+    def _with_backup(self, status: StateStatus, backup: Backup) -> StateStatus:
         behind = self._epochs.flushed - self._store.saved
         saved = not behind and self._kept == self._keeping()
-        return {"backup_behind": behind, "backup_problem": self._backup.problem, "saved": saved}
+        return replace(status, backup_behind=behind, backup_problem=backup.problem, saved=saved)
 
     def close(self) -> None:
         self._store.close()

@@ -22,15 +22,15 @@ import pyarrow as pa
 from anabranch.connectors.ahead import far_ahead, skips, too_far
 from anabranch.connectors.source import SourceContext
 from anabranch.errors import AnabranchError, SourceError
+from anabranch.link.peer import Peer
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.expressions import Expr
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
-from anabranch.stage.client import Address, StateClient
 from anabranch.stage.inputs import Input, Share, make_input
+from anabranch.stage.messages import CALL_S, MOVE_S, Address, CountRange, Counts, PutRange, SeeRange
 from anabranch.stage.offsets import Range
 from anabranch.stage.partials import SLICE, PartialsSql
-from anabranch.stage.service import Counts
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window import lateness
 from anabranch.window.panes import Grid
@@ -77,9 +77,9 @@ def _stage(text: str) -> Stage:
 
 
 @lru_cache(2)
-def _client(address: tuple[int, str]) -> StateClient:
+def _server(address: tuple[int, str]) -> Peer:
     port, token = address
-    return StateClient(Address(port=port, token=token))
+    return Address(port=port, token=token).peer()
 
 
 class _Skipped(threading.local):
@@ -160,16 +160,16 @@ def _timely(work: Work, range: Range) -> pa.Table:
     _skipped.rows = 0
     table = _bounded(stage, _input(work.stage, work.columns).read(range))
     times = table.column(EVENT_TIME).to_numpy()
-    client = _client(work.address)
+    server = _server(work.address)
     newest = int(times.max()) if len(times) else START_WATERMARK
-    before = client.see(range, newest)
+    before = server.send(SeeRange(range, newest), CALL_S)
     late = lateness.late(times, before, stage.input.lateness_us)
     counts = Counts(newest, len(times), 0, _skipped.rows)
     if late is not None:
         counts = Counts(counts.newest, counts.rows, int(late.sum()), counts.skipped)
         kept = pa.array(~late)
         table, times = table.filter(kept), times[~late]
-    client.judged(range, counts)
+    server.send(CountRange(range, counts), CALL_S)
     panes = stage.aggregate.panes
     assert isinstance(panes, TimePanes)
     grid = Grid(panes.width_us, panes.slide_us)
@@ -212,7 +212,7 @@ def _put(work: Work, range: Range, tuples: pa.Table | None) -> Report:
     else:
         partials = _aggregate(stage, tuples, combine=work.combine)
     made = time.perf_counter()
-    _client(work.address).put(range, partials)
+    _server(work.address).bring(PutRange(range), partials, MOVE_S)
     done = time.perf_counter()
     return Report(len(tuples), len(partials), aggregate_s=made - begun, put_s=done - made)
 

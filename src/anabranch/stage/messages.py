@@ -1,0 +1,181 @@
+"""What a site and its Spark tasks ask of a state server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.link.gate import Credentials
+from anabranch.link.message import Bring, Fetch, Message
+from anabranch.link.peer import Peer
+from anabranch.plan.spec import Spec
+from anabranch.stage.offsets import Range
+
+CALL_S = 30.0
+"""Longest wait for an answer. A server that stands still is one that is gone."""
+MOVE_S = 120.0
+"""The same for what carries many rows."""
+
+
+class Address(Spec):
+    """Where a state server is, and what it must be told to listen."""
+
+    port: int
+    token: str
+
+    def peer(self) -> Peer:
+        where = f"127.0.0.1:{self.port}"
+        return Peer("the state server", where, Credentials(self.token))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateStatus:
+    """What a state server has. `released` are the end of the last window that is never needed
+    again, and how many results there were up to it. The last three are said if there is a backup.
+    """
+
+    offsets: dict[str, int]
+    """Partition → the offset before which all is in."""
+    watermark: int
+    epoch: int
+    flushed: int
+    """The epoch that is on the disk."""
+    flush_s: float
+    slices: int
+    partials: int
+    rows: int
+    late: int
+    skipped: int
+    released: tuple[int, int]
+    backup_behind: int | None = None
+    """Epochs that are on the disk and not in the global database."""
+    backup_problem: str | None = None
+    saved: bool | None = None
+    """Whether the global database has everything."""
+
+
+# -- input ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BeginPartitions(Message[StateStatus]):
+    """Know these partitions, each from its start on; what is known stays."""
+
+    starts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EndPartitions(Message[None]):
+    """Partitions have no more after these offsets; there will be no others."""
+
+    goals: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TellEnds(Message[None]):
+    """Where partitions end at present, of a source that goes on."""
+
+    ends: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FindGaps(Message[tuple[Range, ...]]):
+    """What is not in up to these ends."""
+
+    ends: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SeeRange(Message[int]):
+    """A range has been read, whose greatest event time is `newest`. Answered with the greatest
+    event time before it, as soon as that is known."""
+
+    range: Range
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a task says of a range that it has read: its greatest event time, its tuples, and how
+    many of them are late; rows that were left out as malformed are no tuples."""
+
+    newest: int
+    rows: int
+    late: int
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CountRange(Message[None]):
+    """Comes before the partials of its range."""
+
+    range: Range
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class PutRange(Bring[bool]):
+    """Comes with the partials of a range. Answered with whether it was new."""
+
+    range: Range
+
+
+# -- results -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DueWindows:
+    """The end of the last window whose results are whole, None if there is none; and whether all
+    input is in and no window is left."""
+
+    status: StateStatus
+    end: int | None
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitWindows(Message[DueWindows]):
+    """The next windows that end after `after` and are whole; answered after `wait_s` at the
+    latest."""
+
+    after: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GetWindows(Fetch[None]):
+    """Results of the windows that end after `after` and up to `upto`, in the order (end, key)."""
+
+    after: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetState(Fetch[StateStatus]):
+    """What the windows that are not released yet would give now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseWindows(Message[None]):
+    """Results of windows that end at or before `upto` are never asked for again; there were `given`
+    in all."""
+
+    upto: int
+    given: int = 0
+
+
+# -- checkpoints ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCheckpoint(Message[int]):
+    """Answered with the epoch that is on the disk then."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCheckpoint(Message[None]):
+    """Bring the global database up to the last checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetStatus(Message[StateStatus]):
+    """What there is now."""
