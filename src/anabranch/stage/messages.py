@@ -12,6 +12,8 @@ from anabranch.stage.offsets import Range
 
 CALL_S = 30.0
 """Longest wait for an answer. A server that stands still is one that is gone."""
+SEE_S = 60.0
+"""How long a task waits at the server for those that read what comes before its range."""
 MOVE_S = 120.0
 """The same for what carries many rows."""
 

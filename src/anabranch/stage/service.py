@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from anabranch.errors import TaskError
 from anabranch.stage.backup import Backup
 from anabranch.stage.epochs import Epochs
-from anabranch.stage.messages import Counts, DueWindows, StateStatus
+from anabranch.stage.messages import SEE_S, Counts, DueWindows, StateStatus
 from anabranch.stage.offsets import Offsets, Range
 from anabranch.stage.partials import SLICE
 from anabranch.stage.slices import Slices, first_slice
@@ -23,8 +23,6 @@ from anabranch.window.panes import Grid
 
 IDLE_S = 3.0
 """A partition without anything new for this long holds up the others no more."""
-WAIT_S = 60.0
-"""How long a task waits for those that read what comes before its range."""
 
 
 class StateService:
@@ -94,14 +92,14 @@ class StateService:
     def see(self, range: Range, newest: int) -> int:
         """The greatest event time before `range`, whose own is `newest`; waits for those who read
         what comes before it."""
-        deadline = time.monotonic() + WAIT_S
+        deadline = time.monotonic() + SEE_S
         with self._changed:
             offsets = self._epochs.offsets
             offsets.see(range, newest)
             self._changed.notify_all()
             while (found := offsets.newest_before(range)) is None:
                 if not self._changed.wait(deadline - time.monotonic()):
-                    raise TaskError(f"what comes before {range} was not read in {WAIT_S:.0f} s")
+                    raise TaskError(f"what comes before {range} was not read in {SEE_S:.0f} s")
             return found
 
     def judged(self, range: Range, counts: Counts) -> None:

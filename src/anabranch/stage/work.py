@@ -28,7 +28,16 @@ from anabranch.plan.expressions import Expr
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
 from anabranch.stage.inputs import Input, Share, make_input
-from anabranch.stage.messages import CALL_S, MOVE_S, Address, CountRange, Counts, PutRange, SeeRange
+from anabranch.stage.messages import (
+    CALL_S,
+    MOVE_S,
+    SEE_S,
+    Address,
+    CountRange,
+    Counts,
+    PutRange,
+    SeeRange,
+)
 from anabranch.stage.offsets import Range
 from anabranch.stage.partials import SLICE, PartialsSql
 from anabranch.stream.batch import START_WATERMARK
@@ -162,7 +171,7 @@ def _timely(work: Work, range: Range) -> pa.Table:
     times = table.column(EVENT_TIME).to_numpy()
     server = _server(work.address)
     newest = int(times.max()) if len(times) else START_WATERMARK
-    before = server.send(SeeRange(range, newest), CALL_S)
+    before = server.send(SeeRange(range, newest), SEE_S + CALL_S)
     late = lateness.late(times, before, stage.input.lateness_us)
     counts = Counts(newest, len(times), 0, _skipped.rows)
     if late is not None:
