@@ -15,6 +15,7 @@ from anabranch.link.budget import Budget
 from anabranch.link.codec import Unpack
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.reports import SourceReport, TaskReport
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.places import Looked
 from anabranch.plan.tasks import Input, TaskSpec
@@ -28,6 +29,7 @@ from simulation.clock import Process, Violation
 from simulation.ledger import Life
 from simulation.operators import Operator, Produced, Taken
 from simulation.plan import SourceSpec
+from simulation.reports import a_source, a_task
 from simulation.rows import Row, RowPayloads, Rows
 
 ROOM_S = 0.05
@@ -201,9 +203,9 @@ class Source:
         if self._reading:
             self._reading.cancel()
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SourceReport:
         state = "running" if self._reading else "waiting"
-        return {"stream": self._spec.name, "state": state, "error": None}
+        return a_source(self._spec.name, state=state, site=self._spec.site)
 
     async def _read(self) -> None:
         spec, clock, count = self._spec, self._runtime.clock, len(self._spec.rows)
@@ -236,19 +238,13 @@ class SimTask(Task):
             self.outlet.life = life
         await super().start(point, epoch, patience)
 
-    def report(self) -> dict[str, Any]:
-        """What the coordinator looks at."""
-        return {
-            "name": self.spec.name,
-            "query": self.spec.query,
-            "site": self.spec.site,
-            "output": self.spec.output,
-            "role": self.role,
-            "epoch": self.epoch,
-            "state": self.state,
-            "error": None,
-            "cut_off": self.cut_off,
-        }
+    def report(self) -> TaskReport:
+        """What the coordinator looks at: the time that Python takes says nothing here."""
+        spec = self.spec
+        return a_task(
+            spec.name, spec.site, query=spec.query, output=spec.output, role=self.role,
+            epoch=self.epoch, state=self.state, cut_off=self.cut_off, born=spec.born,
+        )  # fmt: skip
 
     def fail(self, error: AnabranchError) -> None:
         if isinstance(error, SinkError) or self._process.troubled:

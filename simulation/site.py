@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.link.messages import Heartbeat as HeartbeatMessage
-from anabranch.link.messages import News, Peers, Ping, Status
+from anabranch.link.messages import News, Peers, Ping, Pong, Status
+from anabranch.link.reports import SiteReport
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.heartbeat import BEAT_S, Heartbeat
 from anabranch.site.links.readers import ReadersFile
@@ -70,12 +71,12 @@ class SimSite:
         handlers: dict[Any, Any] = dict(self.service.handlers())
         handlers[Status] = lambda asked: self.report()
         handlers[Peers] = lambda asked: None
-        handlers[Ping] = lambda asked: {}
+        handlers[Ping] = lambda asked: Pong(self.pid)
         return Host(self.process, handlers, self.service.outlets)
 
-    def report(self) -> dict[str, Any]:
-        trips = {"round_trips": self.trips.report()} if self.trips else {}
-        return self.service.report() | {"address": f"{self.name}:1", "pid": self.pid} | trips
+    def report(self) -> SiteReport:
+        trips = self.trips.report() if self.trips else {}
+        return self.service.report(address=f"{self.name}:1", pid=self.pid, round_trips=trips)
 
     def _begins(self, spec: TaskSpec, point: RestartPoint) -> Life | None:
         behind = ", ".join(map(str, point.inputs))

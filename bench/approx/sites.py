@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import TaskError
 from bench.systems.cluster import FailingCluster
 from bench.systems.postgres import Postgres
@@ -156,16 +157,14 @@ def _kill(
     progress(f"Kill {n} of {of}: waiting until all workers can be estimated …")
     cluster.wait_until_up()
 
-    def ready(status: Row) -> bool:
-        found = status["approximations"].get("means")
-        return (
-            bool(found)
-            and not found["recovering"]
-            and all(one["estimable"] for one in found["workers"])
-        )
+    def ready(status: SystemStatus) -> bool:
+        found = status.approximations.get("means")
+        if found is None or found.recovering:
+            return False
+        return all(one.estimable for one in found.workers)
 
     status = cluster.wait(ready, "all workers estimable", 120)
-    workers = [one["site"] for one in status["approximations"]["means"]["workers"]]
+    workers = [one.site for one in status.approximations["means"].workers]
     victim = draw.choice([site for site in workers if workers.count(site) == 1])
     time.sleep(draw.uniform(0, SLIDE_US / 1e6))
     progress(f"Kill {n} of {of}: {victim} …")
@@ -300,8 +299,8 @@ def _up_again(cluster: FailingCluster) -> Callable[[], float]:
     return lambda: found[0] if found else 0.0
 
 
-def _is_up(status: Row) -> bool:
-    return any(one["site"] == "one" and one["state"] == "up" for one in status["sites"])
+def _is_up(status: SystemStatus) -> bool:
+    return any(one.site == "one" and one.state == "up" for one in status.sites)
 
 
 def _wait_for(table: Table, end: int) -> None:

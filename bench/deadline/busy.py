@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bench.deadline.real import Nodes, Task, work
+from anabranch.link.reports import SourceReport, TaskReport
+from bench.deadline.real import Nodes, work
 from bench.systems.cluster import Progress
 
 UNIT_S = 0.005
@@ -37,7 +38,7 @@ def three_queries(nodes: Nodes, site: str, size: int, seconds: float) -> dict[st
             f" DEADLINE {DEADLINES_MS[name]}ms COST {cost}us PER TUPLE AT {site};"
         )
     brought = dict.fromkeys(QUERIES, 0)
-    before: dict[str, Task] = {}
+    before: dict[str, TaskReport] = {}
     started = time.monotonic()
     ticks = WARM_TICKS + round(seconds / TICK_S)
     for tick in range(ticks):
@@ -55,15 +56,16 @@ def three_queries(nodes: Nodes, site: str, size: int, seconds: float) -> dict[st
     return _late(after, before, *QUERIES) | {"load": spent / span}
 
 
-def _spent_s(after: Task, before: Task) -> float:
-    instances, rows = (after[key] - before[key] for key in ("instances", "rows_in"))
-    return float(after["fixed_ms"] * instances / 1e3 + after["per_tuple_us"] * rows / 1e6)
+def _spent_s(after: TaskReport, before: TaskReport) -> float:
+    instances, rows = after.instances - before.instances, after.rows_in - before.rows_in
+    return after.fixed_ms * instances / 1e3 + after.per_tuple_us * rows / 1e6
 
 
-def _late(after: dict[str, Task], before: dict[str, Task], *queries: str) -> dict[str, float]:
-    late, judged = (
-        sum(after[name][key] - before[name][key] for name in queries) for key in ("late", "judged")
-    )
+def _late(
+    after: dict[str, TaskReport], before: dict[str, TaskReport], *queries: str
+) -> dict[str, float]:
+    late = sum(after[name].late - before[name].late for name in queries)
+    judged = sum(after[name].judged - before[name].judged for name in queries)
     return {"late": late / max(1, judged)}
 
 
@@ -83,8 +85,8 @@ def overload(nodes: Nodes, site: str, size: int, seconds: float, shed: bool) -> 
         f" COST {round(2 * UNIT_S * 1e6)}us PER TUPLE"
         f" INTO jsonl(path = 'kept-{shed}.jsonl') AT {site};"
     )
-    before: dict[str, Task] = {}
-    counted: dict[str, Any] = {}
+    before: dict[str, TaskReport] = {}
+    counted: SourceReport | None = None
     started = time.monotonic()
     while (now := time.monotonic() - started) < WARM_S + seconds:
         if not before and now > WARM_S:
@@ -94,8 +96,9 @@ def overload(nodes: Nodes, site: str, size: int, seconds: float, shed: bool) -> 
         time.sleep(TICK_S)
     after, came = nodes.tasks(site), _source(nodes, site)
     nodes.drop(["warned", "other"], ["cars", "other_in"])
-    kept, lost = (came[key] - counted[key] for key in ("rows", "shed"))
-    worth = nodes.column(f"kept-{shed}.jsonl", "worth")[counted["rows"] : came["rows"]]
+    assert counted
+    kept, lost = came.rows - counted.rows, came.shed - counted.shed
+    worth = nodes.column(f"kept-{shed}.jsonl", "worth")[counted.rows : came.rows]
     best = range(1000 - 1000 * LIMIT // (LIMIT * OVERLOAD), 1000)
     return {
         "late": _late(after, before, "warned/sink")["late"],
@@ -105,8 +108,8 @@ def overload(nodes: Nodes, site: str, size: int, seconds: float, shed: bool) -> 
     }
 
 
-def _source(nodes: Nodes, site: str) -> dict[str, Any]:
-    return next(one for one in nodes.report(site)["sources"] if one["stream"] == "cars")
+def _source(nodes: Nodes, site: str) -> SourceReport:
+    return next(one for one in nodes.report(site).sources if one.stream == "cars")
 
 
 def busy(progress: Progress, seconds: float) -> dict[str, Any]:

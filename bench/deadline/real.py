@@ -25,12 +25,12 @@ from anabranch.errors import TaskError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials
 from anabranch.link.messages import Push, Status, Urgencies
+from anabranch.link.reports import SiteReport, TaskReport
 from anabranch.plan.timeliness import Urgency
 from anabranch.scratch import scratch_folder
 from anabranch.site.sources.open_stream import encoded
 from bench.systems.cluster import Progress
 
-Task = dict[str, Any]
 WORK = "length(sha2(repeat(concat(lpad(CAST(id AS STRING), 8, '0'), '{salt}'), {size}), 256))"
 """As much for every `id`: a thousand must not take longer than one."""
 LOOK_S = 0.1
@@ -121,24 +121,24 @@ class Nodes:
         with (self._folder / file).open() as lines:
             return [json.loads(line)[name] for line in lines]
 
-    def report(self, site: str) -> dict[str, Any]:
+    def report(self, site: str) -> SiteReport:
         return self._coordinator.sites.peer(site).send(Status())
 
-    def tasks(self, *sites: str) -> dict[str, Task]:
-        found = {task["name"]: task for site in sites for task in self.report(site)["tasks"]}
+    def tasks(self, *sites: str) -> dict[str, TaskReport]:
+        found = {task.name: task for site in sites for task in self.report(site).tasks}
         for task in found.values():
-            if task["error"]:
-                raise TaskError(task["error"]["message"])
+            if task.error:
+                raise TaskError(task.error.message)
         return found
 
     def wait(
         self, sites: Sequence[str], processed: Mapping[str, int], timeout_s: float = 60.0
-    ) -> dict[str, Task]:
+    ) -> dict[str, TaskReport]:
         """Until tasks have taken so many tuples in all. Looking disturbs, so it is done seldom."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             found = self.tasks(*sites)
-            if all(found[name]["rows_in"] >= count for name, count in processed.items()):
+            if all(found[name].rows_in >= count for name, count in processed.items()):
                 return found
             time.sleep(LOOK_S)
         raise TaskError(f"not done within {timeout_s:g} s", remedy="The machine may be too busy.")
@@ -169,9 +169,10 @@ class Nodes:
         for trial in range(1, TRIALS + 1):
             self.push(site, chain[0], PUSHED)
             self.wait([site], {chain[-1]: PUSHED * trial})
-        age_ms = self.tasks(site)[chain[-1]]["p50_ms"]
+        age_ms = self.tasks(site)[chain[-1]].p50_ms
+        assert age_ms is not None, "what it was pushed has come out"
         self.drop(chain[:0:-1], chain[:1])
-        return float(age_ms) * (1 if batched else 2) / (PUSHED * CHAIN) / 1e3
+        return age_ms * (1 if batched else 2) / (PUSHED * CHAIN) / 1e3
 
 
 def work(size: int, units: int = 1) -> str:

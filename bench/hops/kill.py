@@ -220,47 +220,45 @@ def _up(cluster: FailingCluster, least: int) -> list[str]:
 
 
 def _workers(status: Status) -> list[str]:
-    return [one["site"] for one in status["sites"]
-            if one["site"] in WORKERS and one["state"] == "up"]  # fmt: skip
+    return [one.site for one in status.sites if one.site in WORKERS and one.state == "up"]
 
 
 def _recovery_s(status: Status, struck: float) -> float | None:
     """From the stroke until what the dead one had been sent was processed elsewhere too; None if
     it was restarted instead of replaced."""
-    tasks = [task for site in status["sites"] for task in site["tasks"]]
-    ends = [task.get("timeline", {}).get("recovered", 0.0) for task in tasks]
+    ends = [task.standby.timeline.get("recovered", 0.0) for task in status.tasks() if task.standby]
     found = [end - struck for end in ends if end > struck]
     return round(max(found), 3) if found else None
 
 
 def _epochs(status: Status) -> int:
-    return int(max(one["epoch"] for one in status["protection"].values()))
+    return max(one.epoch for one in status.protection.values())
 
 
 def _strike(cluster: FailingCluster, kind: str, status: Status, chance: float) -> tuple[str, float]:
     """Who was hit and when. A site that is stopped goes on after it has been replaced."""
-    found = sorted(status["protection"].values(), key=lambda one: str(one["site"]))
+    found = sorted(status.protection.values(), key=lambda one: one.site)
     assignment = found[int(chance * len(found))]
     struck = time.time()
     if kind == "pause":
-        cluster.signal(assignment["site"], signal.SIGSTOP)
+        cluster.signal(assignment.site, signal.SIGSTOP)
         try:
             cluster.wait(lambda s: _epochs(s) > _epochs(status), "a take-over", 30)
             time.sleep(0.5)
         finally:
-            cluster.signal(assignment["site"], signal.SIGCONT)
-        return str(assignment["site"]), struck
+            cluster.signal(assignment.site, signal.SIGCONT)
+        return assignment.site, struck
     if kind == "jvm":
-        cluster.kill_jvm(assignment["site"])
-        return str(assignment["site"]), struck
+        cluster.kill_jvm(assignment.site)
+        return assignment.site, struck
     if kind == "standby first":
-        cluster.signal(assignment["standby"], signal.SIGKILL)
+        cluster.signal(assignment.standby or "", signal.SIGKILL)
         time.sleep(0.2 + chance)
         struck = time.time()
-    cluster.signal(assignment["site"], signal.SIGKILL)
+    cluster.signal(assignment.site, signal.SIGKILL)
     if kind == "both":
-        cluster.signal(assignment["standby"], signal.SIGKILL)
-    return str(assignment["site"]), struck
+        cluster.signal(assignment.standby or "", signal.SIGKILL)
+    return assignment.site, struck
 
 
 FAULTS = ("lost", "repeated", "reordered", "wrong")

@@ -67,7 +67,7 @@ class SilentCluster:
             for name in SITES:
                 progress(f"Starting site {name} on a machine of its own …")
                 self._start(name)
-            self.wait(lambda s: [one["state"] for one in s["sites"]] == ["up"] * 3, "sites up")
+            self.wait(lambda s: [one.state for one in s.sites] == ["up"] * 3, "sites up")
         except BaseException:
             self.close()
             raise
@@ -137,7 +137,7 @@ def one_run(cluster: SilentCluster, case: str, recovery: str) -> dict[str, Any]:
     grown: list[tuple[float, int]] = []
     with _watched(output, grown):
         status = cluster.wait(
-            lambda s: any(one["protected"] for one in s["protection"].values()), "protection"
+            lambda s: any(one.protected for one in s.protection.values()), "protection"
         )
         begun = time.monotonic()
         while output.stat().st_size == 0 if output.exists() else True:
@@ -148,7 +148,7 @@ def one_run(cluster: SilentCluster, case: str, recovery: str) -> dict[str, Any]:
             time.sleep(CUT_S)
         cluster.wait(lambda s: task_states(s, "q/sink") == ["done"], f"the end, {case}", END_S)
     gap_s = max((b - a for (a, _), (b, _) in pairwise(grown) if b > before), default=0.0)
-    taken = cluster.coordinator.status(ask=False)["protection"]["q"]["site"] == "two"
+    taken = cluster.coordinator.status(ask=False).protection["q"].site == "two"
     cluster.execute("DROP QUERY q; DROP STREAM r;")
     return {"case": case, "recovery": recovery, "gap_s": round(gap_s, 3), "took_over": taken,
             "promised_s": _promised(status), **faults(output)}  # fmt: skip
@@ -208,12 +208,9 @@ def _watched(output: Path, grown: list[tuple[float, int]]) -> Iterator[None]:
 
 def _promised(status: Status) -> dict[str, float]:
     """By the standby, for a machine that vanishes: its limit, and how soon it is noticed."""
-    tasks = [task for site in status["sites"] for task in site["tasks"]]
-    guard: dict[str, Any] = next((one for one in tasks if one.get("guard")), {})
-    tuned = [one["machine_s"] for one in guard.get("tuning", ())]
-    return {"noticed_s": guard["noticed"]["machine_s"]} | (
-        {"recovered_s": max(tuned)} if tuned else {}
-    )
+    standby = next(one.standby for one in status.tasks() if one.standby)
+    tuned = [one.machine_s for one in standby.tuning]
+    return {"noticed_s": standby.noticed.machine_s} | ({"recovered_s": max(tuned)} if tuned else {})
 
 
 FAULTS = ("lost", "repeated", "wrong")

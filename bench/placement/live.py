@@ -124,8 +124,7 @@ class System:
         return pocket.site
 
     def sources_run(self) -> bool:
-        sites = self.coordinator.status(ask=False)["sites"]
-        return any(one["state"] != "ended" for site in sites for one in site["sources"])
+        return any(one.state != "ended" for one in self.coordinator.status(ask=False).sources())
 
     def wait(self) -> None:
         while not idle(self.coordinator.status()):

@@ -194,8 +194,7 @@ def _done(status: Status) -> bool:
 
 
 def _rows(status: Status) -> int:
-    stages = [one["stage"] for site in status["sites"] for one in site["sources"] if "stage" in one]
-    return max((int(one.get("rows", 0)) for one in stages), default=0)
+    return max((one.stage.rows or 0 for one in status.sources() if one.stage), default=0)
 
 
 def _processes(cluster: FailingCluster, site: str, word: str) -> Iterator[psutil.Process]:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from anabranch.errors import TaskError
 from anabranch.link.messages import Status
+from anabranch.link.reports import SiteReport
 from anabranch.plan.protection import UNLIMITED
 from bench.standby.queries import NAMES, SELECTION, values
 from bench.systems.cluster import FailingCluster, account
@@ -78,8 +79,8 @@ def _seconds(cluster: FailingCluster, options: str, rows: int) -> float:
     return took
 
 
-def _done(report: dict[str, Any]) -> bool:
-    return any(one["name"] == "q/sink" and one["state"] == "done" for one in report["tasks"])
+def _done(report: SiteReport) -> bool:
+    return any(one.name == "q/sink" and one.state == "done" for one in report.tasks)
 
 
 def check(found: pa.Table, rows: int) -> None:

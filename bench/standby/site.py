@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import signal
 import threading
@@ -14,8 +13,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from anabranch.coordinator.protection.report import ProtectionReport
 from anabranch.errors import AnabranchError, TaskError
+from anabranch.link.message import plain
 from anabranch.link.messages import ShipBy, Status
+from anabranch.link.reports import SiteReport, StandbyReport, TuningReport
 from anabranch.standby.cost import Load, Model
 from bench.standby.queries import Operator, check
 from bench.systems.cluster import FailingCluster, read_lines
@@ -54,7 +56,7 @@ class Deployed:
 
     def close(self) -> int:
         """Stop it; raises TaskError unless everything that came out is as it should be."""
-        sent = self.site(self.source)["sources"][0]["rows"]
+        sent = self.site(self.source).sources[0].rows
         time.sleep(2.0)
         self.cluster.drop_all()
         return check(read_lines(self.output), self.operator, at_least=sent)
@@ -64,7 +66,7 @@ class Deployed:
         self._wait_for_protection()
         if self.standby() not in WORKERS:
             self.cluster.wait_until_up()
-            free = [worker for worker in WORKERS if worker != self.assignment()["site"]]
+            free = [worker for worker in WORKERS if worker != self.assignment().site]
             self.cluster.coordinator.stand_by("q", free[0])
             self._wait_for_protection()
 
@@ -73,32 +75,31 @@ class Deployed:
             lambda status: self.cluster.protected(status) and bool(self.loads()), "protection", 120
         )
 
-    def site(self, name: str) -> dict[str, Any]:
+    def site(self, name: str) -> SiteReport:
         """Its report as of now, not of its last heartbeat."""
         return self.cluster.coordinator.sites.peer(name).send(Status())
 
-    def assignment(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.cluster.status()["protection"]["q"]
-        return found
+    def assignment(self) -> ProtectionReport:
+        return self.cluster.status().protection["q"]
 
     def standby(self) -> str:
         """Its site. Raises TaskError while there is none."""
-        found = self.assignment()["standby"]
+        found = self.assignment().standby
         if found is None:
             raise TaskError("there is no standby")
-        return str(found)
+        return found
 
-    def task(self, site: str) -> dict[str, Any]:
-        return next((one for one in self.site(site)["tasks"] if one["name"] == "q"), {})
+    def standing_by(self, site: str) -> StandbyReport | None:
+        """What the task says there of its standing by, now or before it took over."""
+        return next((one.standby for one in self.site(site).tasks if one.name == "q"), None)
 
     def batch_by(self, batch: int) -> None:
-        asked = ShipBy("r", "q", self.assignment()["claim"], batch)
+        asked = ShipBy("r", "q", self.assignment().claim, batch)
         self.cluster.coordinator.sites.peer(self.source).send(asked)
 
     def loads(self) -> list[Load]:
         """The newest measurement, if there is one."""
-        tuning = self.task(self.standby()).get("tuning") or []
-        return [load_of(one["load"]) for one in tuning]
+        return [one.load for one in self._tuning(self.standby())]
 
     # -- in health -------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class Deployed:
             before = self.assignment()
             with suppress(AnabranchError):
                 found = self._healthy(batch, seconds)
-                if self.assignment()["epoch"] == before["epoch"]:
+                if self.assignment().epoch == before.epoch:
                     return found
         raise TaskError("the machine is too busy: standbys took over from healthy primaries")
 
@@ -143,13 +144,12 @@ class Deployed:
         }
 
     def _traffic(self) -> Traffic:
-        traffic = self.site(self.source)["traffic"].get("r", {})
-        primary, packed, plain = (traffic.get(key, 0) for key in ("primary", "packed", "shipped"))
-        return primary, packed, plain
+        traffic = self.site(self.source).traffic.get("r")
+        return (traffic.primary, traffic.packed, traffic.shipped) if traffic else (0, 0, 0)
 
     def _pids(self) -> dict[str, int]:
-        return {"source": self.site(self.source)["pid"],
-                "standby": self.site(self.standby())["pid"]}  # fmt: skip
+        return {"source": self.site(self.source).pid,
+                "standby": self.site(self.standby()).pid}  # fmt: skip
 
     # -- a failure -------------------------------------------------------------------------------
 
@@ -161,13 +161,13 @@ class Deployed:
         self.wait_until_protected()
         self.batch_by(batch)
         time.sleep(WARM_S + rng.random())
-        assignment, loads = self.assignment(), self.loads()
+        assignment, standby, loads = self.assignment(), self.standby(), self.loads()
         with Watch(self.output) as watch:
             time.sleep(0.3)
-            self._wait_for_phase(assignment["standby"], phase)
+            self._wait_for_phase(standby, phase)
             killed = time.time()
-            self.cluster.signal(assignment["site"], signal.SIGKILL)
-            timeline = self._recovered(assignment["standby"])
+            self.cluster.signal(assignment.site, signal.SIGKILL)
+            timeline = self._recovered(standby)
             time.sleep(0.7)
         models = [Model(load) for load in loads]
         return {
@@ -177,13 +177,18 @@ class Deployed:
             "gap_s": watch.gap(killed),
             "model_recovery_s": _mean(model.mean_recovery(batch) for model in models),
             "model_worst_s": _mean(model.worst_recovery(batch) for model in models),
-            "load": self.task(assignment["standby"]).get("tuning"),
+            "load": plain(self._tuning(standby)),
         }
+
+    def _tuning(self, site: str) -> Sequence[TuningReport]:
+        standby = self.standing_by(site)
+        return standby.tuning if standby else ()
 
     def _wait_for_phase(self, standby: str, phase: float) -> None:
         """Of the interval that begins when the primary answers a heartbeat."""
         for _ in range(100):
-            moment = self.task(standby)["beaten"] + phase * self.cluster.heartbeat_s
+            standing_by = self.standing_by(standby)
+            moment = (standing_by.beaten if standing_by else 0.0) + phase * self.cluster.heartbeat_s
             if (wait := moment - time.time()) > 0:
                 time.sleep(wait)
                 return
@@ -193,9 +198,9 @@ class Deployed:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with suppress(AnabranchError):
-                timeline: dict[str, float] = self.task(site).get("timeline", {})
-                if "recovered" in timeline:
-                    return timeline
+                standby = self.standing_by(site)
+                if standby and "recovered" in standby.timeline:
+                    return standby.timeline
             time.sleep(LOOK_S)
         raise TaskError(f"site {site} did not take over within 60 s")
 
@@ -259,8 +264,3 @@ def overhead(edges: Sequence[Traffic], last: Traffic) -> float:
 
 def _partly(edges: Sequence[Traffic], last: Traffic) -> bool:
     return 0.02 < overhead(edges, last) / _ratio(edges[0], last) < 0.98
-
-
-def load_of(report: dict[str, Any]) -> Load:
-    known = {name: math.inf if value is None else value for name, value in report.items()}
-    return Load(**known | {"acks": tuple(map(tuple, report.get("acks", ())))})

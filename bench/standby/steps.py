@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import TaskError
 from anabranch.link.messages import Status
+from anabranch.link.reports import TuningReport
 from anabranch.standby.choice import Limits, choose
 from anabranch.standby.cost import Load, Model
-from bench.standby.site import load_of
 from bench.systems.cluster import FailingCluster, read_lines
 
 LIMITS = Limits(recovery_s=0.7, overhead=0.25)
@@ -120,17 +121,17 @@ def _watch(cluster: FailingCluster, step_s: float) -> list[Second]:
     while begun is None or time.monotonic() < begun + PHASES * step_s:
         time.sleep(1.0)
         report = source.send(Status())
-        if begun is None and report["sources"] and report["sources"][0]["rows"]:
-            begun = time.monotonic() - report["sources"][0]["rows"] / STEPS[0][0]
-        traffic = report["traffic"].get("f")
+        if begun is None and report.sources and report.sources[0].rows:
+            begun = time.monotonic() - report.sources[0].rows / STEPS[0][0]
+        traffic = report.traffic.get("f")
         now = time.monotonic()
         if traffic:
-            sent.append((now, traffic["primary"], traffic["packed"]))
+            sent.append((now, traffic.primary, traffic.packed))
         tuning = _tuning(cluster)
         if begun is not None and tuning:
             since = (now - begun) % step_s
-            load = load_of(tuning[0]["load"])
-            found.append(Second(since, tuning[0]["batch"], load, shipped(sent, now, since)))
+            first = tuning[0]
+            found.append(Second(since, first.batch, first.load, shipped(sent, now, since)))
     return found
 
 
@@ -146,17 +147,17 @@ def shipped(sent: list[tuple[float, int, int]], now: float, since_step_s: float)
     return (window[-1][2] - window[0][2]) / bytes_sent if bytes_sent else None
 
 
-def _tuning(cluster: FailingCluster) -> list[dict[str, Any]]:
-    standby = cluster.status()["protection"].get("q", {}).get("standby")
-    if standby is None:
-        return []
-    report = cluster.coordinator.sites.peer(standby).send(Status())
-    return next((one.get("tuning", []) for one in report["tasks"] if one["name"] == "q"), [])
+def _tuning(cluster: FailingCluster) -> Sequence[TuningReport]:
+    assigned = cluster.status().protection.get("q")
+    if assigned is None or assigned.standby is None:
+        return ()
+    report = cluster.coordinator.sites.peer(assigned.standby).send(Status())
+    standing_by = next((one.standby for one in report.tasks if one.name == "q"), None)
+    return standing_by.tuning if standing_by else ()
 
 
-def _done(status: dict[str, Any]) -> bool:
-    tasks = [task for site in status["sites"] for task in site["tasks"]]
-    return any(task["name"] == "q/sink" and task["state"] == "done" for task in tasks)
+def _done(status: SystemStatus) -> bool:
+    return any(task.name == "q/sink" and task.state == "done" for task in status.tasks())
 
 
 def check(lines: list[str], heavy: list[int]) -> None:

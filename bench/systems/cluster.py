@@ -18,6 +18,7 @@ from anabranch.config.model import LinkConfig
 from anabranch.config.presets import YOUNG_JVM
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.launch import RunningCluster
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import TaskError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials
@@ -26,7 +27,7 @@ from anabranch.scratch import scratch_folder
 Progress = Callable[[str], None]
 Keep = Callable[[dict[str, Any]], None]
 """Takes what is measured as soon as it is."""
-Status = dict[str, Any]
+Status = SystemStatus
 LOOK_S = 0.05
 
 
@@ -97,8 +98,8 @@ class FailingCluster:
 
     def drop_all(self) -> None:
         status = self.status()
-        queries = [f"DROP QUERY IF EXISTS `{name}`;" for name in reversed(status["reads"])]
-        streams = [f"DROP STREAM IF EXISTS `{name}`;" for name in status["streams"]]
+        queries = [f"DROP QUERY IF EXISTS `{name}`;" for name in reversed(list(status.reads))]
+        streams = [f"DROP STREAM IF EXISTS `{name}`;" for name in status.streams]
         self.execute("\n".join(queries + streams))
 
     def wait(self, true: Callable[[Status], bool], what: str, timeout_s: float = 60.0) -> Status:
@@ -113,12 +114,12 @@ class FailingCluster:
 
     def wait_until_up(self) -> None:
         """All sites, those that were killed included."""
-        self.wait(lambda s: all(one["state"] == "up" for one in s["sites"]), "all sites up", 120)
+        self.wait(lambda s: all(one.state == "up" for one in s.sites), "all sites up", 120)
 
     def protected(self, status: Status) -> bool:
         """Every query that asks for it has a standby that could take over now."""
-        found = status["protection"].values()
-        return bool(found) and all(one["protected"] for one in found)
+        found = status.protection.values()
+        return bool(found) and all(one.protected for one in found)
 
     def signal(self, site: str, number: signal.Signals) -> None:
         """SIGKILL, SIGSTOP, SIGCONT to all that a site consists of, as if its machine failed: a JVM
@@ -151,21 +152,20 @@ class FailingCluster:
 
 def task_states(status: Status, query: str) -> list[str]:
     """Of the primary of a task, wherever it is."""
-    tasks = [task for site in status["sites"] for task in site["tasks"]]
-    return [one["state"] for one in tasks if one["name"] == query and one["role"] == "primary"]
+    return [one.state for one in status.tasks() if one.name == query and one.role == "primary"]
 
 
 def account(status: Status) -> str:
     """What each site says it is doing, in a line."""
     return "; ".join(
-        f"{site['site']}: {site['state']}"
+        f"{site.site}: {site.state}"
         + "".join(
-            f" {task['name']}={task['role']}/{task['state']}@{task['position']}"
-            f"{' ' + task['error']['message'] if task['error'] else ''}"
-            f"{' (' + task['problem'] + ')' if task['problem'] else ''}"
-            for task in site["tasks"]
+            f" {task.name}={task.role}/{task.state}@{task.position}"
+            f"{' ' + task.error.message if task.error else ''}"
+            f"{' (' + task.problem + ')' if task.problem else ''}"
+            for task in site.tasks
         )
-        for site in status["sites"]
+        for site in status.sites
     )
 
 

@@ -66,7 +66,7 @@ def test_connecting_to_a_system_that_runs(spark: SparkSession, tmp_path: Path) -
             ticks.push([(1,)])
             ticks.end()
             assert [row["n"] for row in query] == [1]
-        assert system.coordinator.status()["streams"] == ["ticks"]
+        assert system.coordinator.status().streams == ("ticks",)
     finally:
         system.close()
 

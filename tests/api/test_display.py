@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from anabranch.api.cluster import Cluster
@@ -11,6 +9,7 @@ from anabranch.api.display import Answers
 from anabranch.api.relations import Stream
 from anabranch.api.results import Results
 from anabranch.coordinator.scripts.replies import Answer
+from anabranch.coordinator.status.report import State, SystemStatus
 from anabranch.errors import SiteError
 from tests.cli.statuses import down, site, status, task
 
@@ -46,11 +45,11 @@ class Stands:
     def __init__(self, error: SiteError | None = None) -> None:
         self.error = error
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SystemStatus:
         if self.error:
             raise self.error
-        states = {"q<": {"state": "waiting", "reason": "site b is starting"}}
-        return status(site("a", task("q<", "a")), down("b"), states=states)
+        told = {"q<": State("waiting", "site b is starting")}
+        return status(site("a", task("q<", "a")), down("b"), states=told)
 
 
 def test_a_cluster_shows_how_it_stands() -> None:

@@ -22,7 +22,7 @@ from bench.standby import steps as standby_steps
 from bench.standby import verdict as standby_verdict
 from bench.standby.experiment import ALL, Clock, links, series
 from bench.standby.queries import AGGREGATION, NAMES, SELECTION, Operator, check, values
-from bench.standby.site import load_of, longest_gap, overhead
+from bench.standby.site import longest_gap, overhead
 from bench.systems import processes
 
 LOAD = Load(
@@ -85,11 +85,6 @@ class TestMeasures:
     def test_the_gap_is_the_longest_that_ends_after_the_kill(self):
         assert longest_gap([0, 3, 4, 5, 7, 7.5], since=4.5) == 2
         assert longest_gap([1, 2], since=5) == 0
-
-    def test_loads_survive_json(self):
-        report = {name: None if value == math.inf else value
-                  for name, value in vars_of(LOAD).items()}  # fmt: skip
-        assert load_of(report) == LOAD
 
     def test_the_clock_says_what_is_left(self):
         said: list[str] = []

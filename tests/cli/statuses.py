@@ -1,51 +1,57 @@
-"""Statuses as a coordinator gives them, as far as the command line looks at them."""
+"""The status of a small system: `q`, which asks for a standby, is at `centre`; `centre2` stands by.
+What a test does not say is as of a system that does well."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
+from anabranch.coordinator.protection.report import ProtectionReport
+from anabranch.coordinator.status.report import AnySite, SilentSite, State, SystemStatus
+from anabranch.link.reports import SourceReport, StandbyReport, TaskReport
+from simulation import reports
 
-def task(
-    name: str, site: str, role: str = "primary", *, epoch: int = 0, **more: Any
-) -> dict[str, Any]:
-    measured = {"rate_in": 5.0, "rate_out": 5.0, "rows_out": 4, "position": 10, "queue": 0}
-    return {
-        "name": name, "query": name.partition("/")[0], "site": site, "role": role, "epoch": epoch,
-        "state": "running", "error": None, "sink": "jsonl" if "/" in name else None,
-        "p50_ms": 1.0, "p99_ms": 2.0, "problem": "", "pocket": None, **measured, **more,
-    }  # fmt: skip
+_OF_STANDBYS = {one.name for one in fields(StandbyReport)}
 
 
-def standby(name: str, site: str, *, protects: bool = True, **more: Any) -> dict[str, Any]:
-    guard: dict[str, Any] = {"guard": "standby", "protects": protects, "batch": 100, "tuning": []}
-    return task(name, site, "standby", **guard | more)
+def task(name: str, site: str, role: str = "primary", **said: Any) -> TaskReport:
+    """One that has worked. What only one says that stands by, or has done so, goes there."""
+    standing_by = {key: said.pop(key) for key in _OF_STANDBYS & said.keys()}
+    measured = {"rate_in": 5.0, "rate_out": 5.0, "rows_in": 10, "rows_out": 4, "position": 10,
+                "fixed_ms": 1.0, "per_tuple_us": 2.0, "p50_ms": 1.0, "p99_ms": 2.0}  # fmt: skip
+    if standing_by:
+        said["standby"] = reports.guarding(**{"primary": "centre"} | standing_by)
+    return reports.a_task(name, site, role, **measured | said)
 
 
-def site(name: str, *tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
-        "site": name, "address": "127.0.0.1:7101", "pid": 4, "state": "up", "problem": "",
-        "missing": [], "lost": [], "sources": [], "tasks": list(tasks), **more,
-    }  # fmt: skip
+def standby(name: str, site: str, **said: Any) -> TaskReport:
+    return task(name, site, "standby", **{"guard": "standby"} | said)
 
 
-def down(name: str, *missing: str, lost: tuple[str, ...] = ()) -> dict[str, Any]:
-    away = {"state": "unreachable", "problem": f"{name} is unreachable"}
-    return site(name, missing=list(missing), lost=list(lost), **away)
+def site(name: str, *parts: TaskReport | SourceReport, **said: Any) -> AnySite:
+    """One that is `starting` or `unreachable` says nothing."""
+    kind = reports.silent if said.get("state") in ("starting", "unreachable") else reports.up
+    return kind(name, *parts, **{"pid": 4} | said)
 
 
-def status(*sites: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """`q`, which asks for a standby, is at `centre`; `centre2` stands by."""
-    assignment = {"site": "centre", "epoch": 0, "standby": "centre2", "claim": 1, "problem": "",
-             "protected": True}  # fmt: skip
-    return {
-        "address": "127.0.0.1:7100", "pid": 2, "sites": list(sites), "streams": ["s"],
-        "tables": [], "pockets": [], "protection": {"q": assignment}, "standbys": {"q": "STANDBY"},
-        "reads": {"q": ["s"]}, "ends": {"q": ["s"]},
-        "states": {"q": {"state": "running", "reason": ""}}, **more,
-    }  # fmt: skip
+def down(name: str, *missing: str, lost: tuple[str, ...] = (), pid: int = 4) -> SilentSite:
+    return reports.silent(name, missing=missing, lost=lost, pid=pid)
 
 
-def assigned(site: str, standby: str | None, problem: str = "") -> dict[str, Any]:
+def states(**found: str) -> dict[str, State]:
+    """Query → its state, and after a colon the reason."""
+    return {name: State(*text.split(": ", 1)) for name, text in found.items()}
+
+
+def assigned(site: str, standby: str | None, problem: str = "") -> dict[str, ProtectionReport]:
     """The `protection` in which `q` runs at `site`."""
-    return {"q": {"site": site, "epoch": 1, "standby": standby, "claim": 2, "problem": problem,
-                  "protected": standby is not None}}  # fmt: skip
+    return {"q": reports.assigned(site, standby, epoch=1, claim=2, problem=problem)}
+
+
+def status(*sites: AnySite, **said: Any) -> SystemStatus:
+    usual = {
+        "streams": ("s",), "protection": {"q": reports.assigned("centre", "centre2")},
+        "standbys": {"q": "STANDBY"}, "reads": {"q": ("s",)}, "ends": {"q": ("s",)},
+        "states": states(q="running"),
+    }  # fmt: skip
+    return reports.a_status(*sites, **usual | said)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from anabranch.cli.sites.catching_up import CatchingUp
+from anabranch.coordinator.status.report import SystemStatus
+from simulation.reports import a_source, a_status, up
 
 
-def status(*sources: tuple[str, int, int, float]) -> dict[str, Any]:
-    told = [{"stream": name, "replayed": there, "to_replay": whole, "rate": rate}
+def status(*sources: tuple[str, int, int, float]) -> SystemStatus:
+    told = [a_source(name, replayed=there, to_replay=whole, rate=rate)
             for name, there, whole, rate in sources]  # fmt: skip
-    return {"sites": [{"site": "office", "sources": told}]}
+    return a_status(up("office", *told))
 
 
 class Watched:

@@ -41,7 +41,7 @@ def script(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(explain, "Run", lambda cluster, progress: Here(system))
     (tmp_path / "script.sql").write_text(SCRIPT)
     yield tmp_path / "script.sql"
-    assert system.coordinator.status()["streams"] == []
+    assert system.coordinator.status().streams == ()
     system.close()
 
 

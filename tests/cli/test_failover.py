@@ -17,14 +17,17 @@ from anabranch.cli.queries import move
 from anabranch.cli.show.losses import PATIENCE_S, Losses
 from anabranch.cli.show.tables import queries_table
 from anabranch.cli.sites import signal_site
-from anabranch.coordinator.protection.description import protection_of
 from anabranch.coordinator.requests import MoveQuery
 from anabranch.coordinator.service.processes import process_of
-from anabranch.errors import SiteError
+from anabranch.coordinator.status.description import protection_of
+from anabranch.coordinator.status.report import AnySite, SiteStatus, SystemStatus
+from anabranch.errors import ErrorReport, SiteError
 from anabranch.link.message import Message
+from anabranch.link.reports import TaskReport
 from anabranch.plan.protection import UNLIMITED
+from simulation.reports import a_source, tuned
 from tests.cli.conftest import Ended
-from tests.cli.statuses import assigned, down, site, standby, status, task
+from tests.cli.statuses import assigned, down, site, standby, states, status, task
 from tests.e2e.commands import wait_until
 
 Run = Callable[..., Ended]
@@ -85,7 +88,7 @@ def test_pause_and_resume(
     anabranch: Run, system: Callable[..., Asked], process: subprocess.Popen[bytes]
 ) -> None:
     """One that is paused does not answer; where it was last is enough."""
-    system(status=status(down("centre") | {"pid": process.pid}))
+    system(status=status(down("centre", pid=process.pid)))
     state = psutil.Process(process.pid)
     assert "`anabranch resume centre` lets it go on" in anabranch("pause", "centre").err
     wait_until(lambda: state.status() == psutil.STATUS_STOPPED, "stopped", timeout_s=10)
@@ -117,7 +120,7 @@ def test_whom_not_to_signal(
     system: Callable[..., Asked],
     monkeypatch: pytest.MonkeyPatch,
     command: str,
-    one: dict[str, Any],
+    one: SiteStatus,
     line: str,
 ) -> None:
     def never(*arguments: object) -> None:
@@ -150,7 +153,7 @@ def test_move_says_from_where_to_where(anabranch: Run, system: Callable[..., Ask
 # -- what status shows ---------------------------------------------------------------------------
 
 
-def shown(system: dict[str, Any]) -> list[str]:
+def shown(system: SystemStatus) -> list[str]:
     console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     with console.file:
         console.print(queries_table(system))
@@ -158,9 +161,9 @@ def shown(system: dict[str, Any]) -> list[str]:
 
 
 def test_a_source_that_waits_says_what_for() -> None:
-    away = {"stream": "s", "late": 0, "skipped": 0, "error": None, "problem": "no broker answers"}
+    away = a_source("s", problem="no broker answers")
     assert "stream s: no broker answers; trying again" in shown(
-        status(site("centre", task("q", "centre"), sources=[away]), SPARE)
+        status(site("centre", task("q", "centre"), away), SPARE)
     )
 
 
@@ -190,18 +193,18 @@ def test_tuples_out_go_on_counting_after_a_take_over() -> None:
 
 
 def test_why_a_query_gets_nowhere() -> None:
-    away = {"q": {"state": "sink away", "reason": "its sink is at desk, which is unreachable"}}
+    away = states(q="sink away: its sink is at desk, which is unreachable")
     lines = shown(status(CENTRE, SPARE, states=away))
     assert lines[1].split(maxsplit=4)[2:4] == ["sink", "away"]
     assert "query q: sink away: its sink is at desk, which is unreachable" in lines
 
 
 def test_a_query_on_its_way_is_not_lost() -> None:
-    over = {"q": {"state": "taking over", "reason": "centre2 after centre"}}
+    over = states(q="taking over: centre2 after centre")
     lines = shown(status(down("centre", "q"), SPARE, states=over))
     assert lines[1].split(maxsplit=1) == ["q", "taking over"]
     assert lines[2] == "query q: taking over: centre2 after centre"
-    lost = {"q": {"state": "lost", "reason": "site centre is away"}}
+    lost = states(q="lost: site centre is away")
     both = shown(status(down("centre", "q"), down("centre2"), states=lost))
     assert both[1].split() == ["q", "lost"]
     assert both[2] == "query q: unprotected: its standby centre2 is away"
@@ -212,10 +215,10 @@ def test_a_query_on_its_way_is_not_lost() -> None:
     [
         (standby("q", "centre2", batch=UNLIMITED), None, "protected by centre2, batch unlimited"),
         (standby("q", "centre2", batch=2500), None, "protected by centre2, batch 2,500"),
-        (standby("q", "centre2", tuning=[{"why": "b = 7 is best"}]), None,
+        (standby("q", "centre2", tuning=(tuned(why="b = 7 is best"),)), None,
          "protected by centre2, b = 7 is best"),
         (standby("q", "centre2", protects=False), None, "unprotected: centre2 is catching up"),
-        (standby("q", "centre2", error={"message": "no disk"}), None,
+        (standby("q", "centre2", error=ErrorReport("TaskError", "no disk")), None,
          "unprotected: its standby failed: no disk"),
         (standby("q", "centre2", guard="claiming"), None, "taking over: centre2 after centre"),
         (task("p", "centre2"), assigned("centre", None, "no site is up"),
@@ -223,10 +226,9 @@ def test_a_query_on_its_way_is_not_lost() -> None:
         (task("p", "centre2"), {}, "unprotected: no standby yet"),
     ],
 )  # fmt: skip
-def test_what_is_said_of_a_query(one: dict[str, Any], protection: Any, text: str) -> None:
-    system = status(CENTRE, site("centre2", one))
-    if protection is not None:
-        system["protection"] = protection
+def test_what_is_said_of_a_query(one: TaskReport, protection: Any, text: str) -> None:
+    more = {} if protection is None else {"protection": protection}
+    system = status(CENTRE, site("centre2", one), **more)
     assert protection_of("q", system) == (text, text.startswith("protected"))
 
 
@@ -241,7 +243,7 @@ class Watched:
         self.said: list[str] = []
         self._losses = Losses(self.said.append, lambda: self.now)
 
-    def look(self, *sites: dict[str, Any], after_s: float = 0.1, **more: Any) -> None:
+    def look(self, *sites: AnySite, after_s: float = 0.1, **more: Any) -> None:
         self.now += after_s
         self._losses.look(status(*sites, **more))
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.cli.show.deadlines import deadline_lines
+from anabranch.link.reports import TaskReport
+from simulation.reports import a_task
 
 
-def task(name: str, inputs: list[str], *, overran: int = 0, **more: Any) -> dict[str, Any]:
-    plain = {
-        "name": name, "query": "q", "site": f"at-{name}", "inputs": inputs, "output": name,
-        "overran": overran, "laxity_ms": 40.0, "p99_ms": 31.0, "deadline_ms": None,
-        "judged": 0, "late": 0,
-    }  # fmt: skip
-    return plain | more
+def task(name: str, inputs: list[str], **said: Any) -> TaskReport:
+    usual = {"query": "q", "inputs": tuple(inputs), "laxity_ms": 40.0, "p99_ms": 31.0}
+    return a_task(name, f"at-{name}", **usual | said)
 
 
 def test_all_is_well() -> None:

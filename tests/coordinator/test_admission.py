@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from anabranch.coordinator.placement.admission import Admission, urgent
+from anabranch.coordinator.placement.monitor import measured_by
 from anabranch.errors import AdmissionError
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.costs import Measured, TaskCost
 from anabranch.plan.timeliness import Shed
+from simulation.reports import a_site, a_source, a_task
 from tests.language.fakes import bind, define
 
 STREAMS = define(
@@ -106,15 +108,12 @@ def test_a_stream_that_sheds_brings_no_more_than_that() -> None:
 
 
 def test_what_was_measured_counts_more_than_what_was_said() -> None:
-    task: dict[str, Any] = {
-        "role": "primary", "output": "q", "name": "q", "rate_out": 7.0, "instances": 20,
-        "fixed_ms": 2.0, "per_tuple_us": 5.0,
-    }  # fmt: skip
-    source = {"stream": "Sensor1", "rate": 50.0}
-    measured = Measured.of([{"sources": [source], "tasks": [task]}])
+    task = a_task("q", rate_out=7.0, instances=20, fixed_ms=2.0, per_tuple_us=5.0)
+    source = a_source("Sensor1", rate=50.0)
+    measured = measured_by([a_site("room1", source, task)])
     assert measured.costs == {"q": TaskCost(0.002, 5e-6, "measured")}
     assert measured.rates == {"Sensor1": 50.0, "q": 7.0}
-    few = Measured.of([{"tasks": [task | {"instances": 2}]}])
+    few = measured_by([a_site("room1", replace(task, instances=2))])
     assert few.costs == {}
     known = catalog(q="SELECT Temp FROM Sensor1 DEADLINE 3ms COST 4ms AT room1")
     assert Admission(known, measured, {}).decide(["q"]).promised == {"q": 0.003}

@@ -242,7 +242,7 @@ def test_a_worker_with_a_new_key_is_not_estimated_until_that_is_learnt() -> None
     state.refresh()
     assert (state.estimable(0), state.estimable(1)) == (True, False)
     assert state.wants_standby(1, has=False)
-    assert state.report({})["workers"][1]["why"] == "1 key is new: 20 of 45 windows to learn from"
+    assert state.report({}).workers[1].why == "1 key is new: 20 of 45 windows to learn from"
     assert not state.should_learn
     assert keys_estimated(state, 1, 8100) == []  # it waits
 
@@ -283,7 +283,7 @@ def test_a_key_that_was_away_for_long_is_new() -> None:
     later = range(12100, 12200, SLIDE)
     state.take(results(later, 0, "q/1") + results(later, 1, "q/2"))
     assert not state.estimable(1)
-    assert "1 key is new" in state.report({})["workers"][1]["why"]
+    assert "1 key is new" in state.report({}).workers[1].why
 
 
 def test_one_model_is_inverted_once_for_all_windows_of_a_death(
@@ -315,7 +315,7 @@ def test_a_worker_without_keys_keeps_nobody_from_learning() -> None:
     assert state.should_learn
     learn(state)
     assert [state.estimable(worker) for worker in range(3)] == [True, True, False]
-    assert state.report({})["workers"][2]["why"] == "it has no keys"
+    assert state.report({}).workers[2].why == "it has no keys"
     assert keys_estimated(state, 1, 10100) == [1, 3, 5, 7]
 
 
@@ -396,10 +396,10 @@ def test_a_worker_that_cannot_be_estimated_wants_a_standby() -> None:
     state.refresh()
     assert state.wants_standby(1, has=False)
     assert not state.estimable(1)
-    reported = state.report({1: "three"})["workers"]
-    assert [one["protection"] for one in reported] == ["estimates", "standby at three"]
-    assert reported[1]["why"].startswith("its keys have changed")
-    assert state.report({1: None})["workers"][1]["protection"].startswith("restart point, until")
+    reported = state.report({1: "three"}).workers
+    assert [one.protection for one in reported] == ["estimates", "standby at three"]
+    assert reported[1].why.startswith("its keys have changed")
+    assert state.report({1: None}).workers[1].protection.startswith("restart point, until")
     # as it was, for long enough
     calm = range(7100, 12000, SLIDE)
     state.take(results(calm, 0, "q/1") + results(calm, 1, "q/2"))

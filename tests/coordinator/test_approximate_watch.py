@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.coordinator.approximate.learning import Learning
 from anabranch.coordinator.approximate.models import Models
+from anabranch.coordinator.approximate.report import ApproximationReport
 from anabranch.coordinator.approximate.stores import FileStore
 from anabranch.coordinator.approximate.watch import Approximations
 from anabranch.coordinator.approximate.workers import Workers
@@ -160,8 +161,20 @@ class Query:
             assert time.monotonic() < deadline, (what, self.watch.report())
             time.sleep(0.02)
 
-    def report(self) -> dict[str, object]:
-        return self.watch.report().get("q", {})
+    def report(self) -> ApproximationReport | None:
+        return self.watch.report().get("q")
+
+    def has_model(self) -> bool:
+        found = self.report()
+        return bool(found and found.model)
+
+    def recovered(self) -> bool:
+        found = self.report()
+        return bool(found and not found.recovering)
+
+    def all_estimable(self) -> bool:
+        found = self.report()
+        return bool(found and all(one.estimable for one in found.workers))
 
 
 @pytest.fixture
@@ -180,7 +193,7 @@ def test_estimation_goes_on_after_a_restart_of_the_coordinator(query: Query) -> 
     and nobody has replaced the worker yet."""
     past = range(100, 6100, SLIDE)
     query.deliver(past, {0: "q/1", 1: "q/2"})
-    query.wait(lambda: bool(query.report().get("model")), "a model")
+    query.wait(query.has_model, "a model")
     query.workers.dead = {1}
     query.deliver(range(6100, 6300, SLIDE), {0: "q/1"})
     odd = (1, 3, 5, 7)
@@ -193,20 +206,22 @@ def test_estimation_goes_on_after_a_restart_of_the_coordinator(query: Query) -> 
     query.restart_coordinator()
     query.deliver(range(6500, 7000, SLIDE), {0: "q/1"})
     query.deliver(range(6600, 7000, SLIDE), {1: "q/2.2"})
-    query.wait(lambda: not query.report().get("recovering", True), "recovered")
+    query.wait(query.recovered, "recovered")
     found = query.estimates()
     assert found.keys() == {(end, key) for end in range(6100, 6600, SLIDE) for key in odd}
     for (end, key), x in found.items():
         assert math.isclose(x, value(end, key), abs_tol=0.5)
-    assert query.report()["model"] == 1
+    assert query.report().model == 1  # type: ignore[union-attr]
 
 
 def test_without_spark_it_is_learnt_here_and_said(query: Query) -> None:
     past = range(100, 6100, SLIDE)
     query.deliver(past, {0: "q/1", 1: "q/2"})
-    query.wait(lambda: bool(query.report().get("model")), "a model")
-    assert "no site is up that could learn" in str(query.report()["problem"])
-    assert int(str(query.report()["learnt_from"])) >= 48
+    query.wait(query.has_model, "a model")
+    report = query.report()
+    assert report
+    assert "no site is up that could learn" in report.problem
+    assert report.learnt_from >= 48
 
 
 @pytest.mark.parametrize("query", [3], indirect=True)
@@ -214,10 +229,7 @@ def test_two_workers_die_at_once_and_the_coordinator_behind_them(query: Query) -
     """FAILURES 2: what both lost is estimated from the third alone, and all is there once."""
     past = range(100, 6100, SLIDE)
     query.deliver(past, {0: "q/1", 1: "q/2", 2: "q/3"})
-    query.wait(
-        lambda: all(one["estimable"] for one in query.report().get("workers", [{"estimable": 0}])),  # type: ignore[attr-defined]
-        "all estimable",
-    )
+    query.wait(query.all_estimable, "all estimable")
     query.workers.dead = {1, 2}
     query.deliver(range(6100, 6400, SLIDE), {0: "q/1"})
     lost = [key for key in range(KEYS) if key % 3]
@@ -227,7 +239,7 @@ def test_two_workers_die_at_once_and_the_coordinator_behind_them(query: Query) -
     query.wait(lambda: not query.workers.dead, "replacements")
     query.deliver(range(6400, 7000, SLIDE), {0: "q/1"})
     query.deliver(range(6600, 7000, SLIDE), {1: "q/2.2", 2: "q/3.2"})
-    query.wait(lambda: not query.report().get("recovering", True), "recovered")
+    query.wait(query.recovered, "recovered")
     found = query.estimates()
     assert found.keys() == {(end, key) for end in range(6100, 6600, SLIDE) for key in lost}
     for (end, key), x in found.items():
@@ -244,7 +256,7 @@ def test_keys_are_dealt_out_anew_where_more_workers_can_be_estimated_then(query:
     query.workers.since = 30_000
     query.deliver(range(100, 30_000, SLIDE), {0: "q/1", 1: "q/2"})
     query.wait(lambda: bool(query.catalog.definitions()["q"].leaving), "dealing")  # type: ignore[union-attr]
-    query.wait(lambda: "dealt" in str(query.report()["workers"]), "said")
+    query.wait(lambda: "dealt" in str(query.report()), "said")
     query.restart_coordinator()
     made = query.catalog.definitions()["q"]
     assert isinstance(made, ApproximateDef)
@@ -253,12 +265,7 @@ def test_keys_are_dealt_out_anew_where_more_workers_can_be_estimated_then(query:
         assert len([keys for keys in new.values() if set(pair) & set(keys)]) == 2
     query.deliver_keys(range(30_000, 33_000, SLIDE), new)
     query.workers.all_out = True
-
-    def all_estimable() -> bool:
-        workers = query.report().get("workers", [{"estimable": False}])
-        return all(one["estimable"] for one in workers)  # type: ignore[attr-defined]
-
-    query.wait(all_estimable, "all estimable")
+    query.wait(query.all_estimable, "all estimable")
     made = query.catalog.definitions()["q"]
     assert isinstance(made, ApproximateDef)
     assert (made.leaving, made.dealt > 0) == ((), True)

@@ -88,7 +88,7 @@ def states(world: World) -> dict[str, tuple[str, str]]:
     known, held = world.catalog.definitions(), control.restorer.report()
     reports = with_obstacles(heard(coordinator._sites), known, held)
     found = query_states(reports, world.catalog.definitions(), control.protector.report())
-    return {name: (one["state"], one["reason"]) for name, one in found.items()}
+    return {name: (one.state, one.reason) for name, one in found.items()}
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "all at once"])

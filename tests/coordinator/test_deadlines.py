@@ -14,6 +14,8 @@ from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.errors import AdmissionError, SiteError
 from anabranch.link.message import Message
 from anabranch.link.messages import Calibrate, Trial, Urgencies
+from anabranch.link.reports import SiteReport
+from simulation.reports import a_site, a_task
 from tests.coordinator.test_admission import catalog
 
 
@@ -24,7 +26,7 @@ class FakeSites:
         self.tried: list[str] = []
         self.told: dict[str, Any] = {}
         self.trial: Trial | None = Trial(fixed_us=500.0, per_tuple_us=10.0)
-        self.report: dict[str, Any] = {}
+        self.report: SiteReport | None = None
 
     def alive(self) -> list[str]:
         return ["room1"]
@@ -46,9 +48,7 @@ class FakeSites:
         return self.trial
 
     def costs(self, fixed_ms: float) -> None:
-        task = {"role": "primary", "output": "q", "name": "q", "rate_out": 0.0, "instances": 50,
-                "fixed_ms": fixed_ms, "per_tuple_us": 0.0}  # fmt: skip
-        self.report = {"tasks": [task]}
+        self.report = a_site("room1", a_task("q", instances=50, fixed_ms=fixed_ms))
 
 
 @pytest.fixture

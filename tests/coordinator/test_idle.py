@@ -7,34 +7,28 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator.service.idle import failures, idle, lost_sites, sources_of
-from anabranch.errors import ConfigError, SinkError
+from anabranch.coordinator.status.report import AnySite, SiteStatus, SystemStatus
+from anabranch.errors import ConfigError, ErrorReport, SinkError
+from anabranch.link.reports import SourceReport, TaskReport
+from simulation.reports import a_source, a_status, a_task, silent, up
 
-ENDS = {"hot": ["Sensor1"], "hotter": ["hot"]}
-
-
-def source(stream: str, state: str, *, finite: bool = True, error: Any = None) -> dict[str, Any]:
-    return {"stream": stream, "state": state, "finite": finite, "error": error}
-
-
-def task(name: str, state: str, *, error: Any = None, role: str = "primary") -> dict[str, Any]:
-    query = name.partition("/")[0]
-    return {"name": name, "query": query, "state": state, "error": error, "role": role, "epoch": 0}
+ENDS: dict[str, tuple[str, ...]] = {"hot": ("Sensor1",), "hotter": ("hot",)}
 
 
-def site(
-    *parts: dict[str, Any], state: str = "up", problem: str = "", missing: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    return {
-        "missing": missing,
-        "state": state,
-        "problem": problem,
-        "sources": [part for part in parts if "stream" in part],
-        "tasks": [part for part in parts if "query" in part],
-    }
+def source(stream: str, state: str, **said: Any) -> SourceReport:
+    return a_source(stream, state=state, **{"finite": True} | said)
 
 
-def status(*sites: dict[str, Any], ends: dict[str, list[str]] | None = None) -> dict[str, Any]:
-    return {"sites": list(sites), "ends": ENDS if ends is None else ends}
+def task(name: str, state: str, **said: Any) -> TaskReport:
+    return a_task(name, state=state, **said)
+
+
+def status(*sites: AnySite, ends: dict[str, tuple[str, ...]] | None = None) -> SystemStatus:
+    return a_status(*sites, ends=ENDS if ends is None else ends)
+
+
+def site(*parts: TaskReport | SourceReport, missing: tuple[str, ...] = ()) -> SiteStatus:
+    return up("room1", *parts, missing=missing)
 
 
 ENDED, RUNNING = source("Sensor1", "ended"), source("Sensor1", "running")
@@ -54,13 +48,13 @@ def test_all_ended_and_done_is_idle() -> None:
         [site(ENDED), site(*DONE[1:], task("hot", "waiting"))],
     ],
 )
-def test_what_is_still_under_way_is_waited_for(sites: list[dict[str, Any]]) -> None:
+def test_what_is_still_under_way_is_waited_for(sites: list[SiteStatus]) -> None:
     assert not idle(status(*sites))
 
 
 def test_a_site_that_is_away_may_still_have_work() -> None:
     """What it does is unknown: its tasks are missing from the status, not done."""
-    away = site(state="unreachable", problem="room2 is unreachable", missing=("hot",))
+    away = silent("room2", missing=("hot",))
     assert not idle(status(site(ENDED, *DONE), away))
     assert not idle(status(away))
     assert lost_sites(status(site(ENDED, *DONE), away)) == ["room2 is unreachable"]
@@ -68,7 +62,7 @@ def test_a_site_that_is_away_may_still_have_work() -> None:
 
 def test_a_site_that_nothing_is_left_at_is_not_waited_for() -> None:
     """Others have taken over what was there."""
-    assert idle(status(site(ENDED, *DONE), site(state="unreachable")))
+    assert idle(status(site(ENDED, *DONE), silent("room2")))
 
 
 def test_a_site_that_came_back_empty_is_waited_for() -> None:
@@ -82,7 +76,7 @@ def test_standbys_are_not_waited_for() -> None:
 def test_endless_sources_are_not_waited_for() -> None:
     endless = source("ticks", "running", finite=False)
     sites = [site(ENDED, endless), site(*DONE, task("count", "running"))]
-    assert idle(status(*sites, ends=ENDS | {"count": ["ticks"]}))
+    assert idle(status(*sites, ends=ENDS | {"count": ("ticks",)}))
 
 
 def test_a_finite_source_that_nobody_reads_is_not_waited_for() -> None:
@@ -98,7 +92,7 @@ def test_nothing_to_wait_for_is_an_error(finite: bool) -> None:
 
 
 def test_failures_are_as_they_were_raised() -> None:
-    error = SinkError("disk full", place="centre", remedy="Make room.").to_dict()
+    error = SinkError("disk full", place="centre", remedy="Make room.").report()
     broken = status(site(RUNNING), site(task("hot", "failed", error=error), *DONE[1:]))
     [failure] = failures(broken)
     assert isinstance(failure, SinkError)
@@ -107,7 +101,7 @@ def test_failures_are_as_they_were_raised() -> None:
 
 
 def test_failed_sources_count_too() -> None:
-    error = {"kind": "SourceError", "message": "stream S: no such file"}
+    error = ErrorReport("SourceError", "stream S: no such file")
     assert [str(one) for one in failures(status(site(source("S", "failed", error=error))))] == [
         "stream S: no such file"
     ]
@@ -116,4 +110,4 @@ def test_failed_sources_count_too() -> None:
 def test_the_source_of_a_chain() -> None:
     assert sources_of("hotter", ENDS) == {"Sensor1"}
     assert sources_of("Sensor1", ENDS) == {"Sensor1"}
-    assert sources_of("both", ENDS | {"both": ["hot", "Sensor2"]}) == {"Sensor1", "Sensor2"}
+    assert sources_of("both", ENDS | {"both": ("hot", "Sensor2")}) == {"Sensor1", "Sensor2"}

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +26,17 @@ from anabranch.link.gate import Credentials
 from anabranch.link.message import PROTOCOL, Origin, read_message, written
 from anabranch.link.messages import Drop, Heartbeat, Join, Prepare
 from anabranch.link.peer import Peer
+from anabranch.link.reports import SiteReport, SourceReport
 from anabranch.process import birth, end
 from anabranch.site.member import Member
+from simulation.reports import a_site, a_source
 from tests.plan.samples import a_stream
 
 TOKEN = Credentials("secret")
 
 
-def report(site: str = "room1", **more: Any) -> dict[str, Any]:
-    return {
-        "site": site, "address": "127.0.0.1:1", "pid": os.getpid(), "tasks": [], "sources": [],
-        "protocol": PROTOCOL, "version": "0.1.0",
-    } | more  # fmt: skip
+def report(*parts: SourceReport, **said: Any) -> SiteReport:
+    return a_site("room1", *parts, **{"address": "127.0.0.1:1", "pid": os.getpid()} | said)
 
 
 @pytest.fixture
@@ -115,16 +113,15 @@ def test_two_systems_of_one_token_and_port_are_noticed(tmp_path: Path) -> None:
     for one in folders:
         one.mkdir()
     first = Coordinator(folders[0], Cluster(), TOKEN)
-    theirs = asdict(Peer("coordinator", first.address, TOKEN).send(Heartbeat(report())).origin)
+    theirs = Peer("coordinator", first.address, TOKEN).send(Heartbeat(report())).origin
     first.close()
     second = Coordinator(folders[1], Cluster(), TOKEN)
     peer = Peer("coordinator", second.address, TOKEN)
-    runs = [{"stream": "s", "state": "running", "error": None, "born": 3}]
     with pytest.raises(SiteError) as refused:
-        peer.send(Heartbeat(report(origin=theirs, sources=runs)))
+        peer.send(Heartbeat(report(a_source("s", born=3), origin=theirs)))
     assert all(str(folder) in str(refused.value) for folder in folders)
     assert second.sites.names() == []
-    assert asdict(peer.send(Heartbeat(report(origin=theirs))).origin) != theirs
+    assert peer.send(Heartbeat(report(origin=theirs))).origin != theirs
     second.close()
 
 

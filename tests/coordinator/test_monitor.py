@@ -11,18 +11,19 @@ import pytest
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.placement.monitor import KEPT, Monitor, sample_of
 from anabranch.coordinator.placement.moves import Sample
+from anabranch.link.reports import SiteReport, TaskReport
+from simulation.reports import a_site, a_source, a_task
 
 
-def report(site: str, trips: dict[str, float], *tasks: dict[str, Any]) -> dict[str, Any]:
-    sources = [{"stream": "S", "rate": 40.0}] if site == "a" else []
-    return {"site": site, "round_trips": trips, "sources": sources, "tasks": list(tasks)}
+def report(site: str, trips: dict[str, float], *tasks: TaskReport) -> SiteReport:
+    sources = [a_source("S", site, rate=40.0)] if site == "a" else []
+    return a_site(site, *sources, *tasks, round_trips=trips)
 
 
-def task(**update: Any) -> dict[str, Any]:
-    usual = {"name": "q", "output": "q", "role": "primary", "rate_in": 40.0, "rate_out": 10.0,
-             "rows_in": 400, "rows_out": 100, "instances": 40, "fixed_ms": 5.0,
-             "per_tuple_us": 1000.0}  # fmt: skip
-    return usual | update
+def task(**said: Any) -> TaskReport:
+    usual = {"rate_in": 40.0, "rate_out": 10.0, "rows_in": 400, "rows_out": 100, "instances": 40,
+             "fixed_ms": 5.0, "per_tuple_us": 1000.0}  # fmt: skip
+    return a_task("q", **usual | said)
 
 
 def test_a_sample_of_reports() -> None:

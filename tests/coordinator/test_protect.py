@@ -16,10 +16,12 @@ from anabranch.coordinator.protection.protect import Protector
 from anabranch.link.gate import Credentials
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peers
+from anabranch.link.reports import TaskReport
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.definitions import placed, protected
 from anabranch.plan.operators import Column
 from anabranch.plan.tasks import Input, TaskSpec
+from simulation.reports import a_site, a_task, guarding
 from tests.link.support import LOOP
 from tests.plan.test_system import JOIN, system
 
@@ -51,15 +53,14 @@ def protector(sites: Sites, tmp_path: Path) -> Iterator[Protector]:
     catalog.close()
 
 
-def beat(sites: Sites, site: str, *tasks: dict[str, Any], **more: Any) -> None:
+def beat(sites: Sites, site: str, *tasks: TaskReport, **said: Any) -> None:
     """The neighbour shares the centre's process."""
-    reported = [{"epoch": 1, "state": "running"} | task for task in tasks]
-    report = {"site": site, "address": "h:1", "pid": PIDS[site], "sources": []}
-    sites.heartbeat(report | {"tasks": reported} | more)
+    sites.heartbeat(a_site(site, *tasks, address="h:1", pid=PIDS[site], **said))
 
 
-def primary(**more: Any) -> dict[str, Any]:
-    return {"name": "q", "role": "primary", **more}
+def primary(epoch: int = 1, timeline: dict[str, float] | None = None) -> TaskReport:
+    standby = None if timeline is None else guarding(timeline=timeline)
+    return a_task("q", epoch=epoch, standby=standby)
 
 
 def test_a_standby_is_where_neither_the_primary_nor_its_inputs_are(
@@ -72,9 +73,9 @@ def test_a_standby_is_where_neither_the_primary_nor_its_inputs_are(
     assert protector.choose(SPEC, assignment, None) is None
     beat(sites, "room")
     assert protector.choose(SPEC, assignment, None) == "room"  # better than none
-    beat(sites, "store", {"name": "a", "role": "primary"}, {"name": "b", "role": "primary"})
+    beat(sites, "store", a_task("a"), a_task("b"))
     assert protector.choose(SPEC, assignment, None) == "store"
-    beat(sites, "spare", {"name": "c", "role": "primary"})
+    beat(sites, "spare", a_task("c"))
     assert protector.choose(SPEC, assignment, None) == "spare"
     assert protector.choose(SPEC, assignment, "room") == "room"  # as the query says
 

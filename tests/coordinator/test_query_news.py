@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from anabranch.coordinator.status.query_news import QueryNews
+from anabranch.coordinator.status.report import State
+from anabranch.errors import ErrorReport
+from anabranch.link.reports import SourceReport
+from simulation.reports import a_source, up
 
 
 class Watched:
@@ -12,52 +14,46 @@ class Watched:
         self.now = 0.0
         self.said: list[str] = []
         self.news = QueryNews(self.said.append, lambda: self.now)
-        self.sources: dict[str, dict[str, Any]] = {}
-        self.states: dict[str, dict[str, str]] = {}
+        self.sources: list[SourceReport] = []
+        self.states: dict[str, State] = {}
 
     def look(self, after_s: float = 1.0) -> list[str]:
         self.now += after_s
-        sources = [{"stream": name, "error": None, "problem": ""} | one
-                   for name, one in self.sources.items()]  # fmt: skip
-        report = {"site": "store2", "sources": sources}
         said = len(self.said)
-        self.news.look({"sites": [report], "tables": ["t"], "states": self.states})
+        self.news.look([up("store2", *self.sources)], self.states, ["t"])
         return self.said[said:]
-
-
-def error(message: str) -> dict[str, Any]:
-    return {"error": {"kind": "SourceError", "message": message, "place": "p", "remedy": "r"}}
 
 
 def test_a_failed_stream_and_the_queries_that_it_stops() -> None:
     watched = Watched()
-    watched.sources = {"s": {}}
-    watched.states = {f"q{n}": {"state": "running", "reason": ""} for n in range(10)}
+    watched.sources = [a_source("s")]
+    watched.states = {f"q{n}": State("running") for n in range(10)}
     assert watched.look() == []
-    watched.sources = {"s": error("stream s: no number")}
-    why = {"state": "no input", "reason": "stream s failed: no number"}
+    error = ErrorReport("SourceError", "stream s: no number", "p", "r")
+    watched.sources = [a_source("s", error=error)]
+    why = State("no input", "stream s failed: no number")
     watched.states = dict.fromkeys(watched.states, why)
     assert watched.look() == ["stream s at store2 failed: p: no number. r"]
     assert watched.look(2.0) == [
         "queries have no input: q0, q1, q2, q3, q4, q5, q6, q7 and 2 more"
     ]  # fmt: skip
     assert watched.look(60.0) == []
-    watched.sources = {}
-    watched.states = {"q0": {"state": "running", "reason": ""}}  # the others are dropped
+    watched.sources = []
+    watched.states = {"q0": State("running")}  # the others are dropped
     assert watched.look(1.0) == ["query goes on after 63 s: q0"]
 
 
 def test_a_source_that_is_away_and_a_query_that_fails() -> None:
     watched = Watched()
-    watched.sources = {"t": {"problem": "PostgreSQL does not answer"}}
-    watched.states = {"q": {"state": "failed", "reason": "division by zero"}}
+    watched.sources = [a_source("t", problem="PostgreSQL does not answer")]
+    watched.states = {"q": State("failed", "division by zero")}
     assert watched.look() == ["query q failed: division by zero"]
     assert watched.look(2.0) == ["table t at store2 waits: PostgreSQL does not answer"]
 
 
 def test_what_is_over_at_once_is_not_told() -> None:
     watched = Watched()
-    watched.states = {"q": {"state": "no input", "reason": "site a is starting"}}
+    watched.states = {"q": State("no input", "site a is starting")}
     assert watched.look() == []
-    watched.states = {"q": {"state": "running", "reason": ""}}
+    watched.states = {"q": State("running")}
     assert watched.look() == []

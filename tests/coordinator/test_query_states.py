@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.coordinator.protection.report import ProtectionReport
 from anabranch.coordinator.status.query_states import query_states
+from anabranch.coordinator.status.report import AnySite
+from anabranch.errors import ErrorReport
+from anabranch.link.reports import Delay, SourceReport, TaskReport
 from anabranch.plan.approximate import worker_queries
 from anabranch.plan.catalog import AnyDef, PocketDef, StreamDef
 from anabranch.plan.operators import Call
 from anabranch.plan.program import Program
 from anabranch.plan.protection import Standby
+from simulation.reports import a_source, a_task, assigned, silent, up
 from tests.coordinator.test_approximate import made
 from tests.plan.samples import TEMP, a_query, a_stream
 
@@ -21,34 +27,26 @@ JSONL = Call(name="jsonl", options={"path": "a.jsonl"})
 HOT = a_query(sink=JSONL, sink_site="desk")
 HOTTER = a_query("hotter", "hot")
 KNOWN: dict[str, AnyDef] = {"Sensor1": a_stream(), "hot": HOT, "hotter": HOTTER}
-FAILED = {
-    "kind": "SourceError",
-    "message": "stream Sensor1: line 9 is no row",
-    "place": "",
-    "remedy": "",
-}
+FAILED = ErrorReport("SourceError", "stream Sensor1: line 9 is no row")
 
 
-def task(name: str, site: str, state: str = "running", **more: Any) -> dict[str, Any]:
-    query = name.partition("/")[0]
-    return {"name": name, "query": query, "site": site, "state": state, "role": "primary",
-            "epoch": 0, "error": None, **more}  # fmt: skip
+def task(name: str, site: str, state: str = "running", **said: Any) -> TaskReport:
+    return a_task(name, site, state=state, **said)
 
 
-def source(error: Any = None) -> dict[str, Any]:
-    return {"stream": "Sensor1", "site": "room1", "error": error}
+def source(error: ErrorReport | None = None, **said: Any) -> SourceReport:
+    return a_source("Sensor1", error=error, **said)
 
 
-def held(reason: str, *, passes: bool) -> dict[str, Any]:
-    return {"reason": reason, "passes": passes, "since_s": 12.3}
+def held(reason: str, *, passes: bool) -> Delay:
+    return Delay(reason, passes, 12.3)
 
 
-def site(
-    name: str, *parts: dict[str, Any], state: str = "up", problem: str = "", **more: Any
-) -> dict[str, Any]:
-    return {"site": name, "state": state, "problem": problem, **more,
-            "sources": [one for one in parts if "stream" in one],
-            "tasks": [one for one in parts if "query" in one]}  # fmt: skip
+def site(name: str, *parts: TaskReport | SourceReport, **said: Any) -> AnySite:
+    """One that is `starting` or `unreachable` says nothing."""
+    if said.get("state") in ("starting", "unreachable"):
+        return silent(name, **said)
+    return up(name, *parts, **said)
 
 
 ROOM, DESK = site("room1", source()), site("desk", task("hot/sink", "desk"))
@@ -56,10 +54,10 @@ CENTRE = site("centre", task("hot", "centre"), task("hotter", "centre"))
 
 
 def states(
-    *reports: dict[str, Any], known: dict[str, AnyDef] = KNOWN, **protection: Any
+    *sites: AnySite, known: dict[str, AnyDef] = KNOWN, **protection: ProtectionReport
 ) -> dict[str, tuple[str, str]]:
-    found = query_states(reports, known, protection)
-    return {name: (one["state"], one["reason"]) for name, one in found.items()}
+    found = query_states(sites, known, protection)
+    return {name: (one.state, one.reason) for name, one in found.items()}
 
 
 def test_all_is_well() -> None:
@@ -84,17 +82,17 @@ def test_a_sink_whose_site_is_away_is_told() -> None:
 
 def test_a_sink_that_takes_nothing_is_told() -> None:
     """With its reason, and for how long; what reads the query is not held up, but for its queue."""
-    away = {"reason": "db:5432: connection refused", "passes": True, "since_s": 12.4}
+    away = Delay("db:5432: connection refused", passes=True, since_s=12.4)
     found = states(ROOM, CENTRE, site("desk", task("hot/sink", "desk", away=away)))
     reason = "its sink waits: db:5432: connection refused (for 12 s so far)"
     assert found == {"hot": ("sink away", reason), "hotter": ("running", "")}
-    behind = away | {"reason": "it lacks 20 rows. Put them back.", "passes": False}
+    behind = replace(away, reason="it lacks 20 rows. Put them back.", passes=False)
     found = states(ROOM, CENTRE, site("desk", task("hot/sink", "desk", away=behind, error=FAILED)))
     assert found["hot"] == ("stuck", "its sink cannot go on: it lacks 20 rows. Put them back")
 
 
 def test_a_stream_whose_service_is_away_is_told() -> None:
-    away = source() | {"state": "running", "problem": "no broker answers", "problem_s": 75.2}
+    away = source(problem="no broker answers", problem_s=75.2)
     found = states(site("room1", away), CENTRE, DESK)
     reason = "stream Sensor1 waits: no broker answers (for 75 s so far)"
     assert found == {"hot": ("no input", reason), "hotter": ("no input", "query hot has no input")}
@@ -102,11 +100,11 @@ def test_a_stream_whose_service_is_away_is_told() -> None:
 
 def test_what_is_read_again_after_a_restart_is_told() -> None:
     """And it is no trouble: the results come."""
-    again = source() | {"state": "running", "replayed": 1_200, "to_replay": 34_000}
+    again = source(replayed=1_200, to_replay=34_000)
     found = states(site("room1", again), CENTRE, DESK)
     reason = "stream Sensor1: 1,200 of 34,000 recorded tuples are read again"
     assert found == {"hot": ("catching up", reason), "hotter": ("catching up", reason)}
-    done = again | {"replayed": 34_000}
+    done = replace(again, replayed=34_000)
     assert states(site("room1", done), CENTRE, DESK)["hot"] == ("running", "")
 
 
@@ -139,7 +137,7 @@ def test_a_stream_whose_site_starts_is_told() -> None:
          "site centre is putting it back"),
     ],
 )  # fmt: skip
-def test_why_a_task_is_not_there(centre: dict[str, Any], state: str, reason: str) -> None:
+def test_why_a_task_is_not_there(centre: AnySite, state: str, reason: str) -> None:
     assert states(ROOM, centre, DESK)["hot"] == (state, reason)
 
 
@@ -168,7 +166,7 @@ def test_all_of_it_is_put_back(reports: Any, state: str, reason: str) -> None:
         (site("room2", task("hot/part", "room2")), ""),
     ],
 )
-def test_a_part_near_its_source(room2: dict[str, Any], reason: str) -> None:
+def test_a_part_near_its_source(room2: AnySite, reason: str) -> None:
     part = a_query("hot/part", site="room2").written
     whole = HOT.model_copy(update={"nodes": (part, HOT.written)})
     found = states(ROOM, room2, CENTRE, DESK, known=KNOWN | {"hot": whole})["hot"]
@@ -193,7 +191,7 @@ def test_whoever_gets_nowhere_says_why(
     homes = {"hot": "centre", "hotter": "centre", "hot/sink": "desk"}
     parts = [task(name, homes[name], state) for name, state in tasks.items()]
     reports = [
-        site(name, *([one for one in (*parts, *[source()] * read) if one["site"] == name]
+        site(name, *([one for one in (*parts, *[source()] * read) if one.site == name]
              if state in ("up", "stuck") else ()), state=state, problem="is as it is")
         for name, state in sites.items()
     ]  # fmt: skip
@@ -205,7 +203,7 @@ def test_a_standby_that_takes_over() -> None:
     known = KNOWN | {"hot": a_query(standby=Standby())}
     other = site("centre2", task("hot", "centre2", role="standby"))
     found = states(ROOM, site("centre", state="unreachable"), other, known=known,
-                   hot={"site": "centre", "standby": "centre2"})  # fmt: skip
+                   hot=assigned("centre", "centre2"))  # fmt: skip
     assert found["hot"] == ("taking over", "centre2 after centre")
 
 
@@ -227,7 +225,7 @@ def test_an_approximate_query_is_one_and_its_workers_are_none() -> None:
     known: dict[str, AnyDef] = {it.name: it for it in (stream, approximate, one, two)}
     away = site("two", state="unreachable")
     first = site("one", task(one.name, "one"), task(f"{one.name}/sink", "one"),
-                 {"stream": stream.name, "site": "one", "error": None})  # fmt: skip
+                 a_source(stream.name, "one"))  # fmt: skip
     second = site("two", task(two.name, "two"), task(f"{two.name}/sink", "two"))
     assert states(first, second, known=known) == {name: ("running", "")}
     assert states(first, away, known=known) == {

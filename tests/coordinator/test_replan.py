@@ -71,7 +71,7 @@ def test_while_a_site_is_gone_what_it_feeds_stays_and_the_rest_is_placed() -> No
     would = found.again()
     assert {one.task: one.site for one in would.moves} == {"alone": "centre"}
     assert "is at room2, which is gone" in would.stays["q"]
-    assert "it stays: " in found.report()["q"]["text"]
+    assert "it stays: " in found.report()["q"].text
     assert found.notes({}) == {}
     assert found.picture().startswith("<svg")
 
@@ -80,10 +80,10 @@ def test_status_says_why_an_operator_is_where_it_is() -> None:
     found = placing(system(JOIN))
     found.monitor.add(0.0, measured({"A": 100.0, "C": 1.0}))
     told = found.report()["q"]
-    assert told["site"] == "room1"
-    assert told["runner_up"] in ("room2", "centre")
-    assert told["worse"] > 0
-    assert told["text"].endswith("times as much")
+    assert told.site == "room1"
+    assert told.runner_up in ("room2", "centre")
+    assert told.worse > 0
+    assert told.text.endswith("times as much")
 
 
 def test_a_site_that_joins_is_used_once_it_is_known_to_be_near() -> None:
@@ -111,7 +111,7 @@ def test_what_does_not_move_is_said_with_the_reason() -> None:
     assert would.moves == ()
     assert would.stays["d"] == "it is where DEADLINE 5s was promised"
     assert would.stays["q"] == "it reads q.stage, whose state is there"
-    assert found.report()["d"]["text"].endswith("; it stays: it is where DEADLINE 5s was promised")
+    assert found.report()["d"].text.endswith("; it stays: it is where DEADLINE 5s was promised")
 
 
 def test_what_pays_once_the_dearest_has_moved_moves_with_it() -> None:

@@ -12,6 +12,7 @@ from anabranch.coordinator.deploy.restore import Restoration
 from anabranch.errors import SiteError
 from anabranch.link.message import Message
 from anabranch.link.messages import Drop, Prepare
+from simulation.reports import a_site, a_source, a_task
 from tests.link.support import LOOP
 from tests.plan.samples import a_query, a_stream
 
@@ -56,9 +57,12 @@ def test_what_was_prepared_in_vain_does_not_pass_for_running() -> None:
 
 def test_what_was_only_prepared_has_not_begun() -> None:
     """Whoever was about to start it may have died; a source that nobody reads waits rightly."""
-    report = {
-        "sources": [{"stream": one, "state": state} for one, state in (
-            ("read", "waiting"), ("unread", "waiting"), ("runs", "running"))],
-        "tasks": [{"name": "a", "state": "waiting"}, {"name": "b", "state": "done"}],
-    }  # fmt: skip
+    report = a_site(
+        "room1",
+        a_source("read", state="waiting"),
+        a_source("unread", state="waiting"),
+        a_source("runs"),
+        a_task("a", state="waiting"),
+        a_task("b", state="done"),
+    )
     assert begun(report, {"read", "runs"}) == {"unread", "runs", "b"}

@@ -12,6 +12,7 @@ import pytest
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.status.query_states import query_states
+from anabranch.coordinator.status.report import AnySite, State
 from anabranch.coordinator.status.status import heard, with_obstacles
 from anabranch.errors import (
     AnabranchError,
@@ -41,9 +42,11 @@ from anabranch.link.messages import (
     Status,
 )
 from anabranch.link.messages import Peers as PeersMessage
+from anabranch.link.reports import SiteReport
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.operators import Union
 from anabranch.runtime.backoff import Backoff
+from simulation.reports import a_site, a_source, a_task
 from tests.plan.samples import a_query, a_stream
 
 TOKEN = Credentials("test")
@@ -72,14 +75,10 @@ class Site:
     def runs(self) -> set[str]:
         return {name for name, state in (self._sources | self._tasks).items() if state == "running"}
 
-    def _report(self) -> dict[str, Any]:
-        sources = [{"stream": name, "state": state, "site": self.name, "error": None, "rate": 0}
-                   for name, state in self._sources.items()]  # fmt: skip
-        tasks = [{"name": name, "query": name, "state": state, "site": self.name, "epoch": 0,
-                  "role": "primary", "error": None, "output": ""}
-                 for name, state in self._tasks.items()]  # fmt: skip
-        return {"site": self.name, "address": self.gate.address, "pid": 1, "sources": sources,
-                "tasks": tasks}  # fmt: skip
+    def _report(self) -> SiteReport:
+        sources = [a_source(name, self.name, state=state) for name, state in self._sources.items()]
+        tasks = [a_task(name, self.name, state=state) for name, state in self._tasks.items()]
+        return a_site(self.name, *sources, *tasks, address=self.gate.address)
 
     def _answer(self, asked: Message) -> Any:
         match asked:
@@ -125,7 +124,7 @@ def here(coordinator: Coordinator) -> Iterator[Site]:
     site.gate.shutdown()
 
 
-def status(coordinator: Coordinator) -> tuple[dict[str, Any], dict[str, Any]]:
+def status(coordinator: Coordinator) -> tuple[dict[str, State], AnySite]:
     """The states of all queries, and what is said of the site."""
     known, held = coordinator._catalog.definitions(), coordinator._control.restorer.report()
     (report,) = with_obstacles(heard(coordinator.sites), known, held)
@@ -148,11 +147,11 @@ def test_whatever_is_in_the_way_nothing_is_deployed_anew(
     assert here.runs() == {"door", "open"}
     here.beat()
     states, site = status(coordinator)
-    assert states["open"]["state"] == "running"
+    assert states["open"].state == "running"
     told = states["hot"]
-    assert told["state"] == ("waiting" if kind in PASSING else "stuck")
-    assert "it is not there. Start it" in told["reason"]
-    assert site["state"] == ("up" if kind in PASSING else "stuck")
+    assert told.state == ("waiting" if kind in PASSING else "stuck")
+    assert "it is not there. Start it" in told.reason
+    assert site.state == ("up" if kind in PASSING else "stuck")
 
 
 @pytest.mark.parametrize("kind", [SourceAway, CannotResume])
@@ -174,7 +173,7 @@ def test_it_is_tried_again_without_end(
     assert here.runs() == {"door", "fire", "hot", "open"}
     assert all(one.resume for one in (*here.prepared, *here.dropped))
     here.beat()
-    assert {one["state"] for one in status(coordinator)[0].values()} == {"running"}
+    assert {one.state for one in status(coordinator)[0].values()} == {"running"}
 
 
 def test_a_site_that_runs_all_of_it_is_left_alone(coordinator: Coordinator, here: Site) -> None:

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,16 +24,17 @@ from anabranch.link.message import PROTOCOL
 from anabranch.link.messages import Heartbeat, Join, Ping, Pong, Status
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
+from anabranch.link.reports import SiteReport
 from anabranch.spark import own
+from simulation.reports import a_site, a_source, a_task
 from tests.link.support import LOOP
 from tests.plan.samples import a_query, a_stream
 
 TOKEN = Credentials("secret")
 
 
-def report(site: str, address: str = "127.0.0.1:1", pid: int = 1) -> dict[str, Any]:
-    told = {"site": site, "address": address, "pid": pid, "protocol": PROTOCOL}
-    return told | {"tasks": [], "sources": []}
+def report(site: str, address: str = "127.0.0.1:1", pid: int = 1) -> SiteReport:
+    return a_site(site, address=address, pid=pid)
 
 
 def a_register(catalog: Catalog, gone_after_s: float = 60, expected: tuple[str, ...] = ()) -> Sites:
@@ -56,15 +56,15 @@ def sites(catalog: Catalog) -> Sites:
 
 def test_what_is_dropped_is_not_reported_any_more(sites: Sites) -> None:
     """Its rate would be taken for that of the next stream of its name."""
-    streams = [{"stream": "s", "rate": 2.5}, {"stream": "t", "rate": 1.0}]
-    tasks = [{"name": "q"}, {"name": "r"}]
-    sites.heartbeat(report("room1") | {"sources": streams, "tasks": tasks})
+    streams = a_source("s", rate=2.5), a_source("t", rate=1.0)
+    sites.heartbeat(a_site("room1", *streams, a_task("q"), a_task("r")))
     sites.forget("room1", ["s"], ["q"])
     sites.forget("centre", ["t"], ["r"])
     record = sites.record("room1")
     assert record is not None
-    assert record.report["sources"] == [{"stream": "t", "rate": 1.0}]
-    assert record.report["tasks"] == [{"name": "r"}]
+    assert record.report is not None
+    assert [(one.stream, one.rate) for one in record.report.sources] == [("t", 1.0)]
+    assert [one.name for one in record.tasks] == ["r"]
 
 
 def test_a_heartbeat_registers_and_tells_where_the_others_are(sites: Sites) -> None:
@@ -190,18 +190,18 @@ def test_a_site_that_hangs_is_waited_for_once(sites: Sites) -> None:
     hang = threading.Event()
     asked = []
 
-    def status(message: Status) -> dict[str, str]:
+    def status(message: Status) -> SiteReport:
         asked.append(message)
         hang.wait(10)
-        return {}
+        return report("site1")
 
-    gates = [Gate("127.0.0.1:0", TOKEN, {Status: status if n else lambda asked: {}})
+    gates = [Gate("127.0.0.1:0", TOKEN, {Status: status if n else lambda asked: report("site0")})
              for n in range(2)]  # fmt: skip
     for n, gate in enumerate(gates):
         LOCAL.pop(gate.address)
         sites.heartbeat(report(f"site{n}", gate.address, n))
     for _ in range(3):
-        assert LOOP.run(sites.ask(Status())) == {"site0": {}}
+        assert LOOP.run(sites.ask(Status())) == {"site0": report("site0")}
     assert len(asked) == 1
     hang.set()
     sites.heartbeat(report("site1", gates[1].address, 1))

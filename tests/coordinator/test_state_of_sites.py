@@ -12,9 +12,11 @@ from anabranch.coordinator.base.sites import Sites
 from anabranch.errors import CannotResume
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peers
+from anabranch.link.reports import StateFolderReport
 from anabranch.plan.catalog import StreamDef
 from anabranch.plan.operators import Column
 from anabranch.runtime.loop import process_loop
+from simulation.reports import a_site
 
 
 def sites(catalog: Catalog) -> Sites:
@@ -23,8 +25,8 @@ def sites(catalog: Catalog) -> Sites:
 
 
 def beat(known: Sites, folder: str | None, site: str = "room1") -> None:
-    state = folder and {"id": folder, "place": f"/state/{folder}"}
-    known.heartbeat({"site": site, "address": "127.0.0.1:1", "pid": 1, "folder": state})
+    state = StateFolderReport(folder, f"/state/{folder}") if folder else None
+    known.heartbeat(a_site(site, folder=state))
 
 
 def test_a_site_that_comes_with_another_folder_is_refused_while_state_is_expected() -> None:

@@ -67,10 +67,10 @@ def running(world: World) -> dict[str, set[tuple[str, int]]]:
     found = {}
     for name, site in world.sites.items():
         report = site.report()
-        primaries = [one for one in report["tasks"] if one["role"] == "primary"]
-        primaries = [one for one in primaries if one["state"] != "waiting"]
-        found[name] = {(one["stream"], one["born"]) for one in report["sources"]}
-        found[name] |= {(one["name"], one["born"]) for one in primaries}
+        primaries = [one for one in report.tasks if one.role == "primary"]
+        primaries = [one for one in primaries if one.state != "waiting"]
+        found[name] = {(one.stream, one.born) for one in report.sources}
+        found[name] |= {(one.name, one.born) for one in primaries}
     return found
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rich.console import Console, RenderableType
 
 from anabranch.cli.sites.demo import script_text, show_script
 from anabranch.coordinator.scripts.sites import sites_named
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.demo.apartment import (
     ALARM_ABOVE,
     CENTRE,
@@ -34,6 +36,8 @@ from anabranch.demo.record import Record
 from anabranch.demo.screen import Moment, bar, curve, plain_line, screen, summary
 from anabranch.demo.tail import Tail
 from anabranch.demo.verdict import Verdict, verdict
+from anabranch.link.reports import TaskReport
+from simulation.reports import a_status, a_task, assigned, guarding, up
 
 MOMENT = Moment(12.0, 30.0, dict.fromkeys(ROOMS, 120), dict.fromkeys(ROOMS, 10.0))
 
@@ -117,14 +121,12 @@ def test_no_line_is_wider_than_a_terminal() -> None:
 # -- the failure -----------------------------------------------------------------------------------
 
 
-def protection(site: str, standby: str | None, tasks: list[dict[str, Any]]) -> dict[str, Any]:
-    """A status as far as the failure looks at it."""
-    one = {"site": site, "standby": standby, "protected": standby is not None}
-    return {"protection": dict.fromkeys(ALARMS, one), "sites": [{"tasks": tasks}]}
+def protection(site: str, standby: str | None, tasks: Iterable[TaskReport]) -> SystemStatus:
+    return a_status(up(SPARE, *tasks), protection=dict.fromkeys(ALARMS, assigned(site, standby)))
 
 
-def taken_over(name: str, at: float) -> dict[str, Any]:
-    return {"name": name, "role": "primary", "site": SPARE, "timeline": {"claimed": at}}
+def taken_over(name: str, at: float) -> TaskReport:
+    return a_task(name, SPARE, standby=guarding(timeline={"claimed": at}))
 
 
 def replaced() -> Failure:
@@ -137,7 +139,7 @@ def replaced() -> Failure:
 
 def test_the_story_of_the_centre() -> None:
     failure = Failure()
-    failure.look({"protection": {}, "sites": []}, now=1.0)
+    failure.look(a_status(), now=1.0)
     assert failure.line() == "centre raises the alarms, not protected yet"
     failure.look(protection(CENTRE, SPARE, []), now=2.0)
     assert failure.line() == "centre raises the alarms, protected by centre2"

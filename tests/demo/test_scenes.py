@@ -38,7 +38,7 @@ def test_a_scene_shows_what_it_promises(scene: Scene, host: Host) -> None:
     told = scene.play(host)
     assert told.well, told.sentence
     assert "NOT" not in told.sentence
-    assert host.status()["streams"] == []
+    assert host.status().streams == ()
 
 
 def test_what_both_rooms_measured_together() -> None:

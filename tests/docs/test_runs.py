@@ -71,7 +71,7 @@ def test_the_tutorial(house: Path, start: Start, capsys: pytest.CaptureFixture[s
     printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("hot ")]
     console = shown("tutorial.md", "console", "$ anabranch run house.sql --until-idle\nstream")
     assert printed == [line for line in console.splitlines() if line.startswith("hot  2026")]
-    late = [one["late"] for site in status["sites"] for one in site["sources"]]
+    late = [one.late for site in status.sites for one in site.sources]
     assert sum(late) == 1
 
 
@@ -198,7 +198,7 @@ def test_event_time_in_expressions(tmp_path: Path, start: Start) -> None:
     stream = shown("language.md", "sql", "CREATE STREAM readings")
     system = start(["room1"], tmp_path)
     status = system.run(stream + shown("language.md", "sql", "CREATE QUERY mornings"))
-    assert all(task["state"] == "done" for site in status["sites"] for task in site["tasks"])
+    assert all(task.state == "done" for site in status.sites for task in site.tasks)
 
 
 def test_every_type_of_the_reference(tmp_path: Path, start: Start) -> None:

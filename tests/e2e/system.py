@@ -14,8 +14,10 @@ from anabranch.coordinator.scripts.scripts import Answer
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.idle import failures, idle
 from anabranch.coordinator.service.launch import LocalSites
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials
+from anabranch.link.message import plain
 
 
 class System:
@@ -31,12 +33,12 @@ class System:
     def execute(self, text: str) -> list[Answer]:
         return self.coordinator.execute(Script(text, "script.sql"), str(self.folder))
 
-    def run(self, text: str, timeout_s: float = 60.0) -> dict[str, Any]:
+    def run(self, text: str, timeout_s: float = 60.0) -> SystemStatus:
         """Execute, wait until all is out, and return the last status; raises what failed."""
         self.execute(text)
         return self.wait(timeout_s)
 
-    def wait(self, timeout_s: float = 60.0) -> dict[str, Any]:
+    def wait(self, timeout_s: float = 60.0) -> SystemStatus:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             status = self.coordinator.status()
@@ -45,14 +47,14 @@ class System:
             if idle(status):
                 return status
             time.sleep(0.02)
-        raise AssertionError(f"not idle after {timeout_s} s: {json.dumps(status, indent=1)}")
+        raise AssertionError(f"not idle after {timeout_s} s: {json.dumps(plain(status), indent=1)}")
 
     def drop_all(self) -> None:
         known = self.coordinator.status()
-        pockets = [f"DROP POCKET `{name}`;" for name in reversed(known["pockets"])]
-        queries = [f"DROP QUERY IF EXISTS `{name}`;" for name in reversed(known["reads"])]
-        streams = [f"DROP STREAM IF EXISTS `{name}`;" for name in known["streams"]]
-        tables = [f"DROP TABLE `{name}`;" for name in known["tables"]]
+        pockets = [f"DROP POCKET `{name}`;" for name in reversed(known.pockets)]
+        queries = [f"DROP QUERY IF EXISTS `{name}`;" for name in reversed(list(known.reads))]
+        streams = [f"DROP STREAM IF EXISTS `{name}`;" for name in known.streams]
+        tables = [f"DROP TABLE `{name}`;" for name in known.tables]
         self.execute("\n".join(pockets + queries + streams + tables))
 
     def close(self) -> None:

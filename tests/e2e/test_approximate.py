@@ -87,9 +87,9 @@ def test_keys_are_dealt_out_anew_while_it_runs(
             expected[end, n % KEYS].append(paired(n, pairs[n % KEYS]))
 
     def dealt(status):
-        found = status["approximations"].get("pairs", {})
-        names = [one["query"] for one in found.get("workers", [])]
-        return names == ["pairs/1.2", "pairs/2.2"] and found["workers"][0]["estimable"]
+        found = status.approximations.get("pairs")
+        names = [one.query for one in found.workers] if found else []
+        return names == ["pairs/1.2", "pairs/2.2"] and found.workers[0].estimable
 
     cluster.wait(dealt, "keys are dealt out anew", 90)
 
@@ -103,7 +103,7 @@ def test_keys_are_dealt_out_anew_while_it_runs(
     found = {(ts, k): x for ts, k, x, _ in rows}
     means = {place: sum(xs) / len(xs) for place, xs in expected.items()}
     assert found == pytest.approx(means, abs=1e-9)
-    assert cluster.status()["workers"]["pairs"] == ["pairs/1.2", "pairs/2.2"]
+    assert cluster.status().workers["pairs"] == ("pairs/1.2", "pairs/2.2")
     cluster.execute("DROP QUERY pairs; DROP STREAM p;")
 
 
@@ -115,8 +115,8 @@ def test_a_killed_workers_windows_are_estimated(
     cluster.execute(SCRIPT.format(url=postgres.url))
 
     def learnt(status):
-        found = status["approximations"].get("means", {})
-        return found.get("model") and all(one["estimable"] for one in found["workers"])
+        found = status.approximations.get("means")
+        return found and found.model and all(one.estimable for one in found.workers)
 
     cluster.wait(learnt, "all workers are estimable", 40)
     before = snapshot(cluster.status(), 1.0)
@@ -129,8 +129,8 @@ def test_a_killed_workers_windows_are_estimated(
     cluster.signal("two", signal.SIGKILL)
 
     def recovered(status):
-        found = status["approximations"]["means"]
-        return found["estimated"] and not found["recovering"]
+        found = status.approximations["means"]
+        return found.estimated and not found.recovering
 
     cluster.wait(recovered, "estimated", 30)
     told = differences(before, snapshot(cluster.status(), 2.0))

@@ -31,8 +31,8 @@ def csv(system: System) -> Path:
 
 def nothing_is_there(system: System) -> bool:
     status = system.coordinator.status()
-    parts = [part for site in status["sites"] for part in (*site["sources"], *site["tasks"])]
-    return not (status["streams"] or status["reads"] or parts)
+    parts = [part for site in status.sites for part in (*site.sources, *site.tasks)]
+    return not (status.streams or status.reads or parts)
 
 
 def refused(system: System, script: str, kind: type[AnabranchError]) -> str:
@@ -115,9 +115,9 @@ def test_disk_full_at_a_sink(system: System, csv: Path) -> None:
     system.execute(skip + QUERY.replace("q.jsonl", "/dev/full"))
 
     def away() -> list[str]:
-        sites = system.coordinator.status()["sites"]
-        tasks = [task for site in sites for task in site["tasks"]]
-        return [task["away"]["reason"] for task in tasks if task.get("away")]
+        sites = system.coordinator.status().sites
+        tasks = [task for site in sites for task in site.tasks]
+        return [task.away.reason for task in tasks if task.away]
 
     eventually(lambda: away() == ["/dev/full: query q: disk full. Free some space."])
 
@@ -149,10 +149,10 @@ def test_site_unreachable(spark: SparkSession, tmp_path: Path) -> None:
     system = System(Cluster.of_sites(["a", "b"]), spark, tmp_path)
     try:
         system.sites._sites[1].close()
-        row = next(site for site in system.coordinator.status()["sites"] if site["site"] == "b")
-        assert row["state"] == "unreachable"
-        assert "Connection refused" in row["problem"]
-        assert len(row["problem"]) < 150
+        row = next(site for site in system.coordinator.status().sites if site.site == "b")
+        assert row.state == "unreachable"
+        assert "Connection refused" in row.problem
+        assert len(row.problem) < 150
     finally:
         system.close()
 

@@ -46,7 +46,7 @@ def test_rows_of_a_select(typed: System, capsys: pytest.CaptureFixture[str]) -> 
     typed.execute(TICKS)
     lines = said(typed, "SELECT n + 1 AS odd FROM even LIMIT 3", capsys)
     assert [int(line.removeprefix("odd=")) % 2 for line in lines] == [1, 1, 1]
-    assert list(typed.coordinator.status()["reads"]) == ["even"]
+    assert list(typed.coordinator.status().reads) == ["even"]
 
 
 def test_what_ends_is_shown_to_its_end(typed: System, capsys: pytest.CaptureFixture[str]) -> None:

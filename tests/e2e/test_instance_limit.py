@@ -39,8 +39,8 @@ def limited(
 
 
 def results(system: System, query: str) -> int:
-    (report,) = system.coordinator.status()["sites"]
-    return max((one["position"] for one in report["tasks"] if one["name"] == query), default=0)
+    (report,) = system.coordinator.status().sites
+    return max((one.position for one in report.tasks if one.name == query), default=0)
 
 
 def priorities() -> set[int]:
@@ -68,7 +68,7 @@ def test_it_is_dropped_at_once_and_fails_by_itself_while_others_go_on(limited: S
     assert f"ran for more than {LIMIT_S:g} s on tuples " in str(error)
     assert " of s, and was stopped" in str(error)
     eventually(lambda: results(limited, "good") > before + 3, 30)
-    assert limited.coordinator.status()["sites"][0]["state"] == "up"
+    assert limited.coordinator.status().sites[0].state == "up"
     limited.execute("DROP QUERY bad;")
     limited.execute("CREATE QUERY third AS SELECT value + 1 AS v FROM s AT centre;")
     eventually(lambda: results(limited, "third") > 3, 30)

@@ -41,9 +41,7 @@ def write_sensors(folder: Path, seed: int) -> tuple[str, list[list[Tuple]]]:
 
 def expected_fire(sensors: list[list[Tuple]]) -> list[tuple[Any, ...]]:
     window = Range(width_us=1_000_000)
-    hot = evaluate(
-        sensors, [window] * 3, [0], lambda values: all(one["Temp"] > 50 for one in values)
-    )
+    hot = evaluate(sensors, [window] * 3, [0], lambda values: all(one.Temp > 50 for one in values))
     return [
         (
             one.ts,
@@ -120,14 +118,14 @@ def test_what_two_queries_need_is_computed_once(system: System) -> None:
         " AT centre;" + "CREATE QUERY b AS SELECT s.Temp FROM Sensor1 s WHERE s.Temp > 60"
         " INTO jsonl(path = 'b.jsonl') AT room2;"
     )
-    (site,) = [one for one in system.coordinator.status()["sites"] if one["site"] == "room1"]
-    assert len(site["tasks"]) == 1
+    (site,) = [one for one in system.coordinator.status().sites if one.site == "room1"]
+    assert len(site.tasks) == 1
     system.execute("DROP QUERY a")
-    (site,) = [one for one in system.coordinator.status()["sites"] if one["site"] == "room1"]
-    assert len(site["tasks"]) == 1
+    (site,) = [one for one in system.coordinator.status().sites if one.site == "room1"]
+    assert len(site.tasks) == 1
     system.execute("DROP QUERY b")
-    (site,) = [one for one in system.coordinator.status()["sites"] if one["site"] == "room1"]
-    assert site["tasks"] == []
+    (site,) = [one for one in system.coordinator.status().sites if one.site == "room1"]
+    assert site.tasks == ()
     rows = read_jsonl(system.folder / "a.jsonl")
     assert rows
     assert rows == read_jsonl(system.folder / "b.jsonl")

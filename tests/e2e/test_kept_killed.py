@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from anabranch.link.reports import TaskReport
+from simulation.reports import a_task
 from tests.e2e.commands import anabranch, start, wait_until
 from tests.e2e.test_site_restart import jvm_of, read, site_pid, status
 
@@ -43,11 +45,11 @@ def test_a_jvm_killed_inside_a_kept_instance_loses_and_repeats_nothing(tmp_path:
         os.kill(jvm_of(site_pid(tmp_path)), signal.SIGKILL)
         expected = [(n, len(words[n - 1]), 2) for n in range(1, ROWS + 1) if n % 3]
         wait_until(lambda: len(rows(tmp_path / "far.jsonl")) >= len(expected), "all rows", 200)
-        wait_until(lambda: task(tmp_path, "bad")["state"] == "failed", "the error", 60)
+        wait_until(lambda: task(tmp_path, "bad").state == "failed", "the error", 60)
         far = rows(tmp_path / "far.jsonl")
         assert [row["_pos"] for row in far] == list(range(1, len(expected) + 1))
         assert [(row["n"], row["l"], row["d"]) for row in far] == expected
-        assert "division by zero" in task(tmp_path, "bad")["error"]["message"]
+        assert "division by zero" in task(tmp_path, "bad").error.message
     finally:
         up.send_signal(signal.SIGINT)
         up.wait(60)
@@ -56,12 +58,12 @@ def test_a_jvm_killed_inside_a_kept_instance_loses_and_repeats_nothing(tmp_path:
 def evaluates_all(folder: Path) -> bool:
     """An instance of `far` has taken everything, and is not behind the slow tuple."""
     far = task(folder, "far")
-    return read(folder) == ROWS and far["queue"] == 0 and far["position"] < SLOW * 2 // 3
+    return read(folder) == ROWS and far.queue == 0 and far.position < SLOW * 2 // 3
 
 
-def task(folder: Path, name: str) -> dict[str, Any]:
-    tasks = [one for site in status(folder)["sites"] for one in site["tasks"]]
-    return next((one for one in tasks if one["name"] == name), {"state": "away", "position": 0})
+def task(folder: Path, name: str) -> TaskReport:
+    tasks = (one for one in status(folder).tasks() if one.name == name)
+    return next(tasks, a_task(name, state="away"))
 
 
 def rows(file: Path) -> list[dict[str, Any]]:

@@ -20,9 +20,9 @@ CREATE QUERY plain AS SELECT value + 1 AS v FROM ticks INTO jsonl(path = 'plain.
 
 
 def state_of(system: System, query: str) -> tuple[str, int]:
-    (found,) = [task for site in system.coordinator.status()["sites"] for task in site["tasks"]
-                if task["name"] == query]  # fmt: skip
-    return found["state"], found["position"]
+    (found,) = [task for site in system.coordinator.status().sites for task in site.tasks
+                if task.name == query]  # fmt: skip
+    return found.state, found.position
 
 
 def test_others_go_on_beside_it_and_it_can_be_dropped(system: System) -> None:
@@ -37,4 +37,4 @@ def test_others_go_on_beside_it_and_it_can_be_dropped(system: System) -> None:
     dropping.start()
     dropping.join(60)
     assert not dropping.is_alive()
-    assert "slow" not in system.coordinator.status()["reads"]
+    assert "slow" not in system.coordinator.status().reads

@@ -43,8 +43,8 @@ def finished(system: System, *names: str) -> bool:
     """Once the sources have ended, and all files have as many lines and get no more."""
     deadline, before = time.monotonic() + 120, [-1]
     while time.monotonic() < deadline:
-        sites = system.coordinator.status()["sites"]
-        ended = all(one["state"] == "ended" for site in sites for one in site["sources"])
+        sites = system.coordinator.status().sites
+        ended = all(one.state == "ended" for site in sites for one in site.sources)
         now = [len(output(system, name)) for name in names]
         if ended and now == before and len(set(now)) == 1:
             return True
@@ -64,8 +64,8 @@ def test_the_same_output_wherever_it_is_placed(system: System) -> None:
     system.execute(SOURCES + "".join(queries))
     assert "room2" not in nodes(system, "others").values()
     assert set(nodes(system, "elsewhere").values()) == {"centre"}
-    report = system.coordinator.status()["placement"]
-    assert "all would cost" in report["free"]["text"]
+    report = system.coordinator.status().placement
+    assert "all would cost" in report["free"].text
     system.wait()
     expected = output(system, "pinned")
     assert len(expected) > 100

@@ -80,8 +80,8 @@ def test_late_and_malformed_tuples_are_counted_and_shown(system: System) -> None
         skipping + "CREATE QUERY q AS SELECT id FROM readings INTO jsonl(path = 'q.jsonl');"
     )
     assert [row["id"] for row in read_jsonl(system.folder / "q.jsonl")] == [1, 3, 5]
-    (source,) = [one for site in status["sites"] for one in site["sources"]]
-    assert (source["late"], source["skipped"], source["rows"]) == (1, 1, 3)
+    (source,) = [one for site in status.sites for one in site.sources]
+    assert (source.late, source.skipped, source.rows) == (1, 1, 3)
 
 
 def test_a_failing_query_says_why_and_holds_no_other_up(system: System) -> None:
@@ -158,8 +158,8 @@ def test_a_wrong_statement_changes_nothing(system: System, script: str, line: st
     assert caught.value.line().startswith("script.sql:4:")
     assert "^" in caught.value.excerpt
     status = system.coordinator.status()
-    assert (status["streams"], status["reads"]) == ([], {})
-    assert not any(site["sources"] or site["tasks"] for site in status["sites"])
+    assert (status.streams, status.reads) == ((), {})
+    assert not any(site.sources or site.tasks for site in status.sites)
 
 
 def test_spark_knows_its_jobs_by_query_and_task(spark: SparkSession, tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_spark_knows_its_jobs_by_query_and_task(spark: SparkSession, tmp_path: P
         )
     finally:
         system.close()
-    ((task,),) = [site["tasks"] for site in status["sites"]]
-    assert [(one["plan"], one["why"]) for one in task["plans"]] == [("job", 'plans = "job"')]
+    ((task,),) = [site.tasks for site in status.sites]
+    assert [(one.plan, one.why) for one in task.plans] == [("job", 'plans = "job"')]
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)  # type: ignore[union-attr]
     described = [str(jobs.apply(i).description()) for i in range(jobs.size())]
     assert "Some(named_job: 7 tuples)" in described

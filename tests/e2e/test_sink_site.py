@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from anabranch.coordinator.status.report import SystemStatus
 from tests.e2e.system import System, read_jsonl
 
 TICKS = (
@@ -11,9 +10,9 @@ TICKS = (
 )
 
 
-def sites_of_tasks(status: dict[str, Any]) -> dict[str, str]:
-    tasks = (task for site in status["sites"] for task in site["tasks"])
-    return {task["name"]: task["site"] for task in tasks}
+def sites_of_tasks(status: SystemStatus) -> dict[str, str]:
+    tasks = (task for site in status.sites for task in site.tasks)
+    return {task.name: task.site for task in tasks}
 
 
 def test_the_sink_runs_there_and_gets_everything(system: System) -> None:

@@ -23,6 +23,7 @@ from anabranch.api.cluster import Cluster
 from anabranch.api.relations import Stream
 from anabranch.coordinator.requests import AskStatus
 from anabranch.coordinator.service.state import find_coordinator
+from anabranch.coordinator.status.report import SystemStatus
 from bench.systems.postgres import Postgres
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 from tests.servers.kafka import Kafka
@@ -159,18 +160,17 @@ def test_a_site_killed_at_random_loses_and_repeats_nothing(
     assert all_gone(processes) == []
 
 
-def status(folder: Path) -> dict[str, Any]:
+def status(folder: Path) -> SystemStatus:
     coordinator = find_coordinator(folder / ".anabranch")
     try:
-        found: dict[str, Any] = coordinator.send(AskStatus())
-        return found
+        return coordinator.send(AskStatus())
     finally:
         coordinator.close()
 
 
 def read(folder: Path) -> int:
     """How many records have become tuples."""
-    return sum(one["rows"] for site in status(folder)["sites"] for one in site["sources"])
+    return sum(one.rows for site in status(folder).sites for one in site.sources)
 
 
 def has_spare(up: int) -> bool:
@@ -179,8 +179,8 @@ def has_spare(up: int) -> bool:
 
 
 def site_pid(folder: Path) -> int:
-    (site,) = status(folder)["sites"]
-    return int(site["pid"])
+    (site,) = status(folder).sites
+    return int(site.pid)
 
 
 def jvm_of(site: int) -> int:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from anabranch.coordinator.protection.report import ProtectionReport
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import TakeOver
 from bench.systems.postgres import Postgres
@@ -43,16 +43,16 @@ def small(system: System) -> Iterator[System]:
 
 def standby_of(system: System, task: str) -> str | None:
     """Where the standby of a task is, once it could take over."""
-    found = system.coordinator.status()["protection"].get(task, {})
-    return found["standby"] if found.get("protected") else None
+    found = system.coordinator.status().protection.get(task)
+    return found.standby if found and found.protected else None
 
 
 def take_over(system: System, task: str) -> None:
     """Unless the standby has done so by itself: on a busy machine a primary may seem dead."""
-    first = assignment(system, task)["epoch"]
+    first = assignment(system, task).epoch
 
     def taken() -> bool:
-        return int(assignment(system, task)["epoch"]) > first
+        return int(assignment(system, task).epoch) > first
 
     wait_until(lambda: taken() or standby_of(system, task) is not None, f"{task} is protected", 30)
     if not taken():
@@ -62,9 +62,8 @@ def take_over(system: System, task: str) -> None:
     wait_until(taken, f"{task} is taken over", 30)
 
 
-def assignment(system: System, task: str) -> dict[str, Any]:
-    found: dict[str, Any] = system.coordinator.status()["protection"][task]
-    return found
+def assignment(system: System, task: str) -> ProtectionReport:
+    return system.coordinator.status().protection[task]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +84,12 @@ def test_taken_over_under_load(small: System, query: str, options: str) -> None:
           INTO jsonl(path = 'moved.jsonl') ON room1 AT centre;"""
     )
     take_over(small, "moved")
-    assert assignment(small, "moved")["site"] == "room2"
-    epoch = assignment(small, "moved")["epoch"]
+    assert assignment(small, "moved").site == "room2"
+    epoch = assignment(small, "moved").epoch
     status = small.wait()
     assert epoch > 0
-    (task,) = [one for site in status["sites"] for one in site["tasks"] if one["name"] == "moved"]
-    assert (task["site"], task["role"], task["epoch"]) == ("room2", "primary", epoch)
+    (task,) = [one for site in status.sites for one in site.tasks if one.name == "moved"]
+    assert (task.site, task.role, task.epoch) == ("room2", "primary", epoch)
     expected = read_jsonl(small.folder / "still.jsonl")
     assert len(expected) > 100
     assert read_jsonl(small.folder / "moved.jsonl") == expected
@@ -129,8 +128,8 @@ def test_sinks_that_any_site_can_write_move_along(
     for task in ("rows", "records"):
         take_over(small, task)
     status = small.wait()
-    sinks = [one for site in status["sites"] for one in site["tasks"] if one["sink"]]
-    assert {one["site"] for one in sinks} == {"room2"}
+    sinks = [one for site in status.sites for one in site.tasks if one.sink]
+    assert {one.site for one in sinks} == {"room2"}
     expected = [n for n in range(ROWS) if n % 3]
     found = postgres.execute("SELECT n, _pos FROM along ORDER BY _pos")
     assert found == list(zip(expected, itertools.count(1), strict=False))
@@ -148,8 +147,8 @@ def test_a_dropped_query_leaves_no_standby(small: System) -> None:
     small.execute("DROP QUERY q;")
     wait_until(lambda: not standby_of(small, "q"), "nobody stands by", 10)
     status = small.coordinator.status()
-    assert [one["name"] for site in status["sites"] for one in site["tasks"]] == []
-    assert status["protection"] == {}
+    assert [one.name for site in status.sites for one in site.tasks] == []
+    assert status.protection == {}
 
 
 def test_a_query_without_another_host_is_shown_as_unprotected(small: System) -> None:
@@ -157,7 +156,7 @@ def test_a_query_without_another_host_is_shown_as_unprotected(small: System) -> 
     small.execute(f"{SOURCES} CREATE QUERY q AS {QUERIES['selection']} STANDBY AT centre;")
     problem = "no site but centre is up that could stand by"
     wait_until(
-        lambda: small.coordinator.status()["protection"].get("q", {}).get("problem") == problem,
+        lambda: getattr(small.coordinator.status().protection.get("q"), "problem", "") == problem,
         "the problem is told",
         10,
     )
@@ -173,6 +172,6 @@ def test_a_failing_expression_fails_the_query_and_not_its_takeover(small: System
     )
     with pytest.raises(AnabranchError, match=r"(?i)divi(de|sion) by zero"):
         small.wait(30)
-    epoch = assignment(small, "q")["epoch"]
+    epoch = assignment(small, "q").epoch
     time.sleep(1.5)
-    assert assignment(small, "q")["epoch"] == epoch
+    assert assignment(small, "q").epoch == epoch

@@ -18,6 +18,7 @@ import pytest
 from anabranch.coordinator.requests import AskStatus, Execute
 from anabranch.coordinator.service import launch
 from anabranch.coordinator.service.state import find_coordinator
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import AnabranchError
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 
@@ -52,22 +53,21 @@ class System:
             Execute(text, "script.sql", str(self._folder)), 120
         )
 
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = find_coordinator(self._folder / STATE).send(AskStatus(), 30)
-        return found
+    def status(self) -> SystemStatus:
+        return find_coordinator(self._folder / STATE).send(AskStatus(), 30)
 
     def site(self, name: str) -> psutil.Process:
-        pid = next(one["pid"] for one in self.status()["sites"] if one["site"] == name)
+        pid = next(one.pid for one in self.status().sites if one.site == name)
         return psutil.Process(pid)
 
     def is_as_the_catalog_says(self) -> bool:
         status = self.status()
-        sites = status["sites"]
-        queries = set(status["states"])
-        running = {task["query"] for one in sites for task in one["tasks"]}
+        sites = status.sites
+        queries = set(status.states)
+        running = {task.query for one in sites for task in one.tasks}
         return (
-            all(one["state"] == "up" for one in sites)
-            and not any(one["missing"] or one["ghosts"] for one in sites)
+            all(one.state == "up" for one in sites)
+            and not any(one.missing or one.ghosts for one in sites)
             and running == queries
         )
 
@@ -102,7 +102,7 @@ def test_a_coordinator_killed_in_a_script_leaves_what_the_catalog_says(tmp_path:
             thread.join()
             system.begin()
             wait_until(system.is_as_the_catalog_says, "quiet", 90, system.log)
-            queries = list(system.status()["states"])
+            queries = list(system.status().states)
             assert len(queries) in (0, QUERIES)
             drops = [f"DROP QUERY {name};" for name in queries]
             if drops:
@@ -131,7 +131,7 @@ def a_site_that_stands_still(system: System) -> None:
     finally:
         process.send_signal(signal.SIGCONT)
     wait_until(system.is_as_the_catalog_says, "what was dropped is stopped", 60, system.log)
-    assert set(system.status()["states"]) == {"kept"}
+    assert set(system.status().states) == {"kept"}
     assert system.site("b").pid == process.pid
 
     process.send_signal(signal.SIGSTOP)

@@ -79,4 +79,4 @@ def test_nothing_but_one_query_is_explained_and_nothing_is_done(
     assert answer.status_code == 400, answer.text
     assert answer.json()["place"] == place
     assert message in answer.json()["message"]
-    assert set(face.coordinator.status(ask=False)["reads"]) == {"q"}
+    assert set(face.coordinator.status(ask=False).reads) == {"q"}

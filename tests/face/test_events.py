@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
+from anabranch.coordinator.status.report import State, SystemStatus
+from anabranch.errors import ErrorReport
 from anabranch.face.events import Difference, differences, remembered
 from anabranch.face.snapshot import snapshot
 from anabranch.face.stories import Chronicle, stories, summary
-from tests.cli.statuses import assigned, down, site, standby, status, task
+from anabranch.link.reports import SourceReport, TaskReport
+from simulation.reports import a_source
+from tests.cli.statuses import assigned, down, site, standby, states, status, task
 
-MEASURED: dict[str, Any] = {"rows_in": 10, "fixed_ms": 1.0, "per_tuple_us": 2.0}
-
-
-def running(name: str, at: str, **more: Any) -> dict[str, Any]:
-    return task(name, at, output=name, **MEASURED, **more)
-
-
-WELL = status(site("centre", running("q", "centre")), site("centre2", standby("q", "centre2")))
+WELL = status(site("centre", task("q", "centre")), site("centre2", standby("q", "centre2")))
 TAKEN = status(
-    down("centre", "q"), site("centre2", running("q", "centre2", epoch=1)),
+    down("centre", "q"), site("centre2", task("q", "centre2", epoch=1)),
     protection=assigned("centre2", None, "no standby yet"),
 )  # fmt: skip
 BACK = status(
     site("centre", standby("q", "centre"), pid=5),
-    site("centre2", running("q", "centre2", epoch=1)),
+    site("centre2", task("q", "centre2", epoch=1)),
     protection=assigned("centre2", "centre"),
 )  # fmt: skip
 
 
-def kinds(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def kinds(before: SystemStatus, after: SystemStatus) -> list[str]:
     return [one.kind for one in differences(snapshot(before, 1.0), snapshot(after, 2.0))]
 
 
@@ -59,15 +56,15 @@ def test_a_take_over_that_was_seen_half_done_is_told():
 
 def test_another_standby_is_news_though_nobody_saw_it_missing():
     at_once = status(
-        down("centre", "q"), site("centre2", running("q", "centre2", epoch=1)),
+        down("centre", "q"), site("centre2", task("q", "centre2", epoch=1)),
         site("centre3", standby("q", "centre3")), protection=assigned("centre2", "centre3"),
     )  # fmt: skip
     assert kinds(WELL, at_once) == ["site_down", "site_up", "taken_over", "protected"]
 
 
-def taken(asked: bool, **timeline: float) -> dict[str, Any]:
+def taken(asked: bool, **timeline: float) -> TaskReport:
     """What a site that has stood by for `q` at centre tells of how it came to it."""
-    return running("q", "centre2", epoch=1, primary="centre", asked=asked, timeline=timeline)
+    return task("q", "centre2", epoch=1, primary="centre", asked=asked, timeline=timeline)
 
 
 def test_a_move_of_a_protected_query_is_a_move():
@@ -126,19 +123,19 @@ def test_a_query_that_is_dropped_needs_no_protection_again():
 
 
 def test_a_new_query_and_a_dropped_one():
-    two = site("centre", running("q", "centre"), running("r", "centre"))
-    states = {name: {"state": "running", "reason": ""} for name in ("q", "r")}
-    more = status(two, site("centre2", standby("q", "centre2")), states=states)
+    two = site("centre", task("q", "centre"), task("r", "centre"))
+    both = states(q="running", r="running")
+    more = status(two, site("centre2", standby("q", "centre2")), states=both)
     assert kinds(WELL, more) == ["created"]
     assert kinds(more, WELL) == ["dropped"]
 
 
 def test_a_failure_says_why():
-    error = {"kind": "TaskError", "message": "division by zero", "place": "", "remedy": ""}
+    error = ErrorReport("TaskError", "division by zero")
     failed = status(
-        site("centre", running("q", "centre", state="failed", error=error)),
+        site("centre", task("q", "centre", state="failed", error=error)),
         site("centre2", standby("q", "centre2")),
-        states={"q": {"state": "failed", "reason": ""}},
+        states=states(q="failed"),
     )
     (found,) = differences(snapshot(WELL, 1.0), snapshot(failed, 2.0))
     assert found.kind == "failed"
@@ -146,12 +143,8 @@ def test_a_failure_says_why():
 
 
 def test_shed_tuples_are_news():
-    def source(shed: int) -> dict[str, Any]:
-        return {"stream": "s", "site": "centre", "state": "running", "error": None, "rows": 5,
-                "rate": 1.0, "late": 0, "skipped": 0, "shed": shed}  # fmt: skip
-
-    before = status(site("centre", running("q", "centre"), sources=[source(3)]))
-    after = status(site("centre", running("q", "centre"), sources=[source(10)]))
+    before = status(site("centre", task("q", "centre"), a_source("s", "centre", shed=3)))
+    after = status(site("centre", task("q", "centre"), a_source("s", "centre", shed=10)))
     (found,) = differences(snapshot(before, 1.0), snapshot(after, 2.0))
     assert found.text == "stream s has shed 10 tuples so far"
 
@@ -214,19 +207,20 @@ def test_what_comes_again_and_again_is_kept_once():
     assert [one.text for one in told.events] == ["checkpoint 4"]
 
 
-def source(name: str, error: str = "", problem: str = "") -> dict[str, Any]:
-    told = {"kind": "SourceError", "message": f"stream {name}: {error}", "place": "", "remedy": ""}
-    return {"stream": name, "site": "centre", "state": "failed" if error else "running",
-            "error": told if error else None, "rows": 5, "rate": 1.0, "late": 0, "skipped": 0,
-            "shed": 0, "failed_at": 1.25 if error else None, "problem": problem}  # fmt: skip
+def source(name: str, error: str = "", problem: str = "") -> SourceReport:
+    if not error:
+        return a_source(name, "centre", problem=problem)
+    told = ErrorReport("SourceError", f"stream {name}: {error}")
+    return a_source(name, "centre", state="failed", error=told, failed_at=1.25)
 
 
-def reading(one: dict[str, Any], state: str, reason: str = "", many: int = 1) -> dict[str, Any]:
+def reading(one: SourceReport, state: str, reason: str = "", many: int = 1) -> SystemStatus:
     names = [f"q{n}" for n in range(many)]
     return status(
-        site("centre", *(running(name, "centre") for name in names), sources=[one]),
-        states={name: {"state": state, "reason": reason} for name in names}, protection={},
-    )  # fmt: skip
+        site("centre", *(task(name, "centre") for name in names), one),
+        states=dict.fromkeys(names, State(state, reason)),
+        protection={},
+    )
 
 
 def test_a_stream_that_fails_is_told_with_the_queries_that_it_stops():
@@ -265,8 +259,8 @@ def test_a_death_says_how_and_what_ran_there():
 
 
 def test_what_is_created_has_a_site_though_nobody_has_reported_it():
-    more = status(site("centre", running("q", "centre")), site("centre2", standby("q", "centre2")),
-                  states={name: {"state": "waiting", "reason": ""} for name in ("q", "r")},
+    more = status(site("centre", task("q", "centre")), site("centre2", standby("q", "centre2")),
+                  states=states(q="waiting", r="waiting"),
                   homes={"r": "office"})  # fmt: skip
     (found,) = [one for one in differences(snapshot(WELL, 1.0), snapshot(more, 2.0))
                 if one.kind == "created"]  # fmt: skip
@@ -274,6 +268,6 @@ def test_what_is_created_has_a_site_though_nobody_has_reported_it():
 
 
 def test_one_that_was_dropped_and_created_between_two_looks():
-    again = [WELL | {"runs": {"q": run}, "homes": {"q": "centre"}} for run in ("a", "b")]
+    again = [replace(WELL, runs={"q": run}, homes={"q": "centre"}) for run in ("a", "b")]
     (found,) = differences(*(snapshot(one, 1.0) for one in again))
     assert found.text == "query q dropped and created again"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.face.routes import make_app
 from anabranch.face.system import System
 from bench.face.simulated import SimulatedCoordinator
@@ -28,10 +30,10 @@ class Reported(SimulatedCoordinator):
         super().__init__(1, 4, lambda: 1.0)
         self._report = report
 
-    def status(self, *, ask: bool = False) -> dict[str, Any]:
+    def status(self, *, ask: bool = False) -> SystemStatus:
         told = super().status()
-        told["sites"] = [told["sites"][0] | {"address": "127.0.0.1:7101"} | self._report]
-        return told
+        site = replace(told.sites[0], **{"address": "127.0.0.1:7101"} | self._report)
+        return replace(told, sites=(site,))
 
 
 @pytest.fixture

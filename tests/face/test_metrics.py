@@ -10,19 +10,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.face.metrics import INVENTORY, system_exposition
 from anabranch.face.snapshot import snapshot
-from tests.cli.statuses import site, standby, status
-from tests.face.test_events import running
+from simulation.reports import a_source
+from tests.cli.statuses import site, standby, status, task
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 def test_the_exposition_holds_what_the_system_says():
-    source = {"stream": "s", "site": "centre", "state": "running", "error": None, "rows": 5,
-              "rate": 1.0, "late": 2, "skipped": 0}  # fmt: skip
     seen = status(
-        site("centre", running("q", "centre", inputs=["s"]), sources=[source]),
-        site("centre2", standby("q", "centre2"), running("r", "centre2", inputs=["q"])),
-        reads={"q": ["s"], "r": ["q"]},
+        site("centre", task("q", "centre", inputs=("s",)), a_source("s", "centre", late=2)),
+        site("centre2", standby("q", "centre2"), task("r", "centre2", inputs=("q",))),
+        reads={"q": ("s",), "r": ("q",)},
     )
     families = {
         one.name: one

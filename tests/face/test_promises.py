@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from anabranch.coordinator.approximate.report import ApproximationReport, WorkerReport
+from anabranch.coordinator.placement.moves import PlacementReport
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.face.events import differences
 from anabranch.face.model import QueryView
 from anabranch.face.promises import told
 from anabranch.face.snapshot import snapshot
-from tests.cli.statuses import site, standby, status
-from tests.face.test_events import running
+from anabranch.link.reports import SourceReport, StageReport, TaskReport
+from simulation.reports import a_source, tuned
+from tests.cli.statuses import site, standby, states, status, task
 
-WORKER = {"query": "means/1", "site": "centre", "keys": 6, "bound": 0.2, "damaged": 0,
-          "protection": "estimates", "why": "learnt"}  # fmt: skip
-ESTIMATES = {"within": 0.5, "confidence": 0.95, "estimated": 8, "recovering": False, "problem": "",
-             "workers": [WORKER, WORKER | {"query": "means/2", "site": "centre2", "bound": None,
-                                           "protection": "restart point"}]}  # fmt: skip
-STAGE = {"rows": 1000, "epoch": 5, "flushed": 4, "partials": 30, "slices": 3, "restarts": 1}
-TUNED = {"why": "batch 100", "overhead": 0.25, "recovery_s": 0.6}
+FIRST = WorkerReport("means/1", "centre", keys=6, bound=0.2, estimable=True,
+                     protection="estimates", why="learnt", drifted=False, damaged=0)  # fmt: skip
+SECOND = replace(FIRST, query="means/2", site="centre2", bound=None, protection="restart point")
+ESTIMATES = ApproximationReport(0.5, 0.95, (FIRST, SECOND), model=1, learnt_from=60, refresh=None,
+                                estimated=8, recovering=False)  # fmt: skip
+STAGE = StageReport(rows=1000, epoch=5, flushed=4, partials=30, slices=3, restarts=1)
+TUNED = tuned(why="batch 100", overhead=0.25, recovery_s=0.6)
 
 
-def query(task: dict[str, Any], **more: Any) -> QueryView:
+def query(*parts: TaskReport | SourceReport, **more: Any) -> QueryView:
     seen = status(
-        site("centre", task, sources=more.pop("sources", [])),
-        site("centre2", standby("q", "centre2", tuning=[TUNED])),
-        **more,
+        site("centre", *parts), site("centre2", standby("q", "centre2", tuning=(TUNED,))), **more
     )
     found = snapshot(seen, 1.0).query("q")
     assert found
@@ -36,7 +39,7 @@ def lines(found: QueryView) -> dict[str, tuple[str, bool]]:
 
 
 def test_protection_says_what_was_asked_and_what_is_expected() -> None:
-    found = query(running("q", "centre"))
+    found = query(task("q", "centre"))
     assert found.protection
     assert (found.protection.batch, found.protection.recovery_s) == (100, 0.6)
     assert lines(found)["protection"] == (
@@ -47,7 +50,7 @@ def test_protection_says_what_was_asked_and_what_is_expected() -> None:
 def test_a_deadline_says_what_was_late_and_where_it_goes() -> None:
     due = {"deadline_ms": 300.0, "sub_deadline_ms": 120.0, "laxity_ms": 40.0, "judged": 1000,
            "late": 5, "overran": 0}  # fmt: skip
-    found = query(running("q", "centre") | due)
+    found = query(task("q", "centre", **due))
     assert lines(found)["deadline"] == (
         "due in 300 ms: 5 of 1,000 late (0.50%); least laxity 40 ms", False
     )  # fmt: skip
@@ -55,21 +58,22 @@ def test_a_deadline_says_what_was_late_and_where_it_goes() -> None:
     assert [(one.task, one.sub_deadline_ms) for one in found.deadline.steps] == [("q", 120.0)]
 
 
-def worker(name: str, at: str, **more: Any) -> dict[str, Any]:
+def worker(name: str, at: str, **more: Any) -> TaskReport:
     """A worker's task; it is part of `means` in the catalog alone."""
-    return running(name, at) | {"query": name.removesuffix("/sink"), "sink": None} | more
+    own = {"query": name.removesuffix("/sink"), "sink": None, "output": name}
+    return task(name, at, **own | more)
 
 
-def approximate_status(**more: Any) -> dict[str, Any]:
+def approximate_status(**more: Any) -> SystemStatus:
     """Of an approximate query as a coordinator tells it: with the names that its workers have."""
     return status(
         site("centre", worker("means/1", "centre", p99_ms=7.0),
              worker("means/1/sink", "centre", sink="postgres", output=None)),
         site("centre2", worker("means/2", "centre2", p99_ms=9.0),
              worker("means/2/sink", "centre2", sink="postgres", output=None)),
-        states={"means": {"state": "running", "reason": ""}}, reads={"means": ["s"]},
-        workers={"means": ["means/1", "means/2"]}, approximations={"means": ESTIMATES},
-        standbys={}, protection={}, **more,
+        states=states(means="running"), reads={"means": ("s",)},
+        workers={"means": ("means/1", "means/2")}, standbys={}, protection={},
+        **{"approximations": {"means": ESTIMATES}} | more,
     )  # fmt: skip
 
 
@@ -91,25 +95,22 @@ def test_an_approximate_query_is_one_query() -> None:
 
 def test_estimates_are_events() -> None:
     before = snapshot(approximate_status(), 1.0)
-    more = ESTIMATES | {"estimated": 20, "recovering": True}
-    after = snapshot(approximate_status() | {"approximations": {"means": more}}, 2.0)
+    more = replace(ESTIMATES, estimated=20, recovering=True)
+    after = snapshot(approximate_status(approximations={"means": more}), 2.0)
     (found,) = differences(before, after)
     assert (found.kind, found.query) == ("estimate", "means")
     assert found.text == "12 results of means estimated within 0.5"
 
 
 def test_stages_and_placement() -> None:
-    source = {"stream": "q.stage", "site": "centre", "state": "running", "error": None, "rows": 9,
-              "rate": 1.0, "late": 0, "skipped": 0, "stage": STAGE}  # fmt: skip
+    why = "40% of the cost; at room2 all would cost 12% more"
     found = query(
-        running("q", "centre"), sources=[source],
-        placement={"q": {"text": "40% of the cost; at room2 all would cost 12% more"}},
+        task("q", "centre"), a_source("q.stage", "centre", rows=9, stage=STAGE),
+        placement={"q": PlacementReport("q", "centre", 2.0, 0.4, "room2", 1.2, why)},
     )  # fmt: skip
     assert lines(found)["stage"][0].startswith("1,000 tuples in, epoch 5, checkpoint 4 on disk")
-    assert [(one.site, one.why) for one in found.placed] == [
-        ("centre", "40% of the cost; at room2 all would cost 12% more")
-    ]
+    assert [(one.site, one.why) for one in found.placed] == [("centre", why)]
 
 
 def test_what_is_not_asked_for_is_not_told() -> None:
-    assert lines(query(running("q", "centre"), standbys={})) == {}
+    assert lines(query(task("q", "centre"), standbys={})) == {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
+from anabranch.link.reports import TaskReport
 from anabranch.plan.catalog import PocketDef
 from anabranch.pocket import Pocket
 from anabranch.site.programs.submission import submission
@@ -36,15 +36,14 @@ def submit(system: System, code: str, name: str | None = None) -> PocketDef:
     )
 
 
-def tasks(system: System) -> dict[str, dict[str, Any]]:
-    status = system.coordinator.status()
-    return {task["name"]: task for site in status["sites"] for task in site["tasks"]}
+def tasks(system: System) -> dict[str, TaskReport]:
+    return {task.name: task for task in system.coordinator.status().tasks()}
 
 
-def wait_for(system: System, task: str, state: str, timeout_s: float = 20.0) -> dict[str, Any]:
+def wait_for(system: System, task: str, state: str, timeout_s: float = 20.0) -> TaskReport:
     """The task's report once it is in `state`."""
     deadline = time.monotonic() + timeout_s
-    while (report := tasks(system)[task])["state"] != state:
+    while (report := tasks(system)[task]).state != state:
         assert time.monotonic() < deadline, report
         time.sleep(0.02)
     return report

@@ -41,7 +41,7 @@ def test_a_pocket_brings_its_query_and_its_stream_along(system: System) -> None:
     assert answer.rows == (("reads", "FireAlarm_input"), ("fills", "alarm"), ("site", "room1"))
     system.wait()
     report = tasks(system)["FireAlarm"]
-    assert (report["rows_in"], report["rows_out"], report["state"]) == (3, 3, "done")
+    assert (report.rows_in, report.rows_out, report.state) == (3, 3, "done")
     (answer,) = system.execute("DROP POCKET FireAlarm;")
     assert answer.text == (
         "pocket FireAlarm dropped, and with it query FireAlarm_input and stream alarm"
@@ -104,13 +104,13 @@ def test_a_failing_pocket_does_not_hold_up_others_of_the_same_input(system: Syst
     submit(system, code("def row(self, row):\n    raise ValueError('no')", query="ticks"))
     system.execute("CREATE QUERY count AS SELECT n FROM ticks WHERE n % 1000 = 0 AT room1;")
     report = wait_for(system, "Siren", "failed")
-    assert report["error"]["message"] == "pocket Siren failed: ValueError: no"
-    assert report["error"]["place"] == "/nowhere/alarm.py:6"
-    assert "in row" in report["pocket"]["traceback"]
-    assert "raise ValueError('no')" in report["pocket"]["traceback"]
-    assert "anabranch/site" not in report["pocket"]["traceback"]
+    assert report.error.message == "pocket Siren failed: ValueError: no"
+    assert report.error.place == "/nowhere/alarm.py:6"
+    assert "in row" in report.pocket.traceback
+    assert "raise ValueError('no')" in report.pocket.traceback
+    assert "anabranch/site" not in report.pocket.traceback
     done = wait_for(system, "count", "done", 60)
-    assert done["error"] is None
+    assert done.error is None
 
 
 def test_a_slow_pocket_holds_up_nobody_at_its_site(system: System) -> None:
@@ -126,7 +126,7 @@ def row(self, row):
     system.execute(TICKS.replace("ticks", "others").replace("room1", "room2"))
     system.execute("CREATE QUERY q AS SELECT n FROM others AT room2;")
     wait_for(system, "q", "done")
-    assert tasks(system)["Siren"]["state"] == "running"
+    assert tasks(system)["Siren"].state == "running"
     go_on.touch()
     wait_for(system, "Siren", "done")
 
@@ -136,7 +136,7 @@ def test_what_raises_may_be_skipped(system: System) -> None:
     body = "def row(self, row):\n    return {'message': str(6 // (row['n'] - 2))}"
     submit(system, code(body, "skip"))
     assert seen(system) == ["-3", "-6", "6", "3", "2"]
-    assert tasks(system)["Siren"]["pocket"]["skipped"] == 1
+    assert tasks(system)["Siren"].pocket.skipped == 1
 
 
 def test_what_does_not_fit_may_be_skipped(system: System) -> None:
@@ -144,9 +144,9 @@ def test_what_does_not_fit_may_be_skipped(system: System) -> None:
     body = "def row(self, row):\n    return {'message': 'x' if row['n'] % 2 else row['n']}"
     submit(system, code(body, "skip"))
     assert seen(system) == ["x", "x", "x"]
-    report = tasks(system)["Siren"]["pocket"]
-    assert report["skipped"] == 3
-    assert "column message (string): 4 does not fit" in report["traceback"]
+    report = tasks(system)["Siren"].pocket
+    assert report.skipped == 3
+    assert "column message (string): 4 does not fit" in report.traceback
 
 
 def test_a_new_one_may_try_again(system: System) -> None:
@@ -164,14 +164,14 @@ def row(self, row):
 """
     submit(system, code(body, "restart"))
     assert seen(system) == ["0 by 1", "1 by 1", "2 by 2", "3 by 2", "4 by 3", "5 by 3"]
-    report = tasks(system)["Siren"]["pocket"]
-    assert (report["restarts"], report["skipped"]) == (2, 0)
+    report = tasks(system)["Siren"].pocket
+    assert (report.restarts, report.skipped) == (2, 0)
 
 
 def test_a_third_failure_stops_it(system: System) -> None:
     prepare(system)
     submit(system, code("def row(self, row):\n    raise OSError('gone')", "restart"))
-    assert wait_for(system, "Siren", "failed")["pocket"]["restarts"] == 2
+    assert wait_for(system, "Siren", "failed").pocket.restarts == 2
 
 
 def test_one_that_cannot_be_opened_is_not_submitted(system: System) -> None:
@@ -222,7 +222,7 @@ def test_what_is_wrong_with_a_pocket(system: System, pocket: str, message: str) 
     with pytest.raises(AnabranchError) as caught:
         submit(system, pocket)
     assert message in str(caught.value)
-    assert system.coordinator.status()["pockets"] == []
+    assert system.coordinator.status().pockets == ()
 
 
 def test_a_name_is_given_once(system: System) -> None:
@@ -240,12 +240,10 @@ def test_a_wrong_column_is_told_without_our_own_code(system: System) -> None:
     prepare(system)
     submit(system, code("def row(self, row): yield {'mesage': 'x'}"))
     report = wait_for(system, "Siren", "failed")
-    assert report["error"]["message"] == (
+    assert report.error.message == (
         "pocket Siren failed: the stream has no column 'mesage'"
     )  # fmt: skip
-    assert report["pocket"]["traceback"] == (
-        "the stream has no column 'mesage'. The stream has message."
-    )
+    assert report.pocket.traceback == ("the stream has no column 'mesage'. The stream has message.")
 
 
 def test_a_pocket_in_a_script(system: System) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from anabranch.cli.show.tables import out, queries_table
 from anabranch.errors import StorageError
 from anabranch.runtime.loop import Loop
 from anabranch.runtime.threads import supervised
-from anabranch.runtime.troubles import CALM_S, FIRST_S, MOST_NAMES, MOST_S, Troubles
+from anabranch.runtime.troubles import CALM_S, FIRST_S, MOST_NAMES, MOST_S, TroubleReport, Troubles
 from simulation.clock import Clock, Process, Violation
 from tests.cli.statuses import site, status
 from tests.link.support import eventually
@@ -35,8 +36,8 @@ def test_whatever_ends_it_it_goes_on_from_what_it_knows(
     eventually(lambda: spawned.done)
     assert rounds[0] == 6
     (trouble,) = loop.troubles.report(loop.now())
-    assert (trouble["name"], trouble["times"]) == ("acks to centre", 3)
-    assert trouble["error"] == "ValueError: bug"
+    assert (trouble.name, trouble.times) == ("acks to centre", 3)
+    assert trouble.error == "ValueError: bug"
     assert "acks to centre failed" in capsys.readouterr().err
     loop.close()
 
@@ -68,8 +69,8 @@ def test_the_pause_doubles_up_to_a_limit_and_begins_anew_after_a_calm() -> None:
     now += CALM_S + 1
     assert troubles.happened("watch", OSError("no"), now) == FIRST_S
     (shown,) = troubles.report(now + 1)
-    assert (shown["times"], shown["row"], shown["goes_on"]) == (10, 1, False)
-    assert troubles.report(now + 3 * MOST_S)[0]["goes_on"]
+    assert (shown.times, shown.row, shown.goes_on) == (10, 1, False)
+    assert troubles.report(now + 3 * MOST_S)[0].goes_on
     for number in range(2 * MOST_NAMES):
         troubles.happened(f"serve-{number}", OSError("no"), now)
     assert len(troubles.report(now)) == MOST_NAMES
@@ -86,7 +87,7 @@ def test_a_thread_goes_on_too() -> None:
 
     supervised("site-watch", run, troubles=troubles).start()
     assert done.wait(10)
-    assert troubles.report(0.0)[0]["times"] == 2
+    assert troubles.report(0.0)[0].times == 2
 
 
 def test_in_the_simulation_a_bug_is_one_and_a_full_disk_is_survived() -> None:
@@ -106,10 +107,9 @@ def test_in_the_simulation_a_bug_is_one_and_a_full_disk_is_survived() -> None:
 
 
 def test_status_names_what_does_not_go_on_once_for_sites_that_share_a_process() -> None:
-    trouble = {"name": "acks to centre", "error": "no room", "times": 9, "row": 3,
-               "since_s": 4.0, "last_s": 0.1, "goes_on": False}  # fmt: skip
-    over = trouble | {"name": "heartbeat", "goes_on": True}
-    two = [site(name, troubles=[trouble, over]) for name in ("centre", "centre2")]
+    trouble = TroubleReport("acks to centre", "no room", 9, 3, 4.0, 0.1, goes_on=False)
+    over = replace(trouble, name="heartbeat", goes_on=True)
+    two = [site(name, troubles=(trouble, over)) for name in ("centre", "centre2")]
     with out.capture() as capture:
         out.print(queries_table(status(*two)))
     text = " ".join(capture.get().split())

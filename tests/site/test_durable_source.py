@@ -145,15 +145,15 @@ def test_a_full_disk_is_waited_for_and_said(tmp_path: Path) -> None:
     disk = Disk(dies_at=6)
     ingest = reading(Log(), Journal(MemoryFolder(disk), "j"))
     ingest.start()
-    eventually(lambda: bool(ingest.report()["problem"]))
-    assert ingest.report()["problem"] == "the process has ended"
+    eventually(lambda: bool(ingest.report().problem))
+    assert ingest.report().problem == "the process has ended"
     before = given(ingest)
     disk.dies_at = 1 << 30  # there is room again
     disk.operations = 0
     eventually(lambda: ingest.state == "ended")
     assert len(before) < len(given(ingest))
     assert given(ingest) == expected()
-    assert ingest.report()["problem"] == ""
+    assert ingest.report().problem == ""
     ingest.close()
 
 
@@ -249,8 +249,8 @@ def test_a_source_that_is_away_is_waited_for(tmp_path: Path) -> None:
 
     log = Away()
     ingest = reading(log, Journal(RealFolder(tmp_path), "j"))
-    run(ingest, until=lambda: log.attempts == 2 and ingest.report()["problem"])
-    assert ingest.report()["problem"] == "localhost:1: nobody answers"
+    run(ingest, until=lambda: log.attempts == 2 and ingest.report().problem)
+    assert ingest.report().problem == "localhost:1: nobody answers"
     ingest = reading(Log(), Journal(RealFolder(tmp_path), "j"))
     ingest.resume(3)
     run(ingest)
@@ -318,6 +318,6 @@ def test_many_small_tables_are_read_again_at_once(tmp_path: Path) -> None:
     took = time.monotonic() - begun
     again.close()
     report = again.report()
-    assert (report["replayed"], report["to_replay"]) == (15_000, 15_000)
+    assert (report.replayed, report.to_replay) == (15_000, 15_000)
     assert given(again) == times
     assert took < 10

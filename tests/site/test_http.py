@@ -15,21 +15,23 @@ from prometheus_client.parser import text_string_to_metric_families
 from anabranch.config.address import HostPort
 from anabranch.errors import SetupError
 from anabranch.link.gate import Credentials
+from anabranch.link.reports import SiteReport
 from anabranch.site.http.metrics import INVENTORY, site_exposition
 from anabranch.site.http.server import SiteHttp
-from tests.cli.statuses import site, standby
-from tests.face.test_events import MEASURED, running
+from simulation.reports import a_site, a_source, a_task, guarding
 
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
-SOURCE = {"stream": "s", "site": "centre", "state": "running", "error": None, "rows": 5,
-          "rate": 1.0, "late": 2, "skipped": 0}  # fmt: skip
 
 
-def report() -> dict[str, object]:
-    due = {"deadline_ms": 100.0, "judged": 10, "late": 1}
-    primary = running("q", "centre", inputs=["s"]) | due
-    made = site("centre", primary, standby("r", "centre", **MEASURED), sources=[SOURCE])
-    return made | {"kept": {"s": [3, 120]}, "round_trips": {"attic": 0.02}}
+def report() -> SiteReport:
+    return a_site(
+        "centre",
+        a_source("s", "centre", rows=5, late=2),
+        a_task("q", "centre", deadline_ms=100.0, judged=10, late=1, p50_ms=1.0, p99_ms=2.0),
+        a_task("r", "centre", "standby", standby=guarding()),
+        kept={"s": (3, 120)},
+        round_trips={"attic": 0.02},
+    )
 
 
 @pytest.fixture

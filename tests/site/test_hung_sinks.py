@@ -147,7 +147,7 @@ def test_a_lock_holds_up_one_sink_and_no_other(postgres: Postgres, deployment: D
             eventually(lambda last=first + 2: other.rows() == list(range(1, last + 1)))
             assert time.monotonic() - begun < 5
         eventually(lambda: locked.task.away is not None, 20)
-        assert "has it locked" in locked.task.report()["away"]["reason"]
+        assert "has it locked" in locked.task.report().away.reason
     eventually(lambda: locked.rows() == [1, 2, 3], 20)
     for one in (locked, other):
         LOOP.run(deployment.drop(Drop((one.name,), ())))

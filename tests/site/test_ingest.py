@@ -92,7 +92,7 @@ def test_equal_times_are_in_time_and_one_less_is_late() -> None:
     ingest = an_ingest([source_table([5, 5, 5, 4, 5, 6, 5])], lateness_us=0, historic=True)
     run(ingest)
     assert (ingest.outlet.last, ingest.late) == (5, 2)
-    assert ingest.report()["late"] == 2
+    assert ingest.report().late == 2
 
 
 def test_the_farthest_event_time_does_not_end_the_stream() -> None:
@@ -272,7 +272,7 @@ def test_a_source_that_fails_keeps_what_it_brought() -> None:
     assert ingest.state == "failed"
     assert ingest.error is not None
     assert ingest.error.line() == "a.csv: stream S: row 3 is malformed. Mend it."
-    assert ingest.report()["error"]["kind"] == "SourceError"
+    assert ingest.report().error.kind == "SourceError"
     assert ingest.outlet.last == 2
     assert not ingest.outlet.ended
 

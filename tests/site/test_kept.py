@@ -172,7 +172,7 @@ def test_a_spark_with_another_inside_runs_jobs_and_one_line_says_so(
     for _ in range(2):
         evaluate = expressions.evaluation(NUMBERS, selection)
         assert evaluate(numbers(10)).equals(job(spark, numbers(10), selection))
-        assert evaluate.report()["plan"] == "job"
+        assert evaluate.report().plan == "job"
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

@@ -150,17 +150,17 @@ def test_what_is_away_is_waited_for(kind: type[Any]) -> None:
     world.trouble = kind("connection refused", place="db:5432")
     offer(inlet, batch(4, 3))
     run(task)
-    away = task.report()["away"]
-    assert "connection refused" in away["reason"]
-    assert away["passes"]
-    assert (task.state, task.report()["error"], task.report()["queue"]) == ("running", None, 3)
+    away = task.report().away
+    assert "connection refused" in away.reason
+    assert away.passes
+    assert (task.state, task.report().error, task.report().queue) == ("running", None, 3)
     offer(inlet, batch(7, 3))
     eventually(lambda: task.away is not None and task.away.tries > 3)
     assert inlet.taken == 6
     assert task.restart_point() == RestartPoint((3,), 3)
     world.trouble = None
     eventually(lambda: world.rows == list(range(1, 10)))
-    eventually(lambda: task.report()["away"] is None)
+    eventually(lambda: task.report().away is None)
     assert task.restart_point() == RestartPoint((9,), 9)
     assert owner.failures == []
     first, *later = [resume for resume, _ in world.opened]
@@ -187,7 +187,7 @@ def test_a_restart_waits_for_what_is_away() -> None:
     world.trouble = SinkAway("no broker answers")
     task, inlet = a_sink_task(world, resume=True, owner=Driven())
     start(task, RestartPoint((3,), 3), epoch=7)
-    eventually(lambda: task.report()["away"] is not None)
+    eventually(lambda: task.report().away is not None)
     assert task.state == "running"
     offer(inlet, batch(4, 3))
     world.trouble = None
@@ -226,15 +226,15 @@ def test_a_sink_that_lacks_what_was_acknowledged_is_not_gone_on_with() -> None:
     world.rows = list(range(1, 981))
     task, inlet = a_sink_task(world, resume=True, owner=Driven())
     start(task, RestartPoint((1000,), 1000))
-    eventually(lambda: task.report()["away"] is not None)
+    eventually(lambda: task.report().away is not None)
     report = task.report()
-    assert "up to position 980, but those up to 1,000 were ackn" in report["away"]["reason"]
-    assert not report["away"]["passes"]
-    assert report["error"]["kind"] == SinkBehind.__name__
+    assert "up to position 980, but those up to 1,000 were ackn" in report.away.reason
+    assert not report.away.passes
+    assert report.error.kind == SinkBehind.__name__
     offer(inlet, batch(1001, 2))
     world.rows = list(range(1, 1001))
     eventually(lambda: world.rows == list(range(1, 1003)))
-    assert task.report()["error"] is None
+    assert task.report().error is None
 
 
 def test_one_that_was_fenced_off_does_not_wait() -> None:

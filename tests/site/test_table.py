@@ -134,19 +134,19 @@ def test_a_table_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     reader.away = True
     table = TableIngest(ROOMS, outlet, reader, None)
     table.start()
-    eventually(lambda: "connection refused" in table.report()["problem"])
+    eventually(lambda: "connection refused" in table.report().problem)
     assert (table.state, outlet.watermark) == ("running", START_WATERMARK)
     reader.away = False
     assert rows_of(outlet, 1) == [(1, "bath", None, START_WATERMARK)]
     reader.away = True
     reader.change([(1, "bath"), (2, "hall")])
-    eventually(lambda: "connection refused" in table.report()["problem"])
+    eventually(lambda: "connection refused" in table.report().problem)
     promised = outlet.watermark
     time.sleep(0.2)
     assert outlet.watermark == promised
     reader.away = False
     assert rows_of(outlet, 2)[1][:3] == (2, "hall", None)
-    eventually(lambda: table.report()["problem"] == "" and outlet.watermark > promised)
+    eventually(lambda: table.report().problem == "" and outlet.watermark > promised)
     table.close()
     assert (table.state, table.error) == ("stopped", None)
 

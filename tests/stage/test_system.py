@@ -83,7 +83,7 @@ def test_a_stage_gives_what_a_task_gives(system: System, query: str) -> None:
     assert by_window(found) == by_window(expected)
     assert [row["_pos"] for row in found] == list(range(1, len(found) + 1))
     assert [row["_ts"] for row in found] == sorted(row["_ts"] for row in found)
-    late = {one["stream"]: one["late"] for site in status["sites"] for one in site["sources"]}
+    late = {one.stream: one.late for site in status.sites for one in site.sources}
     assert late["staged.stage"] == late["readings"] > 0
 
 
@@ -228,12 +228,12 @@ def test_a_stage_at_two_sites_gives_every_window_once(system: System) -> None:
         assert sorted(found) == expected
         assert [row[0] for row in found] == sorted(row[0] for row in found)
         assert [row["_pos"] for row in rows] == list(range(1, len(rows) + 1))
-    reported = {one["stream"]: one for site in status["sites"] for one in site["sources"]}
+    reported = {one.stream: one for site in status.sites for one in site.sources}
     late = read_jsonl(system.folder / "late.jsonl")
     assert reported["merged.stage"]["late"] == len(late) == 6000 - len(timely) > 0
     assert (
         len({(row["k"], row["event_time"]) for row in late} & {one[2:0:-1] for one in timely}) == 0
     )
-    assert {reported[f"merged.stage.{n}"]["site"] for n in (1, 2)} == {"room1", "room2"}
+    assert {reported[f"merged.stage.{n}"].site for n in (1, 2)} == {"room1", "room2"}
     (shown,) = system.execute("SELECT count(*) AS n FROM STATE merged")
     assert "as of the offsets 0: " in shown.text

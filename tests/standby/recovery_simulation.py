@@ -65,11 +65,11 @@ def recovery_s(load: Load, b: int, rng: random.Random) -> float:
             sent = last
         if now := (last - behind) // b * b:
             shipped = behind + now
-            travel = now * load.tuple_bytes / load.bandwidth
+            travel = now * load.travel_s
             standby.inbox.append((time + travel, shipped, now))
     behind = max(shipped, released)
     if last > behind:
-        travel = (last - behind) * load.tuple_bytes / load.bandwidth
+        travel = (last - behind) * load.travel_s
         standby.inbox.append((takeover + travel, last, last - behind))
     needed = sent if sent > released else 0
     while standby.processed < needed:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from anabranch.api.gathered import Gathered
 from anabranch.api.text import Text
 from anabranch.coordinator.requests import AskStatus, Execute, Submit, Submitted
 from anabranch.coordinator.scripts.replies import Answer
-from anabranch.errors import AnabranchError, ConfigError, ScriptError, SourceError, from_dict
+from anabranch.coordinator.status.report import SystemStatus
+from anabranch.errors import AnabranchError, ConfigError, ScriptError, SourceError
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer, Peers
 from anabranch.plan.program import Submission
@@ -98,11 +99,11 @@ class Client:
     def submit(self, pocket: Submission, reader: str) -> Submitted:
         return self._coordinator.send(Submit(pocket, str(Path.cwd()), reader), EXECUTE_S)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SystemStatus:
         status = self._coordinator.send(AskStatus())
-        self._known = {one["site"]: one["address"] for one in status["sites"]}
-        self._assignments = {name: (one["site"], one["standby"])
-                        for name, one in status["protection"].items()}  # fmt: skip
+        self._known = {one.site: one.address for one in status.sites}
+        self._assignments = {name: (one.site, one.standby)
+                             for name, one in status.protection.items()}  # fmt: skip
         self._peers.update(self._known)
         return status
 
@@ -139,23 +140,22 @@ class Client:
         """Why `stream` will bring nothing any more: it or something it reads has failed or gone."""
         status = self.status()
         reads: dict[str, set[str]] = {}
-        for name, inputs in (*status["reads"].items(), *status["ends"].items()):
+        for name, inputs in (*status.reads.items(), *status.ends.items()):
             reads.setdefault(name, set()).update(inputs)
-        if stream not in reads and stream not in status["streams"]:
+        if stream not in reads and stream not in status.streams:
             return SourceError(f"{stream} was dropped")
         upstream, rest = {stream}, [stream]
         while rest:
             new = reads.get(rest.pop(), set()) - upstream
             upstream |= new
             rest += new
-        for site in status["sites"]:
-            parts = [(one["stream"], one) for one in site["sources"]]
-            parts += [(one["output"], one) for one in site["tasks"]]
-            parts += [(one["query"], one) for one in site["tasks"] if not one["sink"]]
-            for name, part in parts:
-                standby = part.get("role") == "standby"
-                if part["error"] and name in upstream and not standby:
-                    return from_dict(part["error"])
+        for source in status.sources():
+            if source.error and source.stream in upstream:
+                return source.error.error()
+        for task in status.tasks():
+            named = {task.output} if task.sink else {task.output, task.query}
+            if task.error and named & upstream and task.role != "standby":
+                return task.error.error()
         return None
 
     def close(self) -> None:

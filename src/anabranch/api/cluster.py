@@ -24,14 +24,15 @@ from anabranch.api.text import Duration, Text, duration
 from anabranch.api.text import name as written
 from anabranch.config.cluster import Cluster as ClusterConfig
 from anabranch.config.cluster import load_cluster
-from anabranch.coordinator.protection.description import primaries
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.idle import failures, idle
 from anabranch.coordinator.service.launch import RunningCluster
 from anabranch.coordinator.service.state import credentials_for, endpoint_in
+from anabranch.coordinator.status.description import primaries
 from anabranch.coordinator.status.workers import task_and_sink
 from anabranch.errors import AnabranchError, ConfigError, SiteError
+from anabranch.link.message import plain
 from anabranch.pocket import Pocket
 from anabranch.scratch import scratch_folder
 from anabranch.site.programs.submission import submission
@@ -214,31 +215,33 @@ class Cluster:
 
     def __repr__(self) -> str:
         try:
-            status = self.status()
+            status = self._client.status()
         except AnabranchError as error:
             return f"<cluster that does not answer: {error.message}>"
-        sites = ", ".join(f"{one['site']} ({one['state']})" for one in status["sites"])
-        return f"<cluster of {sites}; queries: {', '.join(status['states']) or 'none'}>"
+        sites = ", ".join(f"{one.site} ({one.state})" for one in status.sites)
+        return f"<cluster of {sites}; queries: {', '.join(status.states) or 'none'}>"
 
     def _repr_html_(self) -> str:
         """In a notebook: its sites and queries as they are now."""
         try:
-            status = self.status()
+            status = self._client.status()
         except AnabranchError:
             return f"<pre>{escape(repr(self))}</pre>"
-        tasks = primaries(status)
+        tasks = primaries(status.sites)
         queries = []
-        for name, one in status["states"].items():
-            task = task_and_sink(name, status, tasks)[0] or {"site": "", "position": ""}
-            queries.append((name, task["site"], one["state"], task["position"], one["reason"]))
-        sites = [(one["site"], one["state"], one["problem"]) for one in status["sites"]]
+        for name, one in status.states.items():
+            task, _ = task_and_sink(name, status.workers, tasks)
+            at, out = (task.site, task.position) if task else ("", "")
+            queries.append((name, at, one.state, out, one.reason))
+        sites = [(one.site, one.state, one.problem) for one in status.sites]
         return table(("site", "state", "problem"), sites) + table(
             ("query", "site", "state", "tuples out", "why"), queries
         )
 
     def status(self) -> dict[str, Any]:
         """All that `anabranch status --json` shows."""
-        return self._client.status()
+        said: dict[str, Any] = plain(self._client.status())
+        return said
 
     def wait(self, timeout: Timeout = None) -> dict[str, Any]:
         """Until every source that ends is used up and its results are out; the status then.
@@ -247,11 +250,12 @@ class Cluster:
         """
         deadline = time.monotonic() + seconds(timeout)
         while True:
-            status = self.status()
+            status = self._client.status()
             for error in failures(status):
                 raise error
             if idle(status):
-                return status
+                said: dict[str, Any] = plain(status)
+                return said
             if time.monotonic() > deadline:
                 raise SiteError("there is still something to do", place="wait(timeout)")
             time.sleep(0.05)

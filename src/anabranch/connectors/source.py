@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.connectors.connector import Connector, undefined
+from anabranch.link.reports import SourceNews
 from anabranch.link.wire import EVENT_TIME
 from anabranch.spark.kept.expressions import InSlot, Mode, at_once
 
@@ -126,9 +127,9 @@ class Source(Connector):
         knows nothing of those before it. May wait."""
         raise NotImplementedError
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SourceNews | None:
         """What it says of the stream in place of what is known otherwise. Never waits."""
-        return {}
+        return None
 
     def close(self) -> None:
         """Called at the end, whether or not it was read. Idempotent."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from anabranch.coordinator.placement.moves import Replan, Sample
 from anabranch.coordinator.scripts.replies import Answer
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.link.message import Message
 from anabranch.plan.program import Submission
 
 
 @dataclass(frozen=True, slots=True)
-class AskStatus(Message[dict[str, Any]], action="status"):
+class AskStatus(Message[SystemStatus], action="status"):
     """How the whole system is."""
 
 

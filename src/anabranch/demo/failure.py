@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.demo.apartment import CENTRE, ROOMS, alarm_query
 from anabranch.demo.record import Alarm
 
@@ -22,20 +22,19 @@ class Failure:
     primary: str = CENTRE
     standby: str | None = None
 
-    def look(self, status: dict[str, Any], now: float) -> None:
+    def look(self, status: SystemStatus, now: float) -> None:
         """Take note of what has happened since."""
-        found = [status["protection"].get(name) for name in ALARMS]
+        found = [status.protection.get(name) for name in ALARMS]
         primaries = [one for one in found if one]
-        protected = len(primaries) == len(ALARMS) and all(one["protected"] for one in primaries)
-        self.standby = primaries[-1]["standby"] if protected else None
+        protected = len(primaries) == len(ALARMS) and all(one.protected for one in primaries)
+        self.standby = primaries[-1].standby if protected else None
         if self.killed is None:
             return
-        tasks = [task for site in status["sites"] for task in site["tasks"]]
-        for task in tasks:
-            claimed = task.get("timeline", {}).get("claimed", 0.0)
-            if task["name"] in ALARMS and task["role"] == "primary" and claimed > self.killed:
-                self.took_over[task["name"]] = claimed
-                self.primary = task["site"]
+        for task in status.tasks():
+            claimed = task.standby.timeline.get("claimed", 0.0) if task.standby else 0.0
+            if task.name in ALARMS and task.role == "primary" and claimed > self.killed:
+                self.took_over[task.name] = claimed
+                self.primary = task.site
         if self.over and protected and self.protected_again is None:
             self.protected_again = now
 

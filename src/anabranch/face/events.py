@@ -210,7 +210,7 @@ def _stages(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
 
 
 def _flushed(query: QueryView) -> int:
-    return int((query.stage or {}).get("flushed", 0))
+    return (query.stage.flushed if query.stage else None) or 0
 
 
 def _estimates(before: Snapshot, after: Snapshot) -> Iterator[Difference]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pydantic import BaseModel, ConfigDict, field_serializer
 
-from pydantic import BaseModel, ConfigDict
+from anabranch.link.message import plain
+from anabranch.link.reports import StageReport
 
 
 class Frozen(BaseModel):
@@ -152,7 +153,7 @@ class QueryView(Frozen):
     deadline: DeadlineView | None = None
     placed: tuple[PlacedView, ...] = ()
     estimates: EstimatesView | None = None
-    stage: dict[str, Any] | None = None
+    stage: StageReport | None = None
     """A stage's epoch, checkpoints, offsets and the like, as its state server says them."""
     plans: str = ""
     """How Spark evaluates it."""
@@ -160,6 +161,11 @@ class QueryView(Frozen):
     """The site where it is to run, though it may not have begun there."""
     run: str = ""
     """Another one if it was dropped and created again."""
+
+    @field_serializer("stage")
+    def _stage_as_said(self, stage: StageReport | None) -> dict[str, object] | None:
+        """What is not known of it is left out."""
+        return plain(stage) if stage else None
 
 
 class SiteView(Frozen):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from anabranch.coordinator.protection.description import protection_of, standby_of
+from anabranch.coordinator.status.description import protection_of, standby_of
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.face.model import (
     DeadlineView,
     EstimatesView,
@@ -17,83 +17,88 @@ from anabranch.face.model import (
     TaskView,
     WorkerView,
 )
+from anabranch.link.reports import TaskReport
 from anabranch.plan.protection import UNLIMITED
 
-Status = dict[str, Any]
 Line = tuple[str, str, bool]
 """What it is about, what to say of it, and whether that is good news."""
 
 
-def protection_view(name: str, status: Status) -> ProtectionView | None:
-    assigned = status["protection"].get(name)
-    if assigned is None or name not in status["standbys"]:
+def protection_view(name: str, status: SystemStatus) -> ProtectionView | None:
+    assigned = status.protection.get(name)
+    if assigned is None or name not in status.standbys:
         return None
     text, well = protection_of(name, status)
-    standby = standby_of(name, status) or {}
-    tuned = standby.get("tuning") or ()
-    batch = standby.get("batch")
+    _, standby = standby_of(name, status) or (None, None)
+    tuned = standby.tuning if standby else ()
+    batch = standby.batch if standby and standby.batch < UNLIMITED else None
     return ProtectionView(
-        site=assigned["site"], standby=assigned["standby"], epoch=assigned["epoch"],
-        protected=well, text=text, asked=status["standbys"][name],
-        batch=None if batch is None or batch >= UNLIMITED else batch,
-        overhead=max((one["overhead"] for one in tuned), default=None),
-        recovery_s=max((one["recovery_s"] for one in tuned), default=None),
+        site=assigned.site, standby=assigned.standby, epoch=assigned.epoch,
+        protected=well, text=text, asked=status.standbys[name], batch=batch,
+        overhead=max((one.overhead for one in tuned), default=None),
+        recovery_s=max((one.recovery_s for one in tuned), default=None),
     )  # fmt: skip
 
 
-def taken_view(task: Status | None) -> TakenView | None:
+def taken_view(task: TaskReport | None) -> TakenView | None:
     """Of the task that runs now, if it has stood by before."""
-    if task is None or not task.get("timeline"):
+    before = task.standby if task else None
+    if task is None or before is None or not before.timeline:
         return None
-    return TakenView(was_at=task["primary"], epoch=task["epoch"], asked=bool(task.get("asked")),
-                     **task["timeline"])  # fmt: skip
+    when = before.timeline
+    return TakenView(was_at=before.primary, epoch=task.epoch, asked=before.asked,
+                     noticed=when.get("noticed"), claimed=when.get("claimed"),
+                     recovered=when.get("recovered"))  # fmt: skip
 
 
-def deadline_view(name: str, raw: Mapping[str, Status]) -> DeadlineView | None:
+def deadline_view(name: str, raw: Mapping[str, TaskReport]) -> DeadlineView | None:
     """`raw`: all primaries by name. The last task of a query judges its results."""
-    last = next((one for one in raw.values() if one["query"] == name and one.get("deadline_ms")),
-                None)  # fmt: skip
-    if last is None:
+    last = next((one for one in raw.values() if one.query == name and one.deadline_ms), None)
+    if last is None or last.deadline_ms is None:
         return None
-    steps = [
-        StepView(task=one["name"], site=one["site"], sub_deadline_ms=one["sub_deadline_ms"],
-                 laxity_ms=one.get("laxity_ms"))
-        for one in _way(last, raw) if one.get("sub_deadline_ms") is not None
-    ]  # fmt: skip
-    return DeadlineView(deadline_ms=last["deadline_ms"], judged=last["judged"],
-                        late=last["late"], steps=tuple(steps))  # fmt: skip
+    steps = tuple(
+        StepView(task=one.name, site=one.site, sub_deadline_ms=one.sub_deadline_ms,
+                 laxity_ms=one.laxity_ms)
+        for one in _way(last, raw) if one.sub_deadline_ms is not None
+    )  # fmt: skip
+    return DeadlineView(deadline_ms=last.deadline_ms, judged=last.judged, late=last.late,
+                        steps=steps)  # fmt: skip
 
 
-def _way(last: Status, raw: Mapping[str, Status]) -> list[Status]:
+def _way(last: TaskReport, raw: Mapping[str, TaskReport]) -> list[TaskReport]:
     """All tasks up to `last`, those furthest upstream first."""
-    made = {one["output"]: one for one in raw.values() if one.get("output")}
+    made = {one.output: one for one in raw.values() if one.output}
     found, waiting = [last], [last]
     while waiting:
-        for stream in waiting.pop(0).get("inputs", ()):
+        for stream in waiting.pop(0).inputs:
             if stream in made and made[stream] not in found:
                 found.append(made[stream])
                 waiting.append(made[stream])
     return found[::-1]
 
 
-def placed_view(name: str, tasks: Iterable[TaskView], status: Status) -> tuple[PlacedView, ...]:
+def placed_view(
+    name: str, tasks: Iterable[TaskView], status: SystemStatus
+) -> tuple[PlacedView, ...]:
     """Why the system has put each of the query's tasks where it is; empty where AT says so."""
-    reasons = status.get("placement") or {}
+    reasons = status.placement
     own = [one for one in tasks if one.query == name and not one.sink and one.name in reasons]
-    return tuple(PlacedView(task=one.name, site=one.site, why=reasons[one.name]["text"])
+    return tuple(PlacedView(task=one.name, site=one.site, why=reasons[one.name].text)
                  for one in own)  # fmt: skip
 
 
-def estimates_view(name: str, status: Status) -> EstimatesView | None:
-    found = (status.get("approximations") or {}).get(name)
-    if not found:
+def estimates_view(name: str, status: SystemStatus) -> EstimatesView | None:
+    found = status.approximations.get(name)
+    if found is None:
         return None
     workers = tuple(
-        WorkerView(**{key: one[key] for key in WorkerView.model_fields}) for one in found["workers"]
-    )
-    return EstimatesView(within=found["within"], confidence=found["confidence"],
-                         estimated=found["estimated"], recovering=bool(found["recovering"]),
-                         workers=workers, problem=found.get("problem") or "")  # fmt: skip
+        WorkerView(query=one.query, site=one.site, keys=one.keys, bound=one.bound,
+                   protection=one.protection, why=one.why, damaged=one.damaged)
+        for one in found.workers
+    )  # fmt: skip
+    return EstimatesView(within=found.within, confidence=found.confidence,
+                         estimated=found.estimated, recovering=found.recovering,
+                         workers=workers, problem=found.problem)  # fmt: skip
 
 
 def told(query: QueryView) -> list[Line]:
@@ -126,14 +131,14 @@ def _protection(query: QueryView) -> Line | None:
 
 def _stage(query: QueryView) -> Line | None:
     state = query.stage
-    if not state or "rows" not in state:
+    if state is None or state.rows is None:
         return None
-    text = (f"{state['rows']:,} tuples in, epoch {state['epoch']:,}, checkpoint "
-            f"{state['flushed']:,} on disk; {state['partials']:,} partials of {state['slices']:,}"
-            " slices")  # fmt: skip
-    if restarts := state.get("restarts"):
-        text += f"; started again {restarts} ×"
-    problem = state.get("backup_problem") or ""
+    text = (f"{state.rows:,} tuples in, epoch {state.epoch or 0:,}, checkpoint "
+            f"{state.flushed or 0:,} on disk; {state.partials or 0:,} partials of"
+            f" {state.slices or 0:,} slices")  # fmt: skip
+    if state.restarts:
+        text += f"; started again {state.restarts} ×"
+    problem = state.backup_problem or ""
     if problem:
         text += f"; backup: {problem}"
     return "stage", text, not problem

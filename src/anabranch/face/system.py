@@ -33,6 +33,7 @@ from anabranch.face.sessions import Sessions
 from anabranch.face.stories import stories
 from anabranch.face.watch import Watch
 from anabranch.language.source import Script
+from anabranch.link.reports import SiteReport
 
 _SHORT = 200
 P = ParamSpec("P")
@@ -111,13 +112,12 @@ class System:
         """How it runs. No site is asked."""
         return self.explain(f"EXPLAIN {_quoted(name)};", asks_sites=False)
 
-    def site_report(self, name: str) -> dict[str, Any]:
+    def site_report(self, name: str) -> SiteReport:
         """What a site's last heartbeat brought."""
         record = self.coordinator.sites.record(name)
         if record is None or not record.report or name not in self.coordinator.sites.alive():
             raise ConfigError(f"site {name} is not up")
-        report: dict[str, Any] = record.report
-        return report
+        return record.report
 
     def report(self) -> str:
         """The last ten minutes as one HTML page."""

@@ -12,8 +12,8 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
 
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.face.events import Difference, differences, remembered
 from anabranch.face.model import Snapshot
 from anabranch.face.snapshot import snapshot
@@ -26,7 +26,7 @@ HISTORY = 600
 _SLOW = 16
 """Moments that a slow subscriber may be behind before it misses some."""
 
-Look = Callable[[], dict[str, Any]]
+Look = Callable[[], SystemStatus]
 
 
 class Moment:

@@ -11,6 +11,7 @@ from anabranch.config.cluster import Cluster
 from anabranch.errors import ErrorReport
 from anabranch.link.message import Message, Order, Origin
 from anabranch.link.meter import Flow
+from anabranch.link.reports import PlanReport, SiteReport
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Column, Operator
@@ -328,7 +329,7 @@ class Ping(Message[Pong]):
 
 
 @dataclass(frozen=True, slots=True)
-class Status(Message[dict[str, Any]]):
+class Status(Message[SiteReport]):
     pass
 
 
@@ -339,17 +340,6 @@ class Analyse(Message[tuple[TypeAnswer, ...]]):
     columns: tuple[Column, ...]
     expressions: tuple[str, ...]
     aggregate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PlanReport:
-    """How Spark evaluates expressions: by a plan that is `kept` or by a job, and why; and how many
-    instances were evaluated by each."""
-
-    plan: str
-    why: str
-    kept: int
-    jobs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,4 +494,4 @@ class News:
 class Heartbeat(Message[News]):
     """What runs at a site."""
 
-    report: dict[str, Any]
+    report: SiteReport

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from anabranch.plan.catalog import (
     AnyDef,
@@ -17,7 +16,6 @@ from anabranch.plan.catalog import (
 from anabranch.plan.expressions import Expr, Use
 from anabranch.plan.graph import Node
 from anabranch.plan.operators import Condition, Item, Operator, Projection, Selection
-from anabranch.plan.protection import percentage
 from anabranch.plan.spec import Column
 from anabranch.plan.windows import WINDOW_END
 
@@ -196,26 +194,3 @@ def _both(left: Expr, word: str, right: Expr) -> Expr:
 
 def _literals(texts: list[str] | tuple[str, ...]) -> str:
     return ", ".join("'" + one.replace("\\", "\\\\").replace("'", "\\'") + "'" for one in texts)
-
-
-def explain_approximate(made: ApproximateDef, known: Mapping[str, Any] | None = None) -> str:
-    """Which worker has what, and why: `known` is what has been learnt about it so far."""
-    asked = made.asked
-    lines = [
-        f"approximate {made.value} by {', '.join(made.keys)} within {asked.epsilon:g}"
-        f" with confidence {percentage(asked.confidence)}, {len(made.workers)} workers"
-        + (f" of which {asked.failures} may be lost at once" if asked.failures > 1 else "")
-    ]
-    reports = known["workers"] if known else [{}] * len(made.workers)
-    for worker, report in zip(made.workers, reports, strict=True):
-        kept = report.get("protection", "restart point")
-        why = report.get("why", "nothing learnt yet")
-        keys = f", {report['keys']} keys" if report.get("keys") else ""
-        lines.append(f"├─ {worker.query}  @ {worker.site}{keys}: {kept} ({why})")
-    lines[-1] = "└" + lines[-1][1:]
-    if known:
-        lines.append(
-            f"model {known['model']}, learnt from {known['learnt_from']} windows;"
-            f" {known['estimated']} values estimated so far"
-        )
-    return "\n".join(lines)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
 from anabranch.plan.operators import Aggregate, Join
 from anabranch.plan.tasks import TaskSpec
 
-ENOUGH = 8
-"""Instances from which on what was measured counts."""
 UNKNOWN_RATE = 1.0
 """Tuples a second of a stream of which nothing is known."""
 
@@ -48,24 +45,6 @@ class Measured:
     costs: Mapping[str, TaskCost] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     tried: Mapping[str, TaskCost] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, reports: Iterable[Mapping[str, Any]]) -> Measured:
-        costs: dict[str, TaskCost] = {}
-        rates: dict[str, float] = {}
-        for report in reports:
-            for source in report.get("sources", ()):
-                if source["rate"]:
-                    rates[source["stream"]] = source["rate"]
-            for task in report.get("tasks", ()):
-                if task["role"] != "primary":
-                    continue
-                if task["output"] and task["rate_out"]:
-                    rates[task["output"]] = task["rate_out"]
-                if task["instances"] >= ENOUGH:
-                    fixed, per_tuple = task["fixed_ms"] / 1e3, task["per_tuple_us"] / 1e6
-                    costs[task["name"]] = TaskCost(fixed, per_tuple, "measured")
-        return cls(costs, rates)
 
     def cost(self, task: TaskSpec, known: Mapping[str, AnyDef]) -> TaskCost:
         """COST is about the query's own task, and holds until it has run for a while; without it,

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 Creations = dict[str, tuple[int, ...]]
 """Name → the creations of it that are meant."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ghost:
-    """A source or task that was dropped while its site could not be told. The query it was of may
-    have been created again: only this creation is meant."""
+class Running:
+    """A creation of a source or task that runs somewhere."""
 
-    kind: str
+    kind: Literal["source", "task"]
     name: str
     born: int
 
@@ -29,16 +28,11 @@ class Wanted:
     tasks: Creations = field(default_factory=dict)
     readers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def ghosts(self, report: Mapping[str, Any]) -> set[Ghost]:
-        """What of the site's report is not wanted."""
-        return {one for one in _running(report) if one.born not in self._creations(one)}
+    def ghosts(self, running: Iterable[Running]) -> set[Running]:
+        """What of all that runs at the site is not wanted. A source or task was dropped while its
+        site could not be told. The query it was of may have been created again: only this creation
+        is meant."""
+        return {one for one in running if one.born not in self._creations(one)}
 
-    def _creations(self, one: Ghost) -> tuple[int, ...]:
+    def _creations(self, one: Running) -> tuple[int, ...]:
         return (self.sources if one.kind == "source" else self.tasks).get(one.name, ())
-
-
-def _running(report: Mapping[str, Any]) -> Iterator[Ghost]:
-    for source in report.get("sources", ()):
-        yield Ghost("source", source["stream"], source.get("born", 0))
-    for task in report.get("tasks", ()):
-        yield Ghost("task", task["name"], task.get("born", 0))

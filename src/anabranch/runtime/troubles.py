@@ -9,7 +9,7 @@ import threading
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.runtime.log import note
@@ -23,6 +23,20 @@ EXIT_CODE = 70
 ENVIRONMENT = (StorageError, OSError, sqlite3.OperationalError)
 """What the machine does to us, and no fault of our own: a full disk, an I/O error, no more files
 or threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleReport:
+    """What failed and is begun again: the newest error, how often in all and in a row, and how long
+    ago the row began and the last failure was. `goes_on` says that it seems to be over."""
+
+    name: str
+    error: str
+    times: int
+    row: int
+    since_s: float
+    last_s: float
+    goes_on: bool
 
 
 @dataclass
@@ -70,16 +84,17 @@ class Troubles:
                 traceback.print_exception(error)
         return pause
 
-    def report(self, now: float) -> list[dict[str, Any]]:
-        """The newest first. `goes_on` says that the last failure is long enough ago."""
+    def report(self, now: float) -> tuple[TroubleReport, ...]:
+        """The newest first."""
         with self._lock:
             known = [(name, one) for name, one in self._known.items()]
-        return [
-            {"name": name, "error": one.error, "times": one.times, "row": one.row,
-             "since_s": round(now - one.since, 1), "last_s": round(now - one.last, 1),
-             "goes_on": now - one.last > 2 * MOST_S}
+        return tuple(
+            TroubleReport(
+                name, one.error, one.times, one.row, round(now - one.since, 1),
+                round(now - one.last, 1), goes_on=now - one.last > 2 * MOST_S,
+            )
             for name, one in sorted(known, key=lambda pair: -pair[1].last)
-        ]  # fmt: skip
+        )  # fmt: skip
 
 
 def one_line(error: BaseException) -> str:

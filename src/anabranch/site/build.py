@@ -25,8 +25,8 @@ from anabranch.errors import ConfigError, SinkError, SiteError, SourceError
 from anabranch.link.budget import Budget
 from anabranch.link.codec import PACKED, Unpack, unpacker
 from anabranch.link.inlet import LiveInlet
-from anabranch.link.messages import PlanReport
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.reports import PlanReport
 from anabranch.link.wire import EVENT_TIME, POSITION, ArrowBatches, wire_schema
 from anabranch.log.stream_log import remove_log
 from anabranch.plan.catalog import StreamDef, TableDef

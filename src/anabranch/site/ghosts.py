@@ -6,11 +6,11 @@ answer to each heartbeat, and stop the rest by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from anabranch.link.messages import Drop
-from anabranch.plan.wanted import Ghost, Wanted
+from anabranch.link.reports import SiteReport
+from anabranch.plan.wanted import Running, Wanted
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.log import note
 from anabranch.site.deployment import Deployment
@@ -23,12 +23,12 @@ class Ghosts:
     def __init__(self, runtime: Runtime, deployment: Deployment) -> None:
         self._runtime = runtime
         self._deployment = deployment
-        self._seen: set[Ghost] = set()
+        self._seen: set[Running] = set()
         self._readers: set[tuple[str, str]] = set()
 
-    def heard(self, wanted: Wanted, report: Mapping[str, Any]) -> None:
+    def heard(self, wanted: Wanted, report: SiteReport) -> None:
         """The answer to `report`, which is what the coordinator knew of us when it gave it."""
-        now = wanted.ghosts(report)
+        now = wanted.ghosts(report.running())
         stopped, self._seen = now & self._seen, now
         if stopped:
             self._runtime.spawn(self._stop(stopped), "ghosts")
@@ -38,7 +38,7 @@ class Ghosts:
             if outlet := self._deployment.outlets.get(stream):
                 outlet.detach(consumer)
 
-    async def _stop(self, ghosts: Iterable[Ghost]) -> None:
+    async def _stop(self, ghosts: Iterable[Running]) -> None:
         tasks = {one.name: one.born for one in ghosts if one.kind == "task"}
         sources = {one.name: one.born for one in ghosts if one.kind == "source"}
         for name in (*tasks, *sources):
@@ -46,9 +46,9 @@ class Ghosts:
         await self._deployment.drop(Drop(tuple(tasks), tuple(sources), born=tasks | sources))
 
 
-def _unwanted(wanted: Wanted, report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _unwanted(wanted: Wanted, report: SiteReport) -> Iterable[tuple[str, str]]:
     """Readers of streams here that are none of the catalog's tasks. Programs hold a lease."""
-    for stream, consumers in report.get("consumers", {}).items():
+    for stream, consumers in report.consumers.items():
         for consumer in consumers:
             if stream in wanted.readers and consumer not in wanted.readers[stream]:
                 yield stream, consumer

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from anabranch.config.cluster import Cluster
-from anabranch.link.message import Message, Order
+from anabranch.link.message import PROTOCOL, Message, Order
 from anabranch.link.messages import (
     Acks,
     Announce,
@@ -32,6 +32,7 @@ from anabranch.link.messages import (
 )
 from anabranch.link.network import Network
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.reports import SiteReport, SourceReport, StateFolderReport, TaskReport
 from anabranch.runtime.base import Runtime
 from anabranch.site.deployment import Builds, Deployment, Runs
 from anabranch.site.ghosts import Ghosts
@@ -43,6 +44,7 @@ from anabranch.site.tasks.limits import Limits
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Task
 from anabranch.stream.restart import RestartPoint
+from anabranch.version import VERSION
 
 Handlers = dict[type[Message[Any]], Callable[[Any], Any]]
 
@@ -127,27 +129,50 @@ class SiteService:
 
         return checked
 
-    def learn(self, news: News, report: dict[str, Any]) -> None:
+    def learn(self, news: News, report: SiteReport) -> None:
         """What the coordinator answers to a report."""
         self.member.belongs_to(news.origin)
         self.protection.learn(news.routes)
         if news.wanted:
             self._ghosts.heard(news.wanted, report)
 
-    def report(self) -> dict[str, Any]:
-        """What runs here, and who produces what as far as we know."""
-        outlets = list(self.outlets.items())
-        return {
-            "site": self.name,
-            "tasks": [self._task_report(task) for task in list(self.deployment.tasks.values())],
-            "sources": [self._source_report(one) for one in list(self.deployment.sources)],
-            "producers": self.links.routes.producers(),
-            "troubles": self._runtime.troubles.report(self._runtime.now()),
-            "kept": {name: outlet.kept() for name, outlet in outlets},
-            "consumers": {name: outlet.tasks() for name, outlet in outlets},
-            "traffic": {name: asdict(one.traffic) for name, one in outlets if one.traffic.tuples},
-            "seen": self._seen(),
-        } | self.member.report()
+    def report(
+        self,
+        *,
+        address: str,
+        pid: int,
+        http: str | None = None,
+        problem: str = "",
+        abandoned: int = 0,
+        round_trips: Mapping[str, float] | None = None,
+        folder: StateFolderReport | None = None,
+    ) -> SiteReport:
+        """What runs here, and who produces what as far as we know; and what the process that we are
+        in says of itself."""
+        outlets, member = list(self.outlets.items()), self.member
+        return SiteReport(
+            site=self.name,
+            tasks=tuple(self._task_report(one) for one in list(self.deployment.tasks.values())),
+            sources=tuple(self._source_report(one) for one in list(self.deployment.sources)),
+            producers=self.links.routes.producers(),
+            troubles=self._runtime.troubles.report(self._runtime.now()),
+            kept={name: outlet.kept() for name, outlet in outlets},
+            consumers={name: tuple(outlet.tasks()) for name, outlet in outlets},
+            traffic={name: replace(one.traffic) for name, one in outlets if one.traffic.tuples},
+            seen=self._seen(),
+            origin=member.origin,
+            life=member.life,
+            started=member.started,
+            protocol=PROTOCOL,
+            version=VERSION,
+            address=address,
+            http=http,
+            problem=problem,
+            abandoned=abandoned,
+            pid=pid,
+            round_trips=dict(round_trips or {}),
+            folder=folder,
+        )
 
     def _seen(self) -> int:
         """The greatest number of a coordinator's that is known here: of an epoch or a creation."""
@@ -162,18 +187,19 @@ class SiteService:
             0,
         )
 
-    def _task_report(self, task: Task) -> dict[str, Any]:
-        report = task.report() | self.links.report(task) | self.protection.report(task)
-        return report | {"born": task.spec.born}
+    def _task_report(self, task: Task) -> TaskReport:
+        problem, breaks = self.links.troubles(task)
+        standby = self.protection.report(task)
+        return replace(task.report(), problem=problem, breaks=breaks, standby=standby)
 
-    def _source_report(self, name: str) -> dict[str, Any]:
-        deployment = self.deployment
-        report = deployment.sources[name].report() | {"born": deployment.born.get(name, 0)}
-        if not report.get("problem"):
+    def _source_report(self, name: str) -> SourceReport:
+        report, born = self.deployment.sources[name].report(), self.deployment.born.get(name, 0)
+        if not report.problem:
             self._troubled.pop(name, None)
-            return report
+            return replace(report, born=born)
         now = self._runtime.now()
-        return report | {"problem_s": round(now - self._troubled.setdefault(name, now), 1)}
+        since = self._troubled.setdefault(name, now)
+        return replace(report, born=born, problem_s=round(now - since, 1))
 
     async def _points(self, asked: Points) -> dict[str, RestartPoint]:
         return await self.deployment.restart_points()

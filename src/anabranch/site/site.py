@@ -26,7 +26,6 @@ from anabranch.link.messages import (
     Learnt,
     News,
     Ping,
-    PlanReport,
     Plans,
     Pong,
     Push,
@@ -41,6 +40,7 @@ from anabranch.link.messages import Heartbeat as HeartbeatMessage
 from anabranch.link.messages import Peers as Addresses
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
+from anabranch.link.reports import PlanReport, SiteReport, StateFolderReport
 from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.program import Submission
 from anabranch.runtime.loop import process_loop
@@ -143,7 +143,7 @@ class Site:
             self.peers.update(news.addresses)
             self.service.learn(news, report)
 
-        def tell(report: dict[str, Any]) -> News:
+        def tell(report: SiteReport) -> News:
             return coordinator.send(HeartbeatMessage(report), BEAT_S)
 
         self._runtime.run(beat())
@@ -198,17 +198,21 @@ class Site:
             End: self._end,
         }
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SiteReport:
+        folder = None
+        if self._state:
+            place = str(self._state.files.path.absolute())
+            folder = StateFolderReport(self._state.identity, place)
         with self._runtime:
-            report = self.service.report()
-        trips = self._trips.report()
-        where = {"address": self.address, "http": self._http.url if self._http else None}
-        problem = {"problem": self._jvm.problem(), "abandoned": self._jvm.abandoned}
-        folder = self._state and {
-            "id": self._state.identity, "place": str(self._state.files.path.absolute()),
-        }  # fmt: skip
-        own = {"pid": os.getpid(), "round_trips": trips, "folder": folder}
-        return report | where | problem | own
+            return self.service.report(
+                address=self.address,
+                pid=os.getpid(),
+                http=self._http.url if self._http else None,
+                problem=self._jvm.problem(),
+                abandoned=self._jvm.abandoned,
+                round_trips=self._trips.report(),
+                folder=folder,
+            )
 
     async def _describe_pocket(self, asked: DescribePocket) -> Submission:
         return await self._runtime.blocking(lambda: described(asked.name, asked.class_, asked.base))

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from anabranch.errors import SiteError
+from anabranch.link.message import read
+from anabranch.link.reports import SourceNews, StageReport
 from anabranch.plan.stage import Stage
 from anabranch.stage.global_database import READER, GlobalDatabase
 from anabranch.stage.offsets import Offsets
@@ -117,10 +120,10 @@ class MergedRun:
             except SiteError as error:
                 self._wait(error)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SourceNews:
         status = self._status(self._seen)
-        counted = {name: status.pop(name) for name in _SUMMED[1:]}
-        return counted | {"stage": status | {"backup_problem": self._problem}}
+        stage = replace(read(StageReport, status), backup_problem=self._problem)
+        return SourceNews(status["late"], status["skipped"], stage)
 
     # -- the database ----------------------------------------------------------------------------
 

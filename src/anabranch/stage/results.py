@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from anabranch.connectors.source import Cursor, Source
+from anabranch.link.reports import SourceNews
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
@@ -29,7 +30,7 @@ class Windows(Protocol):
     def state(self) -> tuple[pa.Table, dict[str, int]]: ...
     def release(self, upto: int, given: int) -> None: ...
     def released(self) -> tuple[int, int]: ...
-    def report(self) -> dict[str, Any]: ...
+    def report(self) -> SourceNews: ...
 
 
 def grid_of(stage: Stage) -> Grid:
@@ -89,7 +90,7 @@ class StageResults(Source):
         table, offsets = self._all.state()
         return self._table(table), offsets
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SourceNews:
         """Late tuples are those of the source, and what the state is at."""
         return self._run.report()
 
@@ -130,7 +131,7 @@ class StagePart(Source):
         for _ in self._run.finish():
             yield from ()
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SourceNews:
         return self._run.report()
 
     def close(self) -> None:

@@ -21,8 +21,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import AnabranchError, SiteError, TaskError, from_dict
-from anabranch.link.message import A, Message
+from anabranch.link.message import A, Message, read
 from anabranch.link.peer import Peer
+from anabranch.link.reports import SourceNews, StageReport
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.expressions import plain
 from anabranch.plan.stage import Stage
@@ -234,12 +235,11 @@ class StageRun:
             yield None
             self._stopped.wait(LOOK_S)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SourceNews:
         """What `status` shows of it, as last heard."""
-        counted = {name: self._heard.get(name, 0) for name in ("late", "skipped")}
-        stage = {name: value for name, value in self._heard.items() if name not in counted}
-        now = {"restarts": self.restarts, "combines": self._ranges.combine}
-        return counted | {"stage": stage | now}
+        stage = read(StageReport, self._heard)
+        stage = replace(stage, restarts=self.restarts, combines=self._ranges.combine)
+        return SourceNews(self._heard.get("late", 0), self._heard.get("skipped", 0), stage)
 
     def spent(self) -> dict[str, float]:
         """Seconds of all tasks so far, by what they were spent on; `flush` is the server's."""

@@ -56,8 +56,8 @@ class Load:
     tuple_bytes: float
     ratio: float
     """Compressed/plain bytes of a shipment; 1 without compression."""
-    bandwidth: float
-    """Bytes a second towards the standby; `math.inf` if not limited."""
+    bandwidth: float | None
+    """Bytes a second towards the standby; None if not limited."""
     rtt_s: float
     heartbeat_s: float
     fixed_s: float
@@ -75,6 +75,11 @@ class Load:
     recovery has to hold for that many."""
     silence: float = 1.0
     """The same when a machine has gone silent."""
+
+    @property
+    def travel_s(self) -> float:
+        """What the link towards the standby takes for a tuple."""
+        return self.tuple_bytes / self.bandwidth if self.bandwidth else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +180,7 @@ class Model:
         return self.load.fixed_s + tuples * self.load.per_tuple_s
 
     def _travel(self, tuples: Number) -> Number:
-        return tuples * self.load.tuple_bytes / self.load.bandwidth
+        return tuples * self.load.travel_s
 
     def _lot(self, b: int) -> float:
         """What the standby takes at a time: a batch, unless chunks are larger, or its instances'

@@ -13,7 +13,6 @@ is, `SPARE`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields, replace
 
 from anabranch.standby.choice import Choice, Limits, Options, describe
@@ -27,7 +26,8 @@ CLEAR = 0.15
 PATIENCE = 3
 SETTLING_S = 4.0
 
-_NAMES = tuple(field.name for field in fields(Load) if field.name != "acks")
+_NAMES = tuple(one.name for one in fields(Load) if one.name not in ("acks", "bandwidth"))
+"""What is averaged, a number each. The bandwidth is what the cluster file says."""
 ACKS = 64
 """The newest ones, of all measurements that are averaged."""
 
@@ -110,14 +110,14 @@ def _off(known: Load, load: Load) -> tuple[int, ...]:
 def _gauges(load: Load) -> tuple[float, float, float]:
     """What piles up between acks, how long processing it takes, and how long a takeover."""
     pile = load.rate * (load.ack_interval_s + load.lag_s) + load.window
-    each = load.per_tuple_s + load.tuple_bytes / load.bandwidth
+    each = load.per_tuple_s + load.travel_s
     return pile, load.fixed_s + pile * each, load.missed * load.heartbeat_s + 3 * load.rtt_s
 
 
 def _towards(known: Load, load: Load, share: float) -> Load:
     mixed = {name: _mix(getattr(known, name), getattr(load, name), share) for name in _NAMES}
-    return replace(known, **mixed, acks=(known.acks + load.acks)[-ACKS:])
+    return replace(load, **mixed, acks=(known.acks + load.acks)[-ACKS:])
 
 
 def _mix(old: float, new: float, share: float) -> float:
-    return old + share * (new - old) if math.isfinite(old) and math.isfinite(new) else new
+    return old + share * (new - old)

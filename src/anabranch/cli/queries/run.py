@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rich.live import Live
 from rich.markup import escape
@@ -28,9 +27,11 @@ from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.idle import failures, idle
 from anabranch.coordinator.service.launch import RunningCluster
 from anabranch.coordinator.service.state import credentials_for
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import ConfigError
 from anabranch.language.grammar.parser import parse
 from anabranch.language.source import Script
+from anabranch.link.message import plain
 from anabranch.scratch import scratch_folder
 
 POLL_S = 0.1
@@ -71,8 +72,8 @@ class Run:
         shutil.rmtree(self._state, ignore_errors=True)
 
     def watch(
-        self, seconds: float | None, until_idle: bool, look: Callable[[dict[str, Any]], None]
-    ) -> dict[str, Any]:
+        self, seconds: float | None, until_idle: bool, look: Callable[[SystemStatus], None]
+    ) -> SystemStatus:
         """Until the time is over, all is idle or something failed; returns the last status.
 
         Raises what failed, or SiteError if a site is lost with something that no standby has.
@@ -99,7 +100,7 @@ def run_script(
     if as_json:
         with stdout_to_stderr():  # what console sinks print is no JSON
             status = _run(script, path, cluster, seconds, until_idle, quiet=True)
-        print(json.dumps(status, indent=2))
+        print(json.dumps(plain(status), indent=2))
         return
     status = _run(script, path, cluster, seconds, until_idle, quiet=False)
     if not out.is_terminal:
@@ -114,7 +115,7 @@ def _run(
     until_idle: bool,
     *,
     quiet: bool,
-) -> dict[str, Any]:
+) -> SystemStatus:
     if not parse(script):  # before Spark, which takes its time
         raise ConfigError("there is no statement in this script", place=str(path))
     on = cluster_for(script, cluster)
@@ -128,7 +129,7 @@ def _run(
         return _watch(run, seconds, until_idle, live=not quiet and out.is_terminal)
 
 
-def _watch(run: Run, seconds: float | None, until_idle: bool, *, live: bool) -> dict[str, Any]:
+def _watch(run: Run, seconds: float | None, until_idle: bool, *, live: bool) -> SystemStatus:
     if not live:
         return run.watch(seconds, until_idle, lambda status: None)
     with Live(console=out, auto_refresh=False) as table:

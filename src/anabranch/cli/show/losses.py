@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import SiteError
 
-Status = dict[str, Any]
 PATIENCE_S = 1.0
 """A site that does not answer may be slow; and who takes over has to say so first."""
 
@@ -27,27 +26,27 @@ class Losses:
         self._taken: defaultdict[str, list[str]] = defaultdict(list)
         """Lost site → the queries that others have taken over from it, and who has."""
 
-    def look(self, status: Status) -> None:
+    def look(self, status: SystemStatus) -> None:
         """Raises SiteError if a site is lost, and with it something that no other has."""
-        down = {one["site"]: one for one in status["sites"] if one["state"] != "up"}
+        down = {one.site: one for one in status.sites if one.state != "up"}
         self._follow(status, down)
         for site, report in down.items():
             lost_for = self._clock() - self._since.setdefault(site, self._clock())
-            if report["state"] == "stuck" or (report["lost"] and lost_for >= PATIENCE_S):
-                died = report["state"] == "starting"  # again, by us: what it had is lost
-                raise SiteError(f"a site is lost: {f'{site} died' if died else report['problem']}")
-            if not report["missing"]:
+            if report.state == "stuck" or (report.lost and lost_for >= PATIENCE_S):
+                died = report.state == "starting"  # again, by us: what it had is lost
+                raise SiteError(f"a site is lost: {f'{site} died' if died else report.problem}")
+            if not report.missing:
                 self._tell(site)
         for site in [one for one in self._since if one not in down]:
             del self._since[site]
             self._tell(site)
 
-    def _follow(self, status: Status, down: Iterable[str]) -> None:
-        for name, primary in status["protection"].items():
-            before = self._primaries.get(name, primary["site"])
-            self._primaries[name] = primary["site"]
-            if before != primary["site"] and before in {*down, *self._since}:
-                self._taken[before].append(f"{primary['site']} took over {name}")
+    def _follow(self, status: SystemStatus, down: Iterable[str]) -> None:
+        for name, primary in status.protection.items():
+            before = self._primaries.get(name, primary.site)
+            self._primaries[name] = primary.site
+            if before != primary.site and before in {*down, *self._since}:
+                self._taken[before].append(f"{primary.site} took over {name}")
 
     def _tell(self, site: str) -> None:
         if taken := self._taken.pop(site, None):

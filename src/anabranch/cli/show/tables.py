@@ -18,10 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from anabranch.cli.show.deadlines import deadline_lines
-from anabranch.coordinator.protection.description import primaries, protections
 from anabranch.coordinator.scripts.replies import Answer
+from anabranch.coordinator.status.description import primaries, protections
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.coordinator.status.workers import task_and_sink
-from anabranch.errors import AnabranchError, ScriptError, from_dict
+from anabranch.errors import AnabranchError, ScriptError
+from anabranch.link.reports import TaskReport
 from anabranch.terminal import printable
 from anabranch.units import show_ms
 
@@ -71,7 +73,7 @@ def plain_table(columns: Any, rows: Any) -> Table:
     return table
 
 
-def queries_table(status: dict[str, Any]) -> RenderableType:
+def queries_table(status: SystemStatus) -> RenderableType:
     """Queries with their rates, latency, queue and site; below it what is wrong, if anything."""
     table = Table(
         "query", "site", "state", "in/s", "out/s", "tuples out", "queue", "p50", "p99",
@@ -79,38 +81,38 @@ def queries_table(status: dict[str, Any]) -> RenderableType:
     )  # fmt: skip
     for column in table.columns[3:]:
         column.justify = "right"
-    tasks = primaries(status)
-    for name, found in status["states"].items():  # parts that run elsewhere are not shown
-        row = [escape(name), "", _state(found["state"])]
-        task, sink = task_and_sink(name, status, tasks)
+    tasks = primaries(status.sites)
+    for name, found in status.states.items():  # parts that run elsewhere are not shown
+        row = [escape(name), "", _state(found.state)]
+        task, sink = task_and_sink(name, status.workers, tasks)
         table.add_row(*(_task_row(row, task, sink) if task else row))
     lines = [*_reason_lines(status), *_source_lines(status), *_problem_lines(status),
              *_pocket_lines(status), *_placement_lines(status),
              *_estimate_lines(status)]  # fmt: skip
     deadlines = [Text(line, style="dim" if well else "yellow")
                  for line, well in deadline_lines(tasks)]  # fmt: skip
-    if status.get("deadlines"):
-        deadlines.append(Text(f"deadlines: {status['deadlines']}", style="yellow"))
+    if status.deadlines:
+        deadlines.append(Text(f"deadlines: {status.deadlines}", style="yellow"))
     dim = [Text(line, style="dim") for line in lines]
     return Group(table, *_protection_lines(status), *deadlines, *dim)
 
 
-def _protection_lines(status: dict[str, Any]) -> list[Text]:
+def _protection_lines(status: SystemStatus) -> list[Text]:
     return [
         Text(f"{what}: {text}", style="dim" if well else "yellow")
         for what, text, well in protections(status)
     ]
 
 
-def _task_row(row: list[str], task: dict[str, Any], sink: dict[str, Any] | None) -> list[str]:
+def _task_row(row: list[str], task: TaskReport, sink: TaskReport | None) -> list[str]:
     """Positions are dense and go on after a take-over: the last is how many tuples came out."""
     last = sink or task
     name, _, state = row
-    queue = task["queue"] + (sink["queue"] if sink else 0)
+    queue = task.queue + (sink.queue if sink else 0)
     return [
-        name, escape(task["site"]), state,
-        f"{task['rate_in']:,.0f}", f"{task['rate_out']:,.0f}", f"{task['position']:,}",
-        f"{queue:,}", show_ms(last["p50_ms"]), show_ms(last["p99_ms"]),
+        name, escape(task.site), state,
+        f"{task.rate_in:,.0f}", f"{task.rate_out:,.0f}", f"{task.position:,}",
+        f"{queue:,}", show_ms(last.p50_ms), show_ms(last.p99_ms),
     ]  # fmt: skip
 
 
@@ -122,110 +124,110 @@ def _state(state: str) -> str:
     return f"[{_COLOURS.get(state, 'yellow')}]{state}[/]"
 
 
-def _reason_lines(status: dict[str, Any]) -> list[str]:
+def _reason_lines(status: SystemStatus) -> list[str]:
     """Why queries get nowhere, where no line about their protection says it."""
-    return [f"{'pocket' if name in status['pockets'] else 'query'} {name}: {found['state']}:"
-            f" {found['reason']}" for name, found in status["states"].items()
-            if found["reason"] and found["state"] != "taking over"]  # fmt: skip
+    return [f"{'pocket' if name in status.pockets else 'query'} {name}: {found.state}:"
+            f" {found.reason}" for name, found in status.states.items()
+            if found.reason and found.state != "taking over"]  # fmt: skip
 
 
-def _source_lines(status: dict[str, Any]) -> list[str]:
+def _source_lines(status: SystemStatus) -> list[str]:
     lines = []
-    for site in status["sites"]:
-        for source in site["sources"]:
-            keys = [key for key in ("late", "skipped", "shed") if source.get(key)]
-            left_out = [f"{source[key]:,} {key}" for key in keys]
-            if left_out:
-                lines.append(f"stream {source['stream']}: {', '.join(left_out)} left out")
+    for source in status.sources():
+        if left_out := [f"{count:,} {why}" for why, count in source.left_out.items()]:
+            lines.append(f"stream {source.stream}: {', '.join(left_out)} left out")
     return lines
 
 
-def _problem_lines(status: dict[str, Any]) -> list[str]:
-    lines = [f"site {site['site']}{' ' if site['state'] == 'starting' else ': '}{site['problem']}"
-             for site in status["sites"] if site["state"] != "up"]  # fmt: skip
-    for site in status["sites"]:
-        for part in (*site["sources"], *site["tasks"]):
-            if part["error"]:
-                standby = f"standby at {site['site']}: " if part.get("role") == "standby" else ""
-                lines.append(standby + from_dict(part["error"]).line())
-            elif part.get("problem"):
-                name = part.get("name") or f"stream {part['stream']}"
-                lines.append(f"{name}: {part['problem']}; trying again")
-        lines += [f"site {site['site']}: still runs {name}, which was dropped; it is stopping it"
-                  for name in site.get("ghosts", ())]  # fmt: skip
+def _problem_lines(status: SystemStatus) -> list[str]:
+    lines = [f"site {site.site}{' ' if site.state == 'starting' else ': '}{site.problem}"
+             for site in status.sites if site.state != "up"]  # fmt: skip
+    for site in status.sites:
+        for source in site.sources:
+            if source.error:
+                lines.append(source.error.line())
+            elif source.problem:
+                lines.append(f"stream {source.stream}: {source.problem}; trying again")
+        for task in site.tasks:
+            if task.error:
+                standby = f"standby at {site.site}: " if task.role == "standby" else ""
+                lines.append(standby + task.error.line())
+            elif task.problem:
+                lines.append(f"{task.name}: {task.problem}; trying again")
+        lines += [f"site {site.site}: still runs {name}, which was dropped; it is stopping it"
+                  for name in site.ghosts]  # fmt: skip
     return [*lines, *_trouble_lines(status)]
 
 
-def _trouble_lines(status: dict[str, Any]) -> list[str]:
+def _trouble_lines(status: SystemStatus) -> list[str]:
     """What processes could not do by themselves lately, each once: sites may share a process."""
-    told = [*((f"site {site['site']}", site) for site in status["sites"]),
-            ("the coordinator", status)]  # fmt: skip
+    told = [*((f"site {site.site}", site.troubles) for site in status.sites),
+            ("the coordinator", status.troubles)]  # fmt: skip
     found: dict[tuple[str, str], str] = {}
-    for where, report in told:
-        for one in report.get("troubles", ()):
-            if not one["goes_on"]:
-                times = "once" if one["row"] == 1 else f"{one['row']:,} times"
-                line = f"{where}: {one['name']} failed {times} in {one['since_s']:.0f} s:"
-                found.setdefault((one["name"], one["error"]),
-                                 f"{line} {one['error']}; trying again")  # fmt: skip
-    left = [f"site {site['site']}: {site['abandoned']} threads of its JVM go on with instances that"
-            " were stopped" for site in status["sites"] if site.get("abandoned")]  # fmt: skip
+    for where, troubles in told:
+        for one in troubles:
+            if not one.goes_on:
+                times = "once" if one.row == 1 else f"{one.row:,} times"
+                line = f"{where}: {one.name} failed {times} in {one.since_s:.0f} s:"
+                found.setdefault((one.name, one.error),
+                                 f"{line} {one.error}; trying again")  # fmt: skip
+    left = [f"site {site.site}: {site.abandoned} threads of its JVM go on with instances that"
+            " were stopped" for site in status.sites if site.abandoned]  # fmt: skip
     return [*left, *found.values()][:MOST_TROUBLES]
 
 
-def _placement_lines(status: dict[str, Any]) -> list[str]:
+def _placement_lines(status: SystemStatus) -> list[str]:
     """Why operators that the system has placed are where they are; alone there is no choice, and
     what costs nothing might be anywhere."""
-    if len(status["sites"]) < 2:
+    if len(status.sites) < 2:
         return []
-    return [f"{name} at {one['site']}: {one['text']}"
-            for name, one in status.get("placement", {}).items()
-            if one["share"] >= WORTH_TELLING]  # fmt: skip
+    return [f"{name} at {one.site}: {one.text}" for name, one in status.placement.items()
+            if one.share >= WORTH_TELLING]  # fmt: skip
 
 
-def _estimate_lines(status: dict[str, Any]) -> list[str]:
+def _estimate_lines(status: SystemStatus) -> list[str]:
     """Of approximate queries: what was estimated, and what would be if a worker died now."""
     lines = []
-    for name, one in status.get("approximations", {}).items():
-        lines.append(f"query {name}: {one['estimated']:,} results estimated so far, within"
-                     f" {one['within']:g} with {one['confidence']:.0%}")  # fmt: skip
-        lines += [f"  {worker['query']} at {worker['site']}: {worker['protection']},"
-                  f" {worker['why']}" for worker in one["workers"]]  # fmt: skip
-        lines += [f"  {one['problem']}"] if one.get("problem") else []
+    for name, one in status.approximations.items():
+        lines.append(f"query {name}: {one.estimated:,} results estimated so far, within"
+                     f" {one.within:g} with {one.confidence:.0%}")  # fmt: skip
+        lines += [f"  {worker.query} at {worker.site}: {worker.protection}, {worker.why}"
+                  for worker in one.workers]  # fmt: skip
+        lines += [f"  {one.problem}"] if one.problem else []
     return lines
 
 
-def _pocket_lines(status: dict[str, Any]) -> list[str]:
+def _pocket_lines(status: SystemStatus) -> list[str]:
     """What pockets have run into, and where in the user's code the newest of it was."""
     lines = []
-    for task in (task for site in status["sites"] for task in site["tasks"]):
-        pocket = task.get("pocket") or {"traceback": ""}
-        if pocket["traceback"]:
-            skipped, restarts = f"{pocket['skipped']:,} skipped", f"{pocket['restarts']:,} restarts"
-            lines.append(f"pocket {task['name']}: {skipped}, {restarts}, the last time for")
-            lines += [f"  {line}" for line in pocket["traceback"].splitlines()]
+    for task in status.tasks():
+        if task.pocket and task.pocket.traceback:
+            skipped = f"{task.pocket.skipped:,} skipped"
+            restarts = f"{task.pocket.restarts:,} restarts"
+            lines.append(f"pocket {task.name}: {skipped}, {restarts}, the last time for")
+            lines += [f"  {line}" for line in task.pocket.traceback.splitlines()]
     return lines
 
 
-def system_tables(status: dict[str, Any]) -> RenderableType:
+def system_tables(status: SystemStatus) -> RenderableType:
     """Everything `anabranch status` shows: sites, streams from outside, queries."""
     return Group(sites_table(status), "", streams_table(status), "", queries_table(status))
 
 
-def streams_table(status: dict[str, Any]) -> RenderableType:
+def streams_table(status: SystemStatus) -> RenderableType:
     rows = [
-        (one["stream"], one["site"], one["state"], f"{one['rate']:,.0f}", f"{one['rows']:,}",
-         f"{one['late']:,}", f"{one['skipped']:,}", f"{one.get('shed', 0):,}")
-        for site in sorted(status["sites"], key=lambda one: one["site"]) for one in site["sources"]
+        (one.stream, one.site, one.state, f"{one.rate:,.0f}", f"{one.rows:,}",
+         f"{one.late:,}", f"{one.skipped:,}", f"{one.shed:,}")
+        for site in sorted(status.sites, key=lambda one: one.site) for one in site.sources
     ]  # fmt: skip
     columns = ("stream", "site", "state", "in/s", "tuples", "late", "skipped", "shed")
     return plain_table(columns, rows)
 
 
-def sites_table(status: dict[str, Any]) -> RenderableType:
+def sites_table(status: SystemStatus) -> RenderableType:
     rows = [
-        (site["site"], site["address"], site["state"], len(site["sources"]), len(site["tasks"]))
-        for site in sorted(status["sites"], key=lambda one: one["site"])
+        (site.site, site.address, site.state, len(site.sources), len(site.tasks))
+        for site in sorted(status.sites, key=lambda one: one.site)
     ]
     return plain_table(("site", "address", "state", "sources", "tasks"), rows)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
+from anabranch.coordinator.status.report import SystemStatus
+from anabranch.link.reports import SourceReport
 from anabranch.runtime.threads import supervised
 
 LOOK_S = 1.0
@@ -22,7 +23,7 @@ class CatchingUp:
 
     def __init__(
         self,
-        look: Callable[[], dict[str, Any]],
+        look: Callable[[], SystemStatus],
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,13 +60,11 @@ class CatchingUp:
         return False
 
 
-def _behind(status: dict[str, Any]) -> list[dict[str, Any]]:
-    sources = [one for site in status["sites"] for one in site["sources"]]
-    return [one for one in sources if one.get("replayed", 0) < one.get("to_replay", 0)]
+def _behind(status: SystemStatus) -> list[SourceReport]:
+    return [one for one in status.sources() if one.replayed < one.to_replay]
 
 
-def _line(source: dict[str, Any]) -> str:
-    there, whole = source["replayed"], source["to_replay"]
-    rate = source.get("rate") or 0.0
-    left = f", about {(whole - there) / rate:.0f} s left" if rate else ""
-    return f"stream {source['stream']} {there:,} of {whole:,} recorded tuples{left}"
+def _line(source: SourceReport) -> str:
+    there, whole = source.replayed, source.to_replay
+    left = f", about {(whole - there) / source.rate:.0f} s left" if source.rate else ""
+    return f"stream {source.stream} {there:,} of {whole:,} recorded tuples{left}"

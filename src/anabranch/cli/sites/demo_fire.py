@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.live import Live
 
 from anabranch.cli.show.tables import out
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.demo.apartment import CENTRE, KILL_AFTER, script_lasting
 from anabranch.demo.failure import Failure
 from anabranch.demo.record import Record, Watcher
@@ -57,13 +58,13 @@ class _Clock:
         self._seconds = seconds
         self._begun: float | None = None
 
-    def moment(self, status: dict[str, Any]) -> Moment:
-        sources = [source for site in status["sites"] for source in site["sources"]]
-        readings = {source["site"]: source["rows"] for source in sources}
+    def moment(self, status: SystemStatus) -> Moment:
+        sources = list(status.sources())
+        readings = {source.site: source.rows for source in sources}
         if self._begun is None and any(readings.values()):
             self._begun = time.monotonic()
         elapsed = time.monotonic() - self._begun if self._begun is not None else 0.0
-        rates = {source["site"]: source["rate"] for source in sources}
+        rates = {source.site: source.rate for source in sources}
         return Moment(elapsed, self._seconds, readings, rates)
 
 
@@ -73,7 +74,7 @@ def _watch(run: Run, record: Record, failure: Failure, seconds: float, kill: Kil
     with _view(record, failure) as (interval_s, draw):
         draw_if_due = _every(interval_s, draw)
 
-        def look(status: dict[str, Any]) -> None:
+        def look(status: SystemStatus) -> None:
             moment = clock.moment(status)
             failure.look(status, time.time())
             if kill and _is_time(moment, record, failure):

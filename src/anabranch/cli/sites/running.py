@@ -14,6 +14,7 @@ from rich.live import Live
 from anabranch.cli.show.tables import err, out, system_tables
 from anabranch.coordinator.requests import AskStatus, Stop
 from anabranch.coordinator.service.state import find_coordinator
+from anabranch.link.message import plain
 
 STOP_S = 30.0
 
@@ -31,7 +32,7 @@ def show_status(state: Path, *, as_json: bool, watch: bool) -> None:
     coordinator = find_coordinator(state)
     status = coordinator.send(AskStatus())
     if as_json:
-        print(json.dumps(status, indent=2))
+        print(json.dumps(plain(status), indent=2))
         return
     if not watch:
         out.print(system_tables(status))

@@ -113,8 +113,8 @@ def _go_on(coordinator: Coordinator, say: Callable[[str], None], *, anew: bool) 
     say("Putting back what ran …")
     if not coordinator.settle():
         return ""
-    waiting = [name for name, one in coordinator.status()["states"].items()
-               if one["state"] not in WELL]  # fmt: skip
+    states = coordinator.status().states
+    waiting = [name for name, one in states.items() if one.state not in WELL]
     if not waiting:
         return "everything goes on where it was"
     return f"what can goes on where it was; {', '.join(waiting)} cannot yet (anabranch status)"

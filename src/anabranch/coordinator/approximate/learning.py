@@ -72,10 +72,10 @@ class Learning:
 
 def by_spark(sites: Sites, made: ApproximateDef, lesson: Lesson) -> tuple[Model, int]:
     """By a job of the site that has least to do."""
-    there = [record for site in sites.alive() if (record := sites.record(site))]
+    there = {site: record for site in sites.alive() if (record := sites.record(site))}
     if not there:
         raise SiteError("no site is up that could learn")
-    best = min(there, key=lambda record: len(record.report.get("tasks", ())))
+    best = min(there, key=lambda site: len(there[site].tasks))
     asked = LearnModel(
         url=str(made.sink.options["url"]),
         table=str(made.sink.options["table"]),
@@ -87,7 +87,7 @@ def by_spark(sites: Sites, made: ApproximateDef, lesson: Lesson) -> tuple[Model,
         newest=lesson.newest,
         slide=made.slide_us,
     )
-    answer = sites.peer(best.report["site"]).send(asked, JOB_S)
+    answer = sites.peer(best).send(asked, JOB_S)
     with np.load(io.BytesIO(base64.b64decode(answer.arrays)), allow_pickle=False) as found:
         arrays = [found[name] for name in ("mean", "sample", "spread", "jump")]
     mean, sample, spread, jump = arrays

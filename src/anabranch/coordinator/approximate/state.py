@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from anabranch.coordinator.approximate.deliveries import Deliveries, Owners
 from anabranch.coordinator.approximate.lesson import Lesson
 from anabranch.coordinator.approximate.models import Learnt
 from anabranch.coordinator.approximate.presence import Presence
+from anabranch.coordinator.approximate.report import ApproximationReport, WorkerReport
 from anabranch.coordinator.approximate.results import Estimate, Key, Result
 from anabranch.plan.approximate import key_text
 from anabranch.plan.catalog import ApproximateDef
@@ -315,26 +315,36 @@ class ApproximateState:
         self.estimated += count
         self.recovery.estimated(one.end)
 
-    def report(self, standbys: Mapping[int, str | None]) -> dict[str, Any]:
+    def report(self, standbys: Mapping[int, str | None]) -> ApproximationReport:
         """`standbys`: the workers that are to have one, and the site where it is."""
         plan, asked = self.plan, self.made.asked
         workers = []
         for number, worker in enumerate(self.made.workers):
             keys = self._presence.there(number)
             bound = self.adopted.bound(keys) if self.adopted and keys else None
-            workers.append({
-                "query": worker.query, "site": worker.site, "keys": len(keys), "bound": bound,
-                "estimable": self.estimable(number),
-                "protection": self._protection(number, standbys),
-                "why": self._doubt(number) or self._reach(keys), "drifted": self.drifted(number),
-                "damaged": len(self.recovery.damaged(number)),
-            })  # fmt: skip
-        return {
-            "within": asked.epsilon, "confidence": asked.confidence, "workers": workers,
-            "model": self.version, "learnt_from": self.learnt_from,
-            "refresh": plan.weight if plan else None, "estimated": self.estimated,
-            "recovering": self.recovery.recovering,
-        }  # fmt: skip
+            workers.append(
+                WorkerReport(
+                    query=worker.query,
+                    site=worker.site,
+                    keys=len(keys),
+                    bound=bound,
+                    estimable=self.estimable(number),
+                    protection=self._protection(number, standbys),
+                    why=self._doubt(number) or self._reach(keys),
+                    drifted=self.drifted(number),
+                    damaged=len(self.recovery.damaged(number)),
+                )
+            )
+        return ApproximationReport(
+            within=asked.epsilon,
+            confidence=asked.confidence,
+            workers=tuple(workers),
+            model=self.version,
+            learnt_from=self.learnt_from,
+            refresh=plan.weight if plan else None,
+            estimated=self.estimated,
+            recovering=self.recovery.recovering,
+        )
 
     def _protection(self, number: int, standbys: Mapping[int, str | None]) -> str:
         if site := standbys.get(number):

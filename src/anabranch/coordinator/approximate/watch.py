@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import psycopg
 
@@ -13,6 +13,7 @@ from anabranch.connectors.postgres.client import reason
 from anabranch.coordinator.approximate.changes import Changes
 from anabranch.coordinator.approximate.learning import Learning
 from anabranch.coordinator.approximate.models import Models
+from anabranch.coordinator.approximate.report import ApproximationReport
 from anabranch.coordinator.approximate.results import ApproximateResults
 from anabranch.coordinator.approximate.state import ApproximateState
 from anabranch.coordinator.approximate.workers import Workers
@@ -45,7 +46,7 @@ class Approximations:
         self._interval_s = interval_s
         self._changes = Changes(self.wake)
         self._watched: dict[str, tuple[str, ApproximateState, ApproximateResults]] = {}
-        self._reports: dict[str, dict[str, Any]] = {}
+        self._reports: dict[str, ApproximationReport] = {}
         """As of the last look: before the first, nobody knows whether all is well."""
         self._problems: dict[str, str] = {}
         self._news = threading.Event()
@@ -64,9 +65,9 @@ class Approximations:
     def wake(self) -> None:
         self._news.set()
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, ApproximationReport]:
         return {
-            name: report | {"problem": self._problem(name)}
+            name: replace(report, problem=self._problem(name))
             for name, report in self._reports.copy().items()
         }
 

@@ -195,15 +195,13 @@ class Workers:
     def _is_out(self, query: QueryDef, since: int) -> bool:
         """All results with event times before `since` are in the table."""
         peer = self._sites.peer(query.site)
-        tasks_there = peer.send(Status(), STATUS_S)["tasks"]
-        made = next((one for one in tasks_there if one["output"] == query.name), None)
-        sink = next(
-            (one for one in tasks_there if one["query"] == query.name and one["sink"]), None
-        )
-        if made is None or sink is None or (made["watermark"] or 0) < since:
+        tasks_there = peer.send(Status(), STATUS_S).tasks
+        made = next((one for one in tasks_there if one.output == query.name), None)
+        sink = next((one for one in tasks_there if one.query == query.name and one.sink), None)
+        if made is None or sink is None or (made.watermark or 0) < since:
             return False
-        written = peer.send(Points(), STATUS_S).get(sink["name"])
-        return written is not None and written.inputs[0] >= made["position"]
+        written = peer.send(Points(), STATUS_S).get(sink.name)
+        return written is not None and written.inputs[0] >= made.position
 
     def _site_for(self, made: ApproximateDef, number: int) -> str:
         """Alive, and with as few workers of this query as there are."""
@@ -228,7 +226,7 @@ class Workers:
         """The end of the first window that begins behind all that its stream has brought."""
         source = relation(known, made.reads[0])
         report = await self._sites.call(source.site, Status(), STATUS_S)
-        newest = next(one["newest"] for one in report["sources"] if one["stream"] == source.name)
+        newest = next(one.newest for one in report.sources if one.stream == source.name) or 0
         slide = made.slide_us
         return -(-(int(newest) + 1) // slide) * slide + made.width_us
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from anabranch.errors import AnabranchError
+from anabranch.link.reports import Delay
 from anabranch.runtime.backoff import Backoff
 
 PASSING = Backoff(0.5, 10.0)
@@ -24,12 +24,8 @@ class Obstacle:
     tries: int
     again_at: float
 
-    def report(self, now: float) -> dict[str, Any]:
-        return {
-            "reason": self.error.line(),
-            "passes": self.error.passes,
-            "since_s": round(now - self.since, 1),
-        }
+    def report(self, now: float) -> Delay:
+        return Delay(self.error.line(), self.error.passes, round(now - self.since, 1))
 
 
 class Obstacles:
@@ -70,7 +66,7 @@ class Obstacles:
         """What is not to be tried yet."""
         return {name for name, one in self._met.items() if one.again_at > now}
 
-    def report(self, now: float) -> dict[str, dict[str, Any]]:
+    def report(self, now: float) -> dict[str, Delay]:
         return {name: one.report(now) for name, one in self._met.items()}
 
 

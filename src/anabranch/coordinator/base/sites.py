@@ -6,15 +6,16 @@ import difflib
 import json
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import AnabranchError, CannotResume, Refused, SiteError
-from anabranch.link.message import A, Message, Order
+from anabranch.link.message import A, Message, Order, plain, read
 from anabranch.link.messages import Ping
 from anabranch.link.network import Network
 from anabranch.link.peer import Peer, Peers
+from anabranch.link.reports import SiteReport, StateFolderReport, TaskReport
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.runtime.base import Runtime
 
@@ -31,9 +32,14 @@ class SiteRecord:
     address: str
     pid: int
     heard: float
-    report: dict[str, Any] = field(default_factory=dict)
+    report: SiteReport | None = None
+    """What it said last, to us: not to a coordinator before us."""
     silent: bool = False
     """It has not answered since we heard of it."""
+
+    @property
+    def tasks(self) -> tuple[TaskReport, ...]:
+        return self.report.tasks if self.report else ()
 
 
 class Sites:
@@ -58,18 +64,18 @@ class Sites:
         self._gone_after_s = gone_after_s
         self._records: dict[str, SiteRecord] = {}
         self._starting: dict[str, float] = {}
-        self._states: dict[str, dict[str, str] | None] = {}
+        self._states: dict[str, StateFolderReport | None] = {}
         """The folders that sites keep their state in, as it is remembered."""
         self._changed = threading.Condition()
         for name, (address, pid) in catalog.sites().items():
             self._records[name] = SiteRecord(address, pid, heard=float("-inf"))
             self._peers.update({name: address})
 
-    def heartbeat(self, report: dict[str, Any]) -> dict[str, str]:
+    def heartbeat(self, report: SiteReport) -> dict[str, str]:
         """A site is there and says what it does; the answer is where all the others are."""
-        name, address, pid = report["site"], report["address"], report["pid"]
+        name, address, pid = report.site, report.address, report.pid
         with self._changed:
-            self._heard_of_state(name, report.get("folder"))
+            self._heard_of_state(name, report.folder)
             known = self._records.get(name)
             if known is None or (known.address, known.pid) != (address, pid):
                 self._catalog.remember_site(name, address, pid)
@@ -79,7 +85,7 @@ class Sites:
             self._changed.notify_all()
             return {other: record.address for other, record in self._records.items()}
 
-    def _heard_of_state(self, name: str, state: dict[str, str] | None) -> None:
+    def _heard_of_state(self, name: str, state: StateFolderReport | None) -> None:
         """The first folder of a site is its own; another one, once nothing is expected there."""
         known = self._state_of(name)
         if state and state != known and (known is None or not self._expects_state(name)):
@@ -88,32 +94,33 @@ class Sites:
     def _expects_state(self, name: str) -> bool:
         return any(name in _sites_of(one) for one in self._catalog.definitions().values())
 
-    def _state_of(self, name: str) -> dict[str, str] | None:
+    def _state_of(self, name: str) -> StateFolderReport | None:
         if name not in self._states:
             text = self._catalog.setting(_state_setting(name))
-            self._states[name] = json.loads(text) if text else None
+            self._states[name] = read(StateFolderReport, json.loads(text)) if text else None
         return self._states[name]
 
-    def _remember_state(self, name: str, state: dict[str, str]) -> None:
-        self._catalog.remember(_state_setting(name), json.dumps(state))
+    def _remember_state(self, name: str, state: StateFolderReport) -> None:
+        self._catalog.remember(_state_setting(name), json.dumps(plain(state)))
         self._states[name] = state
 
     def accept_states(self) -> None:
         """Everything begins anew, in the folders that sites have now."""
         with self._changed:
             for name, record in self._records.items():
-                if state := record.report.get("folder"):
-                    self._remember_state(name, state)
+                if record.report and record.report.folder:
+                    self._remember_state(name, record.report.folder)
 
     def check_state(self, name: str) -> None:
         """Raises CannotResume if a site has another folder than the one in which it kept what it
         is to go on with."""
         record = self._records.get(name)
-        state, known = record and record.report.get("folder"), self._state_of(name)
-        if state and known and state["id"] != known["id"]:
+        state = record.report.folder if record and record.report else None
+        known = self._state_of(name)
+        if state and known and state.id != known.id:
             raise CannotResume(
-                f"site {name} keeps its state in {state['place']} (folder {state['id']}), and what"
-                f" it is to go on with is in {known['place']} (folder {known['id']})",
+                f"site {name} keeps its state in {state.place} (folder {state.id}), and what"
+                f" it is to go on with is in {known.place} (folder {known.id})",
                 remedy="Start it with --state and that folder; or drop what runs there; or let all"
                 " begin anew: anabranch up --anew.",
             )
@@ -160,10 +167,11 @@ class Sites:
         with self._changed:
             record = self._records.get(site)
             if record and record.report:
-                report = dict(record.report)
-                for kind, key, gone in (("sources", "stream", sources), ("tasks", "name", tasks)):
-                    report[kind] = [one for one in report.get(kind, ()) if one[key] not in gone]
-                record.report = report
+                record.report = replace(
+                    record.report,
+                    sources=tuple(s for s in record.report.sources if s.stream not in sources),
+                    tasks=tuple(task for task in record.report.tasks if task.name not in tasks),
+                )
 
     def names(self) -> list[str]:
         return list(self._records)

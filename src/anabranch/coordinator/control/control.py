@@ -24,6 +24,7 @@ from anabranch.coordinator.protection.adoption import adopt, release
 from anabranch.coordinator.protection.follow import Followed, follow
 from anabranch.coordinator.protection.protect import Costs, Protector
 from anabranch.link.messages import News
+from anabranch.link.reports import SiteReport
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef
 from anabranch.plan.definitions import Definitions, protected
 from anabranch.plan.protection import Standby
@@ -85,15 +86,15 @@ class Control:
         if self._finishing:
             self._finishing.cancel()
 
-    def heard(self, report: dict[str, Any]) -> News:
+    def heard(self, report: SiteReport) -> News:
         """A site says what it does."""
         self.members.heard(report)
-        before = self._sites.record(report["site"])
+        before = self._sites.record(report.site)
         addresses = self._sites.heartbeat(report)
         self._news.ring()
-        if before and before.pid != report["pid"]:  # it was killed and has come back empty
+        if before and before.pid != report.pid:  # it was killed and has come back empty
             self._begin(self.restore())
-        wanted = self.wanted.at(report["site"])
+        wanted = self.wanted.at(report.site)
         return News(addresses, self.protector.routes(), wanted, self._catalog.origin)
 
     def _begin(self, coroutine: Coroutine[Any, Any, Any]) -> None:

@@ -3,16 +3,12 @@ again since."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import ProtocolError, SiteError, Superseded
 from anabranch.link.message import PROTOCOL
 from anabranch.link.messages import Join
+from anabranch.link.reports import SiteReport
 from anabranch.version import VERSION
-
-Report = Mapping[str, Any]
 
 
 class Members:
@@ -28,31 +24,31 @@ class Members:
         _check_protocol(asked.site, asked.protocol, asked.version)
         return self._catalog.next_number()
 
-    def heard(self, report: Report) -> None:
+    def heard(self, report: SiteReport) -> None:
         """Raises what is wrong with who reports. Else its life is the newest, and no number that it
         has seen is given out again."""
-        site = report["site"]
-        _check_protocol(site, report.get("protocol", 0), report.get("version", "of before"))
+        site = report.site
+        _check_protocol(site, report.protocol, report.version)
         self._check_origin(site, report)
         known, _ = self._lives.get(site, (0, ""))
-        life = report.get("life", 0)
+        life = report.life
         if 0 < life < known:
             raise Superseded(
                 f"site {site} has been started again since: this process of it is to end"
             )
-        self._catalog.pass_over(max(life, report.get("seen", 0)))
-        now = life, report.get("started", "")
+        self._catalog.pass_over(max(life, report.seen))
+        now = life, report.started
         if self._lives.get(site) != now:
             self._catalog.remember_life(site, *now)
             self._lives[site] = now
 
-    def _check_origin(self, site: str, report: Report) -> None:
+    def _check_origin(self, site: str, report: SiteReport) -> None:
         """One that runs nothing may become ours."""
-        theirs, ours = report.get("origin") or {}, self._catalog.origin
-        runs = report.get("tasks") or report.get("sources")
-        if runs and theirs.get("id") and theirs["id"] != ours.id:
+        theirs, ours = report.origin, self._catalog.origin
+        runs = report.tasks or report.sources
+        if runs and theirs.id and theirs.id != ours.id:
             raise SiteError(
-                f"site {site} runs what the system with its state in {theirs['folder']} has"
+                f"site {site} runs what the system with its state in {theirs.folder} has"
                 f" created; this coordinator has its state in {ours.folder}",
                 remedy="Stop one of the two systems, or end the site and start it again for this.",
             )

@@ -7,7 +7,6 @@ with the reason, and tried again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
 
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.obstacles import Obstacles
@@ -26,6 +25,7 @@ from anabranch.coordinator.deploy.lost import (
 from anabranch.coordinator.deploy.restore import Restoration
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
+from anabranch.link.reports import Delay
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.definitions import Definitions, tasks
 from anabranch.runtime.base import Runtime
@@ -119,12 +119,12 @@ class Restorer:
         known = self._catalog.definitions()
         read = streams_read(known)
         for record in filter(None, map(self._sites.record, alive)):
-            running |= begun(record.report, read)
+            running |= begun(record.report, read) if record.report else set()
         waiting = self.obstacles.in_the_way(self._runtime.now()) | self._under_way
         return any(name not in running | waiting and site in alive
                    for name, site in _wanted(known, self._protector))  # fmt: skip
 
-    def report(self) -> dict[str, dict[str, Any]]:
+    def report(self) -> dict[str, Delay]:
         """What cannot go on yet → why, since when, and whether that may pass."""
         return self.obstacles.report(self._runtime.now())
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
 
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Status
+from anabranch.link.reports import SiteReport
 from anabranch.plan.catalog import QueryDef, StreamDef, TableDef
 from anabranch.plan.definitions import Definitions, parts_read, settled_sink, tasks
 from anabranch.runtime.base import Runtime
@@ -54,18 +54,18 @@ async def lost_sites(
     return lost
 
 
-def _here(report: Mapping[str, Any], read: Collection[str]) -> set[str]:
+def _here(report: SiteReport, read: Collection[str]) -> set[str]:
     """The sources and tasks there, without what only stands by."""
-    standing_by = {one["name"] for one in report["tasks"] if one["role"] != "primary"}
+    standing_by = {one.name for one in report.tasks if one.role != "primary"}
     return begun(report, read) - standing_by
 
 
-def begun(report: Mapping[str, Any], read: Collection[str]) -> set[str]:
+def begun(report: SiteReport, read: Collection[str]) -> set[str]:
     """The sources and tasks that a site's report shows at work. What is only prepared is not:
     whoever was about to start it may have died. A source that nobody reads waits rightly."""
-    sources = {one["stream"] for one in report.get("sources", ())
-               if one.get("state") != "waiting" or one["stream"] not in read}  # fmt: skip
-    return sources | {one["name"] for one in report.get("tasks", ()) if one["state"] != "waiting"}
+    sources = {one.stream for one in report.sources
+               if one.state != "waiting" or one.stream not in read}  # fmt: skip
+    return sources | {one.name for one in report.tasks if one.state != "waiting"}
 
 
 def names_in(lost: Lost) -> set[str]:

@@ -20,6 +20,7 @@ from anabranch.coordinator.protection.adoption import adopt
 from anabranch.coordinator.protection.protect import Protector, changed_with
 from anabranch.errors import AnabranchError, ConfigError, SiteError, TaskError
 from anabranch.link.messages import Status, TakeOver
+from anabranch.link.reports import TaskReport
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.definitions import spec_of
 from anabranch.plan.protection import Standby
@@ -84,7 +85,7 @@ class Move:
 
         async def known(name: str) -> bool:
             for task in await self._reported(site, name):
-                told = task.get("timeline", {})
+                told = task.standby.timeline if task.standby else {}
                 if "noticed" in told and "recovered" in told:
                     found.append(1e3 * (told["recovered"] - told["noticed"]))
             return bool(found)
@@ -119,7 +120,7 @@ class Move:
             problem, remedy = self._sites.absence(site)
             raise SiteError(problem, remedy=remedy)
         for task in await self._reported(query.site, query.name):
-            if task["error"]:
+            if task.error:
                 raise TaskError(
                     f"query {query.name} has failed", remedy="Drop it and create it again."
                 )
@@ -169,29 +170,31 @@ class Move:
         assignment = self._protector.assignments.get(name)
         if assignment is None or claim not in (assignment.claim, assignment.epoch):
             raise TaskError(f"query {name} was dropped or protected anew while it moved")
-        tasks = [task for task in await self._reported(site, name) if task["epoch"] == claim]
-        for error in (task["error"] for task in tasks if task["error"]):
-            raise TaskError(f"query {name} fails at {site}: {error['message']}")
-        return any(task.get("protects") or task["role"] == "primary" for task in tasks)
+        tasks = [task for task in await self._reported(site, name) if task.epoch == claim]
+        for error in (task.error for task in tasks if task.error):
+            raise TaskError(f"query {name} fails at {site}: {error.message}")
+        return any(
+            task.role == "primary" or (task.standby and task.standby.protects) for task in tasks
+        )
 
     async def _is_primary(self, site: str, claim: int, name: str) -> bool:
         """It says so itself, and the catalog too."""
         noted = self._task(name).site == site
         return noted and any(
-            task["epoch"] >= claim and task.get("guard") == "primary"
+            task.epoch >= claim and task.standby and task.standby.guard == "primary"
             for task in await self._reported(site, name)
         )
 
     async def _has_left(self, site: str, name: str) -> bool:
-        return all(task["role"] != "primary" for task in await self._reported(site, name))
+        return all(task.role != "primary" for task in await self._reported(site, name))
 
-    async def _reported(self, site: str, name: str) -> list[dict[str, Any]]:
+    async def _reported(self, site: str, name: str) -> list[TaskReport]:
         """The tasks of this name at a site, if it answers."""
         try:
             report = await self._sites.call(site, Status(), STATUS_S)
         except SiteError:
             return []
-        return [task for task in report["tasks"] if task["name"] == name]
+        return [task for task in report.tasks if task.name == name]
 
     async def _call_off(self, name: str, claim: int) -> None:
         """Nobody stands by any more, unless it has taken over: a route without it says so."""

@@ -27,6 +27,7 @@ from anabranch.coordinator.deploy.runs import new_run
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Status
+from anabranch.link.reports import SiteReport
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.definitions import Definitions, tasks
 from anabranch.runtime.base import Runtime
@@ -294,11 +295,10 @@ def _wanted(new: Iterable[AnyDef], known: Definitions) -> dict[str, dict[str, in
     return found
 
 
-def _ready(report: Mapping[str, Any]) -> dict[str, int]:
+def _ready(report: SiteReport) -> dict[str, int]:
     """Sources that are there and tasks that have begun, by a site's report."""
-    begun = [one for one in report["tasks"] if one["state"] != "waiting"]
-    there = {one["stream"]: one["born"] for one in report["sources"]}
-    return there | {one["name"]: one["born"] for one in begun}
+    there = {one.stream: one.born for one in report.sources}
+    return there | {one.name: one.born for one in report.tasks if one.state != "waiting"}
 
 
 def touched(add: Iterable[AnyDef], drop: Iterable[str], known: Definitions) -> set[str]:

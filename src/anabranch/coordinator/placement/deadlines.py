@@ -11,6 +11,7 @@ from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.coordinator.placement.admission import Admission, Decision, urgent
+from anabranch.coordinator.placement.monitor import measured_by
 from anabranch.coordinator.placement.workload import Latency
 from anabranch.errors import AdmissionError, AnabranchError, SiteError
 from anabranch.link.messages import Calibrate, Urgencies
@@ -46,7 +47,7 @@ class Deadlines:
     def admission(self, known: Mapping[str, AnyDef]) -> Admission:
         """By what sites last reported, and what has been tried out."""
         records = [self._sites.record(name) for name in self._sites.alive()]
-        measured = Measured.of(one.report for one in records if one)
+        measured = measured_by(one.report for one in records if one and one.report)
         latency = self._latency()
         first = Admission(known, measured, self._slots, latency)
         tried = {task.name: cost for task in first.guessed() if (cost := self._tried(task))}

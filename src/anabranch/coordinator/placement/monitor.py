@@ -4,54 +4,69 @@ sites report. The last samples are kept in the catalog."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.placement.moves import Sample
+from anabranch.link.reports import SiteReport, TaskReport
 from anabranch.placement.network import Network
+from anabranch.plan.costs import Measured, TaskCost
 from anabranch.plan.estimates import Rates
 
 KEPT = 60
 RECENT = 12
 """Samples that count for what runs: rates and loads, and the network when it is placed again."""
+ENOUGH = 8
+"""Instances of a task from which on what it was measured to cost counts."""
 FEWEST_ROWS = 20
 """Tuples that a selectivity must have been seen with."""
-Report = Mapping[str, Any]
 
 
-def sample_of(now: float, reports: Sequence[Report]) -> Sample:
+def sample_of(now: float, reports: Sequence[SiteReport]) -> Sample:
     """From what sites report. Of a task that stands by as well, its primary counts."""
-    latency = {report["site"]: {other: trip / 2 for other, trip in report["round_trips"].items()}
-               for report in reports if report.get("round_trips")}  # fmt: skip
-    rates, shares, loads = {}, {}, {}
+    latency = {report.site: {other: trip / 2 for other, trip in report.round_trips.items()}
+               for report in reports if report.round_trips}  # fmt: skip
+    rates: dict[str, float] = {}
+    shares: dict[str, float] = {}
+    loads: dict[str, float] = {}
     for report in reports:
-        for source in report.get("sources", ()):
-            rates[source["stream"]] = source.get("rate") or 0.0
+        rates |= {source.stream: source.rate for source in report.sources}
         for task in _primaries(report):
-            if task["output"]:
-                rates[task["output"]] = task.get("rate_out") or 0.0
-            if task.get("rows_in", 0) >= FEWEST_ROWS:
-                shares[task["name"]] = task["rows_out"] / task["rows_in"]
-            loads[task["name"]] = load_of(task)
+            if task.output:
+                rates[task.output] = task.rate_out
+            if task.rows_in >= FEWEST_ROWS:
+                shares[task.name] = task.rows_out / task.rows_in
+            loads[task.name] = load_of(task)
     return Sample(now, latency, rates, shares, loads)
 
 
-def _primaries(report: Report) -> list[dict[str, Any]]:
-    return [task for task in report.get("tasks", ()) if task["role"] == "primary"]
+def measured_by(reports: Iterable[SiteReport]) -> Measured:
+    """What tasks cost and how much comes, of what has run long enough."""
+    costs: dict[str, TaskCost] = {}
+    rates: dict[str, float] = {}
+    for report in reports:
+        rates |= {source.stream: source.rate for source in report.sources if source.rate}
+        for task in _primaries(report):
+            if task.output and task.rate_out:
+                rates[task.output] = task.rate_out
+            if task.instances >= ENOUGH:
+                fixed, per_tuple = task.fixed_ms / 1e3, task.per_tuple_us / 1e6
+                costs[task.name] = TaskCost(fixed, per_tuple, "measured")
+    return Measured(costs, rates)
 
 
-def load_of(task: Report) -> float:
+def _primaries(report: SiteReport) -> list[TaskReport]:
+    return [task for task in report.tasks if task.role == "primary"]
+
+
+def load_of(task: TaskReport) -> float:
     """The part of a second that it computes in a second. Instances are as large as what comes
     while one runs, but take a tuple at least."""
-    rate = task.get("rate_in") or 0.0
-    per_tuple = (task.get("per_tuple_us") or 0.0) / 1e6
-    fixed = (task.get("fixed_ms") or 0.0) / 1e3
-    size = max(1.0, task["rows_in"] / task["instances"]) if task.get("instances") else 1.0
-    return float(min(1.0, rate * (per_tuple + fixed / size)))
+    size = max(1.0, task.rows_in / task.instances) if task.instances else 1.0
+    return min(1.0, task.rate_in * (task.per_tuple_us / 1e6 + task.fixed_ms / 1e3 / size))
 
 
 class Monitor:

@@ -56,3 +56,16 @@ class Replan:
             "standbys": [asdict(one) for one in self.standbys],
             "stays": dict(self.stays),
         }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementReport:
+    """Why an operator is where it is, as a Reason says it, and as `text`."""
+
+    vertex: str
+    site: str
+    cost: float
+    share: float
+    runner_up: str | None
+    worse: float
+    text: str

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.coordinator.placement.monitor import Monitor, sample_of
-from anabranch.coordinator.placement.moves import Replan
+from anabranch.coordinator.placement.moves import PlacementReport, Replan
 from anabranch.coordinator.placement.replan import Replanner
 from anabranch.coordinator.placement.timely import with_deadlines
 from anabranch.coordinator.placement.together import placed_together
@@ -68,7 +67,9 @@ class Placing:
         """Take a sample if one is due."""
         if self.monitor.due(now):
             records = filter(None, map(self._sites.record, self._sites.alive()))
-            self.monitor.add(now, sample_of(time.time(), [one.report for one in records]))
+            self.monitor.add(
+                now, sample_of(time.time(), [one.report for one in records if one.report])
+            )
 
     def again(self) -> Replan:
         """What would move now. Raises PlacementError."""
@@ -83,7 +84,7 @@ class Placing:
     def cost(self) -> float:
         return self._replanner.cost(self._catalog.definitions())
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, PlacementReport]:
         """For status: why everything is where it is."""
         return self._replanner.placement(self._catalog.definitions())
 
@@ -97,4 +98,4 @@ class Placing:
     def notes(self, known: dict[str, AnyDef]) -> dict[str, str]:
         """For EXPLAIN: of each operator that the system places, why it is where it is."""
         found = self._replanner.placement(known) if len(self._sites.alive()) > 1 else {}
-        return {name: f"placed: {one['text']}" for name, one in found.items()}
+        return {name: f"placed: {one.text}" for name, one in found.items()}

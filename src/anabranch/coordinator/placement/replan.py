@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.placement.monitor import RECENT, Monitor
-from anabranch.coordinator.placement.moves import Moved, Replan
+from anabranch.coordinator.placement.moves import Moved, PlacementReport, Replan
 from anabranch.errors import PlacementError
 from anabranch.placement.methods import Placer
 from anabranch.placement.picture import picture
@@ -83,7 +82,7 @@ class Replanner:
             return {}
         return costs_elsewhere(problem, problem.named(problem.present), task)
 
-    def placement(self, known: Mapping[str, AnyDef]) -> dict[str, dict[str, Any]]:
+    def placement(self, known: Mapping[str, AnyDef]) -> dict[str, PlacementReport]:
         """Of each operator that the system places, and of pockets: the site, the share of the cost,
         the runner-up or why it stays, and all that as `text`."""
         free = {node.name for one in known.values()
@@ -98,7 +97,10 @@ class Replanner:
         total = problem.cost(problem.present)
         found = reasons(problem, problem.named(problem.present))
         return {
-            name: asdict(one) | {"text": one.text(total, system.stays.get(name, ""))}
+            name: PlacementReport(
+                one.vertex, one.site, one.cost, one.share, one.runner_up, one.worse,
+                one.text(total, system.stays.get(name, "")),
+            )
             for name, one in found.items()
             if name in free
-        }
+        }  # fmt: skip

@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.protection.assignments import Assignment, Assignments
+from anabranch.coordinator.protection.report import ProtectionReport
 from anabranch.coordinator.protection.restart_points import RestartPoints
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.messages import Announce, Drop, Peers, StandBy, Wishes
+from anabranch.link.reports import StandbyReport
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
 from anabranch.plan.definitions import Definitions, placed, protected, sink_along, spec_of
 from anabranch.plan.protection import Standby
@@ -144,8 +145,8 @@ class Protector:
         found = list(self._reported(name, "primary").items())
         for site in self._sites.alive():
             record = self._sites.record(site)
-            told = record.report.get("producers", {}).get(assignment.stream) if record else None
-            found += [(told[0], told[1])] if told else []
+            if record and record.report and assignment.stream in record.report.producers:
+                found.append(record.report.producers[assignment.stream])
         return max(found, key=lambda one: one[1], default=(assignment.site, assignment.epoch))
 
     def routes(self) -> dict[str, Route]:
@@ -170,14 +171,14 @@ class Protector:
             self.assignments.forget(name)
             self.problems.pop(name, None)
 
-    def report(self) -> dict[str, dict[str, Any]]:
-        """Task → who runs it, who stands by, and what is amiss."""
+    def report(self) -> dict[str, ProtectionReport]:
+        """By task."""
         return {
-            name: asdict(assignment) | {
-                "problem": self.problems.get(name, ""),
-                "protected": self._protects(name, assignment),
-            }
-            for name, assignment in self.assignments.items()
+            name: ProtectionReport(
+                one.site, one.epoch, one.standby, one.claim, one.stream,
+                self.problems.get(name, ""), self._protects(name, one),
+            )
+            for name, one in self.assignments.items()
         }  # fmt: skip
 
     def filled(self, known: Definitions) -> set[str]:
@@ -228,11 +229,11 @@ class Protector:
         found = {}
         for site in self._sites.alive():
             record = self._sites.record(site)
-            for task in record.report.get("tasks", ()) if record else ():
-                if task["name"] == name and task["role"] == role:
-                    by_itself = role == "primary" and not task.get("cut_off")
-                    if task["state"] != "failed" or by_itself:
-                        found[site] = task["epoch"]
+            for task in record.tasks if record else ():
+                if task.name == name and task.role == role:
+                    by_itself = role == "primary" and not task.cut_off
+                    if task.state != "failed" or by_itself:
+                        found[site] = task.epoch
         return found
 
     def _standby_is_well(self, name: str, assignment: Assignment) -> bool:
@@ -254,19 +255,21 @@ class Protector:
         )
 
     def _protects(self, name: str, assignment: Assignment) -> bool:
-        return bool(self._report(name, assignment.standby).get("protects"))
+        standby = self._standby_report(name, assignment.standby)
+        return standby is not None and standby.protects
 
     def _recovers(self, name: str, assignment: Assignment) -> bool:
         """It has just taken over: what it catches up with comes before its own standby."""
         if self._runtime.now() - self._succeeded.get(name, -RECOVERY_S) > RECOVERY_S:
             return False
-        return "recovered" not in self._report(name, assignment.site).get("timeline", {})
+        standby = self._standby_report(name, assignment.site)
+        return standby is None or "recovered" not in standby.timeline
 
-    def _report(self, name: str, site: str | None) -> Mapping[str, Any]:
-        """What a site says of a task; empty if nothing."""
+    def _standby_report(self, name: str, site: str | None) -> StandbyReport | None:
+        """What a site says of a task that stands by there, or has done so."""
         record = self._sites.record(site) if site else None
-        found = record.report.get("tasks", ()) if record else ()
-        return next((task for task in found if task["name"] == name), {})
+        found = (task.standby for task in (record.tasks if record else ()) if task.name == name)
+        return next(found, None)
 
     def choose(
         self,
@@ -298,7 +301,7 @@ class Protector:
 
     def _load(self, site: str) -> tuple[int, str]:
         record = self._sites.record(site)
-        return len(record.report.get("tasks", ())) if record else 0, site
+        return len(record.tasks) if record else 0, site
 
     # -- posting ---------------------------------------------------------------------------------
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from anabranch.coordinator.approximate.report import ApproximationReport, WorkerReport
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.scripts.references import Outside
 from anabranch.language.binding.approximate import bind_approximate
 from anabranch.language.grammar.statements import CreateQuery
 from anabranch.language.source import Script
-from anabranch.plan.approximate import explain_approximate
-from anabranch.plan.catalog import AnyDef, Approximate, ApproximateDef, QueryDef, StreamDef
+from anabranch.plan.catalog import AnyDef, Approximate, ApproximateDef, QueryDef, StreamDef, Worker
+from anabranch.plan.protection import percentage
 
-Reported = Callable[[str], Mapping[str, Any] | None]
+Reported = Callable[[str], ApproximationReport | None]
 """Query → what is known about its estimates."""
 Assignment = Callable[[str, Approximate], tuple[tuple[str, ...], ...]]
 """Query, what it asks for → the keys of each worker, if something has been learnt."""
@@ -56,4 +56,27 @@ class ApproximateScripts:
         return made.model_copy(update={"assignment": keys})
 
     def explain(self, made: ApproximateDef) -> str:
-        return explain_approximate(made, self._reported(made.name))
+        """Which worker has what, and why, as far as something has been learnt about it."""
+        asked, known = made.asked, self._reported(made.name)
+        lines = [
+            f"approximate {made.value} by {', '.join(made.keys)} within {asked.epsilon:g}"
+            f" with confidence {percentage(asked.confidence)}, {len(made.workers)} workers"
+            + (f" of which {asked.failures} may be lost at once" if asked.failures > 1 else "")
+        ]
+        if known is None:
+            lines += [f"├─ {worker.query}  @ {worker.site}: restart point (nothing learnt yet)"
+                      for worker in made.workers]  # fmt: skip
+        else:
+            lines += [_worker_line(*pair) for pair in zip(made.workers, known.workers, strict=True)]
+        lines[-1] = "└" + lines[-1][1:]
+        if known:
+            lines.append(
+                f"model {known.model}, learnt from {known.learnt_from} windows;"
+                f" {known.estimated} values estimated so far"
+            )
+        return "\n".join(lines)
+
+
+def _worker_line(worker: Worker, report: WorkerReport) -> str:
+    keys = f", {report.keys} keys" if report.keys else ""
+    return f"├─ {worker.query}  @ {worker.site}{keys}: {report.protection} ({report.why})"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.errors import AnabranchError
-from anabranch.link.message import read
-from anabranch.link.messages import PlanReport, Plans
+from anabranch.link.messages import Plans
+from anabranch.link.reports import PlanReport
 from anabranch.plan.tasks import TaskSpec
 
 PlansOf = Callable[[TaskSpec], Sequence[PlanReport]]
@@ -50,9 +50,7 @@ def reported(sites: Sites) -> PlansOf:
 
     def plans_of(task: TaskSpec) -> Sequence[PlanReport]:
         record = sites.record(task.site)
-        for one in (record.report or {}).get("tasks", ()) if record else ():
-            if one["name"] == task.name:
-                return read(tuple[PlanReport, ...], one["plans"])
-        return ()
+        there = (one for one in (record.tasks if record else ()) if one.name == task.name)
+        return next((one.plans for one in there), ())
 
     return plans_of

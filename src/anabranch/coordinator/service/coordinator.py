@@ -44,8 +44,9 @@ from anabranch.coordinator.scripts.sites import asks_types, sites_needed
 from anabranch.coordinator.scripts.stages import forget_database, with_database
 from anabranch.coordinator.service.state import claim
 from anabranch.coordinator.status.query_news import QueryNews
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.coordinator.status.site_news import Say, SiteNews
-from anabranch.coordinator.status.status import system_status
+from anabranch.coordinator.status.status import Seen, look, system_status, tables_in
 from anabranch.errors import SetupError, SiteError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials, Gate, Handler, check_address
@@ -361,7 +362,9 @@ class Coordinator:
         self._site_news.look(self.sites.alive())
         if (now := self._runtime.now()) >= self._news_due:
             self._news_due = now + NEWS_S
-            self._query_news.look(self._system_status(ask=False))
+            known = self._catalog.definitions()
+            seen = self._seen(known, ask=False)
+            self._query_news.look(seen.sites, seen.states, tables_in(known))
         self._placing.look(self._runtime.now())
         self._replacement.look()
 
@@ -398,26 +401,25 @@ class Coordinator:
         moment = self._catalog.next_moment(time.time_ns() // 1000)
         return with_database(_marked(one, moment), self._state / "stages")
 
-    def status(self, *, ask: bool = True) -> dict[str, Any]:
+    def status(self, *, ask: bool = True) -> SystemStatus:
         """Every site with a fresh report, or why there is none; without `ask`, with what its last
         heartbeat brought."""
-        status = self._system_status(ask=ask)
-        own = {
-            "placement": self._placing.report(),
-            "deadlines": self._placing.deadlines.outlook(),
-            "approximations": self._approximations.report(),
-            "endings": dict(self._site_news.endings),
-            "troubles": self._runtime.troubles.report(self._runtime.now()),
-        }
-        return {"address": self.address, **own, **status}
-
-    def _system_status(self, *, ask: bool) -> dict[str, Any]:
         known = self._catalog.definitions()
-        control = self._control
-        problems = control.restorer.report()
         return system_status(
-            self.sites, known, control.protector, problems, control.wanted, ask=ask
+            self._seen(known, ask=ask),
+            known,
+            address=self.address,
+            placement=self._placing.report(),
+            deadlines=self._placing.deadlines.outlook(),
+            approximations=self._approximations.report(),
+            endings=dict(self._site_news.endings),
+            troubles=self._runtime.troubles.report(self._runtime.now()),
         )
+
+    def _seen(self, known: Mapping[str, AnyDef], *, ask: bool) -> Seen:
+        control = self._control
+        obstacles = control.restorer.report()
+        return look(self.sites, known, control.protector, obstacles, control.wanted, ask=ask)
 
     def forget_sites(self) -> None:
         """They have been stopped with us: a later coordinator need not look for them."""

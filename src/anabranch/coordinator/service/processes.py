@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import signal
 from itertools import pairwise
-from typing import Any
 
 import psutil
 
 from anabranch.config.address import read_address
 from anabranch.coordinator.base.sites import unknown_site
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import SiteError
 
 
-def signal_process(name: str, number: signal.Signals, status: dict[str, Any]) -> int:
+def signal_process(name: str, number: signal.Signals, status: SystemStatus) -> int:
     """Send a signal to the process of a site; its number. Raises SiteError."""
     process = process_of(name, status)
     try:
@@ -23,17 +23,17 @@ def signal_process(name: str, number: signal.Signals, status: dict[str, Any]) ->
     return int(process.pid)
 
 
-def process_of(name: str, status: dict[str, Any]) -> psutil.Process:
+def process_of(name: str, status: SystemStatus) -> psutil.Process:
     """The process of a site that has one of its own on this machine. Raises SiteError."""
-    sites = {one["site"]: one for one in status["sites"]}
+    sites = {one.site: one for one in status.sites}
     if name not in sites:
         raise unknown_site(name, sites)
-    address, pid = sites[name]["address"], sites[name]["pid"]
+    address, pid = sites[name].address, sites[name].pid
     if address and not read_address(address).loopback:
         raise SiteError(
             f"site {name} is on another machine, at {address}", remedy="Signal its process there."
         )
-    if pid == status["pid"]:
+    if pid == status.pid:
         raise SiteError(
             f"site {name} shares the coordinator's process",
             remedy=f'Give it isolation = "process" in cluster.toml, under [site.{name}].',

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from anabranch.coordinator.status.query_states import WELL
-from anabranch.errors import from_dict
+from anabranch.coordinator.status.report import AnySite, State
+from anabranch.errors import ErrorReport
 from anabranch.runtime.log import note
 
-Report = Mapping[str, Any]
 STALLED = ("failed", "no input", "stuck", "sink away")
 """States of queries that are told. The others are about a site, whose coming and going is told."""
 PATIENCE_S = 2.0
@@ -33,12 +33,13 @@ class QueryNews:
         """(what it is about, in which trouble) → since when."""
         self._told: dict[tuple[str, str], float] = {}
 
-    def look(self, status: Mapping[str, Any]) -> None:
-        """`status` as the coordinator tells it."""
-        now, states = self._clock(), status["states"]
-        found = dict(_troubles(status["sites"], status["tables"])) | {
-            (f"query {name}", one["state"]): one["reason"]
-            for name, one in states.items() if one["state"] in STALLED
+    def look(
+        self, sites: Iterable[AnySite], states: Mapping[str, State], tables: Collection[str]
+    ) -> None:
+        now = self._clock()
+        found = dict(_troubles(sites, tables)) | {
+            (f"query {name}", one.state): one.reason
+            for name, one in states.items() if one.state in STALLED
         }  # fmt: skip
         self._since = {key: self._since.get(key, now) for key in found}
         over = {key: self._told.pop(key) for key in list(self._told) if key not in found}
@@ -76,14 +77,13 @@ class QueryNews:
         self,
         over: Mapping[tuple[str, str], float],
         now: float,
-        states: Mapping[str, Mapping[str, str]],
+        states: Mapping[str, State],
     ) -> None:
         """What was dropped, or is in another trouble by now, does not go on."""
         still = {what for what, _ in self._since}
         since = {what.partition(" ")[2]: began for (what, _), began in over.items()
                  if what not in still and what.startswith("query ")}  # fmt: skip
-        names = [name for name in since
-                 if states.get(name, {}).get("state") in WELL]  # fmt: skip
+        names = [name for name in since if name in states and states[name].state in WELL]
         if names:
             after = now - min(since[name] for name in names)
             verb = "query goes on" if len(names) == 1 else "queries go on"
@@ -98,21 +98,18 @@ def listed(names: list[str]) -> str:
 
 
 def _troubles(
-    reports: Iterable[Report], tables: Iterable[str]
+    sites: Iterable[AnySite], tables: Collection[str]
 ) -> Iterable[tuple[tuple[str, str], str]]:
     """Of the sources that run."""
-    tables = set(tables)
-    for report in reports:
-        for one in report["sources"]:
-            what = f"{'table' if one['stream'] in tables else 'stream'} {one['stream']}"
-            if one["error"]:
-                yield (f"{what} at {report['site']}", "failed"), without_name(one["error"], what)
-            elif one.get("problem"):
-                yield (f"{what} at {report['site']}", "waits"), str(one["problem"])
+    for site in sites:
+        for one in site.sources:
+            what = f"{'table' if one.stream in tables else 'stream'} {one.stream}"
+            if one.error:
+                yield (f"{what} at {site.site}", "failed"), without_name(one.error, what)
+            elif one.problem:
+                yield (f"{what} at {site.site}", "waits"), one.problem
 
 
-def without_name(error: dict[str, Any], what: str) -> str:
+def without_name(error: ErrorReport, what: str) -> str:
     """The line of a source's error, for those who say already which source it is."""
-    told = from_dict(error)
-    told.message = told.message.removeprefix(f"{what}: ")
-    return told.line()
+    return replace(error, message=error.message.removeprefix(f"{what}: ")).line()

@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
-from anabranch.coordinator.protection.description import primaries
-from anabranch.errors import from_dict
+from anabranch.coordinator.protection.report import ProtectionReport
+from anabranch.coordinator.status.description import primaries
+from anabranch.coordinator.status.report import AnySite, State
+from anabranch.link.reports import Delay, TaskReport
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.definitions import Definitions
 from anabranch.plan.graph import Node
 from anabranch.plan.tasks import sink_task
 
-Report = dict[str, Any]
 CATCHING_UP = "catching up"
 """It goes on, at first with what it had before a restart."""
 WELL = ("running", "done", CATCHING_UP)
 
 
-@dataclass(frozen=True)
-class State:
-    """`state` is one word or two; `reason`, if there is something to say, what it waits for."""
-
-    state: str
-    reason: str = ""
-
-    @property
-    def goes_on(self) -> bool:
-        return self.state in WELL
+def goes_on(state: State) -> bool:
+    return state.state in WELL
 
 
 def query_states(
-    reports: Iterable[Report], known: Definitions, protection: Mapping[str, Report]
-) -> dict[str, dict[str, str]]:
-    """Of each that the user knows: workers are told with the query that they are part of.
-    `reports`: of every site; `protection`: task → who runs it and who stands by."""
-    states = _States(list(reports), known, protection)
-    return {one.name: asdict(states.of(one.name)) for one in known.values()
+    sites: Sequence[AnySite], known: Definitions, protection: Mapping[str, ProtectionReport]
+) -> dict[str, State]:
+    """Of each that the user knows: workers are told with the query that they are part of."""
+    states = _States(sites, known, protection)
+    return {one.name: states.of(one.name) for one in known.values()
             if isinstance(one, PocketDef) or is_asked_for(one)}  # fmt: skip
 
 
@@ -49,18 +40,21 @@ def is_asked_for(one: AnyDef) -> TypeGuard[QueryDef | ApproximateDef]:
 
 class _States:
     def __init__(
-        self, reports: list[Report], known: Definitions, protection: Mapping[str, Report]
+        self,
+        sites: Sequence[AnySite],
+        known: Definitions,
+        protection: Mapping[str, ProtectionReport],
     ) -> None:
         self._known = known
         self._protection = protection
-        self._sites = {one["site"]: one for one in reports}
-        self._tasks = {task["name"]: task for task in primaries({"sites": reports})}
-        self._standbys = [task for one in reports for task in one["tasks"]
-                          if task["role"] == "standby" and not task["error"]]  # fmt: skip
+        self._sites = {one.site: one for one in sites}
+        self._tasks = {task.name: task for task in primaries(sites)}
+        self._standbys = [task for one in sites for task in one.tasks
+                          if task.role == "standby" and not task.error]  # fmt: skip
         self._filled = {one.output: one.name for one in known.values()
                         if isinstance(one, PocketDef)}  # fmt: skip
-        self._sources = {one["stream"]: one for site in reports for one in site["sources"]}
-        self._held = {name: one for site in reports for name, one in site.get("held", {}).items()}
+        self._sources = {one.stream: one for site in sites for one in site.sources}
+        self._held = {name: one for site in sites for name, one in site.held.items()}
         self.of = cache(self._of)
 
     def _of(self, name: str) -> State:
@@ -71,21 +65,21 @@ class _States:
         task = self._tasks.get(name)
         if task is None:
             return self._without_task(name, one.site)
-        if task["state"] not in ("running", "done"):
+        if task.state not in ("running", "done"):
             return _as_told(task)
         sink = self._sink(one) if isinstance(one, QueryDef) and one.sink else None
-        if sink and not sink.goes_on:
+        if sink and not goes_on(sink):
             return sink
-        if task["state"] == "running" and (trouble := next(self._troubles(one), None)):
+        if task.state == "running" and (trouble := next(self._troubles(one), None)):
             return trouble
-        if task["state"] == "running" and (replayed := self._replayed(one)):
+        if task.state == "running" and (replayed := self._replayed(one)):
             return State(CATCHING_UP, replayed)
-        return sink or State(task["state"])
+        return sink or State(task.state)
 
     def _of_workers(self, workers: Sequence[str]) -> State:
         """As all of them are; while one is replaced, the others' results go on."""
         states = {name: self.of(name) for name in workers if name in self._known}
-        troubles = [(name, one) for name, one in states.items() if not one.goes_on]
+        troubles = [(name, one) for name, one in states.items() if not goes_on(one)]
         if not troubles:
             done = bool(states) and all(one.state == "done" for one in states.values())
             return State("done" if done else "running")
@@ -96,18 +90,18 @@ class _States:
 
     def _without_task(self, name: str, site: str) -> State:
         assignment = self._protection.get(name)
-        if assignment and any(task["name"] == name for task in self._standbys):
-            return State("taking over", f"{assignment['standby']} after {assignment['site']}")
-        home = assignment["site"] if assignment else site
+        if assignment and any(task.name == name for task in self._standbys):
+            return State("taking over", f"{assignment.standby} after {assignment.site}")
+        home = assignment.site if assignment else site
         return self._away(home, name) or State("waiting", _not_yet(site))
 
     def _sink(self, query: QueryDef) -> State:
         site = query.sink_site or query.site
         task = self._tasks.get(sink_task(query.name))
-        if task is not None and (away := task.get("away")):
+        if task is not None and (away := task.away):
             return _held_up("sink away", "its sink", away)
-        if task is not None and task["state"] != "waiting":
-            return State("failed" if task["error"] else task["state"])
+        if task is not None and task.state != "waiting":
+            return State("failed" if task.error else task.state)
         if task is None and (held := self._held.get(sink_task(query.name))):
             return _held_up("sink away", "its sink", held)
         if task is None and self._state(site) in ("up", "stuck"):
@@ -123,7 +117,8 @@ class _States:
         for name in one.reads:
             read = self._known.get(self._filled.get(name, name))
             if isinstance(read, QueryDef | PocketDef):
-                if not (state := self.of(read.name)).goes_on and state.state != "sink away":
+                state = self.of(read.name)
+                if not goes_on(state) and state.state != "sink away":
                     verb = "has" if state.state == "no input" else "is"
                     yield State("no input", f"{read.kind} {read.name} {verb} {state.state}")
             elif isinstance(read, StreamDef | TableDef):
@@ -133,7 +128,7 @@ class _States:
         """Of a query that was moved towards its sources."""
         task = self._tasks.get(part.name)
         state = _as_told(task) if task else self._without_task(part.name, part.site)
-        if not state.goes_on:
+        if not goes_on(state):
             yield State("no input", f"its part at {part.site}: {state.reason or state.state}")
 
     def _trouble_of(self, source: StreamDef | TableDef) -> Iterator[State]:
@@ -142,12 +137,12 @@ class _States:
             there = self._away(source.site, source.name)
             why = there.reason if there else _not_yet(source.site)
             yield State("no input", f"{source.kind} {source.name}: {why}")
-        elif report["error"]:
+        elif report.error:
             named = f"{source.kind} {source.name}"
-            why = from_dict(report["error"]).message.removeprefix(f"{named}: ")
+            why = report.error.message.removeprefix(f"{named}: ")
             yield State("no input", f"{named} failed: {why}")
-        elif why := report.get("problem"):
-            by = {"reason": why, "passes": True, "since_s": report.get("problem_s", 0.0)}
+        elif report.problem:
+            by = Delay(report.problem, passes=True, since_s=report.problem_s or 0.0)
             yield _held_up("no input", f"{source.kind} {source.name}", by)
 
     def _replayed(self, one: QueryDef | PocketDef) -> str:
@@ -158,8 +153,8 @@ class _States:
             if isinstance(read, QueryDef | PocketDef):
                 state = self.of(read.name)
                 far += [state.reason] if state.state == CATCHING_UP else []
-            elif (report := self._sources.get(name)) and report.get("state") == "running":
-                there, whole = report.get("replayed", 0), report.get("to_replay", 0)
+            elif (report := self._sources.get(name)) and report.state == "running":
+                there, whole = report.replayed, report.to_replay
                 if there < whole:
                     told = f"stream {name}: {there:,} of {whole:,} recorded tuples are read again"
                     far.append(told)
@@ -173,27 +168,27 @@ class _States:
             case "up" | "stuck":  # by something else that it should run
                 return None
             case "starting":
-                return State("starting", f"site {site} {self._sites[site]['problem']}")
+                return State("starting", f"site {site} {self._sites[site].problem}")
             case _:
                 return State("lost", f"site {site} is away")
 
     def _state(self, site: str) -> str:
         report = self._sites.get(site)
-        return report["state"] if report else "away"
+        return report.state if report else "away"
 
 
-def _held_up(state: str, what: str, by: Report) -> State:
+def _held_up(state: str, what: str, by: Delay) -> State:
     """By something that passes, or else until a person does something about it."""
-    reason = by["reason"].rstrip(".")
-    if not by["passes"]:
+    reason = by.reason.rstrip(".")
+    if not by.passes:
         return State("stuck", f"{what} cannot go on: {reason}")
-    return State(state, f"{what} waits: {reason} (for {by['since_s']:.0f} s so far)")
+    return State(state, f"{what} waits: {reason} (for {by.since_s:.0f} s so far)")
 
 
-def _as_told(task: Report) -> State:
+def _as_told(task: TaskReport) -> State:
     """What the site that has a task says of it."""
-    waits = task["state"] == "waiting"
-    return State(task["state"], f"site {task['site']} is putting it back" if waits else "")
+    waits = task.state == "waiting"
+    return State(task.state, f"site {task.site} is putting it back" if waits else "")
 
 
 def _not_yet(site: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from anabranch.coordinator.protection.description import primaries
+from anabranch.coordinator.status.description import primaries
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.demo.scenes.host import Host, Scene, Told
 from anabranch.errors import AnabranchError
 
@@ -42,10 +41,9 @@ class Deadlines(Scene):
         )  # fmt: skip
         refused = _refused(host)
         status = host.wait(_ended, "Radar and other cars' reports, due in 500 ms and 1 s", 60)
-        judged = {one["query"]: (one["judged"], one["late"]) for one in primaries(status)
-                  if one.get("deadline_ms")}  # fmt: skip
-        (shed,) = {one.get("shed", 0) for site in status["sites"] for one in site["sources"]
-                   if one["stream"] == "cars"}  # fmt: skip
+        judged = {one.query: (one.judged, one.late) for one in primaries(status.sites)
+                  if one.deadline_ms}  # fmt: skip
+        (shed,) = {one.shed for one in status.sources() if one.stream == "cars"}
         host.drop_all()
         results = sum(count for count, _ in judged.values())
         in_time = results - sum(late for _, late in judged.values())
@@ -64,5 +62,5 @@ def _refused(host: Host) -> str:
     return "admitted"
 
 
-def _ended(status: dict[str, Any]) -> bool:
-    return all(status["states"][name]["state"] == "done" for name in ("control", "warning"))
+def _ended(status: SystemStatus) -> bool:
+    return all(status.states[name].state == "done" for name in ("control", "warning"))

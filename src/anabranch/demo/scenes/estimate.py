@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.demo.apartment import CENTRE, SPARE
 from anabranch.demo.database import Database
 from anabranch.demo.scenes.host import Host, Scene, Told
@@ -65,14 +66,16 @@ class Estimate(Scene):
         return judged(rows)
 
 
-def _learnt(status: dict[str, Any]) -> bool:
-    found = status["approximations"].get("means", {})
-    return bool(found.get("model")) and all(one["estimable"] for one in found["workers"])
+def _learnt(status: SystemStatus) -> bool:
+    found = status.approximations.get("means")
+    if found is None or not found.model:
+        return False
+    return all(one.estimable for one in found.workers)
 
 
-def _recovered(status: dict[str, Any]) -> bool:
-    found = status["approximations"]["means"]
-    return bool(found["estimated"]) and not found["recovering"]
+def _recovered(status: SystemStatus) -> bool:
+    found = status.approximations["means"]
+    return bool(found.estimated) and not found.recovering
 
 
 def _rows(url: str) -> list[tuple[Any, ...]]:

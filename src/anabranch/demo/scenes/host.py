@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.coordinator.service.coordinator import Coordinator
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import TaskError
 from anabranch.link.messages import Emulate
 
-Status = dict[str, Any]
 LOOK_S = 0.1
 
 
@@ -45,10 +45,12 @@ class Host:
     kill: Callable[[str], object]
     progress: Callable[[str], None]
 
-    def status(self) -> Status:
+    def status(self) -> SystemStatus:
         return self.coordinator.status()
 
-    def wait(self, true: Callable[[Status], Any], what: str, timeout_s: float) -> Status:
+    def wait(
+        self, true: Callable[[SystemStatus], Any], what: str, timeout_s: float
+    ) -> SystemStatus:
         """Raises TaskError if it does not come true in time."""
         deadline = time.monotonic() + timeout_s
         self.progress(f"{what} …")
@@ -63,7 +65,7 @@ class Host:
 
     def wait_until_up(self) -> None:
         self.wait(
-            lambda status: all(one["state"] == "up" for one in status["sites"]),
+            lambda status: all(one.state == "up" for one in status.sites),
             "Waiting for all sites to be up",
             120.0,
         )
@@ -75,7 +77,7 @@ class Host:
 
     def drop_all(self) -> None:
         status = self.status()
-        queries = [f"DROP QUERY IF EXISTS `{name}`;" for name in reversed(status["reads"])]
-        streams = [f"DROP STREAM IF EXISTS `{name}`;" for name in status["streams"]]
+        queries = [f"DROP QUERY IF EXISTS `{name}`;" for name in reversed(list(status.reads))]
+        streams = [f"DROP STREAM IF EXISTS `{name}`;" for name in status.streams]
         if queries or streams:
             self.execute("\n".join(queries + streams))

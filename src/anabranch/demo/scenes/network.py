@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 from anabranch.coordinator.placement.moves import Replan
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.demo.apartment import DESK, HUBS, ROOMS
 from anabranch.demo.scenes.host import Host, Scene, Told
 from anabranch.errors import TaskError
@@ -79,18 +79,17 @@ class Network(Scene):
     def _measured(self, host: Host, near: str) -> None:
         """Until most round trips to `near` have been seen as they are now."""
 
-        def seen(status: dict[str, Any]) -> bool:
-            trips = {one["site"]: one.get("round_trips", {}) for one in status["sites"]}
+        def seen(status: SystemStatus) -> bool:
+            trips = {one.site: one.round_trips for one in status.sites}
             return all(near in trips.get(site, {}) for site in (*ROOMS, DESK))
 
         host.wait(seen, "Measuring the network between the sites", PATIENCE_S)
         time.sleep(3.0)  # a few samples of it
 
     def _joined_at(self, host: Host) -> str:
-        tasks = [task for site in host.status()["sites"] for task in site["tasks"]]
-        (found,) = {task["site"] for task in tasks
-                    if task["name"] == "both" and task["role"] == "primary"}  # fmt: skip
-        return str(found)
+        (found,) = {task.site for task in host.status().tasks()
+                    if task.name == "both" and task.role == "primary"}  # fmt: skip
+        return found
 
     def _replanned(self, host: Host, at: str) -> Replan:
         """Once it has been seen often enough that another place is better."""
@@ -103,8 +102,8 @@ class Network(Scene):
             time.sleep(0.5)
         raise TaskError(f"the network changed and the join stayed at {at}")
 
-    def _ended(self, status: dict[str, Any]) -> bool:
-        return bool(status["states"]["both"]["state"] == "done")
+    def _ended(self, status: SystemStatus) -> bool:
+        return status.states["both"].state == "done"
 
 
 def _told(at: str, moved: str, found: Replan, right: bool, rows: int) -> Told:

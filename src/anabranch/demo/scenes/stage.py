@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anabranch.coordinator.status.report import SystemStatus
 from anabranch.demo.scenes.host import Host, Scene, Told
 
 FILES, PAGES = 4, 100_000
@@ -74,5 +74,5 @@ class Stage(Scene):
         )
 
 
-def _ended(status: dict[str, Any]) -> bool:
-    return bool(status["states"]["visits"]["state"] == "done")
+def _ended(status: SystemStatus) -> bool:
+    return status.states["visits"].state == "done"

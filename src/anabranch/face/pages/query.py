@@ -15,6 +15,7 @@ from anabranch.face.pages.frame import asked_first, colour_of, every_second, fra
 from anabranch.face.pages.tail import add_tail
 from anabranch.face.promises import told
 from anabranch.face.system import System
+from anabranch.link.message import plain
 from anabranch.units import show_ms
 
 _CHART_S = 300
@@ -100,7 +101,7 @@ def _tables(found: QueryView) -> list[_Table]:
     """Where it is and why; the steps of its deadline; the workers of its estimates."""
     steps = found.deadline.steps if found.deadline else ()
     workers = found.estimates.workers if found.estimates else ()
-    stage = found.stage or {}
+    stage = plain(found.stage) if found.stage else {}
     tables: list[_Table] = [
         ("placed by the system", ("operator", "site", "why"),
          [(one.task, one.site, one.why) for one in found.placed]),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from anabranch.link.reports import SiteReport
 from anabranch.site.http.figures import Figure, Values, exposition
 
 _TASK = ("site", "query", "task", "role")
@@ -30,35 +29,35 @@ INVENTORY = (
 )  # fmt: skip
 
 
-def site_exposition(report: dict[str, Any]) -> str:
+def site_exposition(report: SiteReport) -> str:
     return exposition(INVENTORY, _values(report))
 
 
-def _values(report: dict[str, Any]) -> dict[str, Values]:
-    site = report["site"]
-    tasks = [((site, one["query"], one["name"], one["role"]), one) for one in report["tasks"]]
-    due = [(at, one) for at, one in tasks if one.get("deadline_ms")]
-    kept = [((site, stream), one) for stream, one in report.get("kept", {}).items()]
-    latencies = [((*at, quantile), one[key] / 1e3) for at, one in tasks
-                 for quantile, key in (("0.5", "p50_ms"), ("0.99", "p99_ms"))
-                 if one.get(key) is not None]  # fmt: skip
+def _values(report: SiteReport) -> dict[str, Values]:
+    site = report.site
+    tasks = [((site, one.query, one.name, one.role), one) for one in report.tasks]
+    due = [(at, one) for at, one in tasks if one.deadline_ms]
+    kept = [((site, stream), one) for stream, one in report.kept.items()]
+    latencies = [((*at, quantile), ms / 1e3) for at, one in tasks
+                 for quantile, ms in (("0.5", one.p50_ms), ("0.99", one.p99_ms))
+                 if ms is not None]  # fmt: skip
     return {
-        "anabranch_task_running": [(at, one["state"] in ("running", "done")) for at, one in tasks],
-        "anabranch_task_epoch": [(at, one["epoch"]) for at, one in tasks],
-        "anabranch_task_tuples_in": [(at, one["rows_in"]) for at, one in tasks],
-        "anabranch_task_tuples_out": [(at, one["rows_out"]) for at, one in tasks],
-        "anabranch_task_queue": [(at, one["queue"]) for at, one in tasks],
-        "anabranch_task_fixed_seconds": [(at, one["fixed_ms"] / 1e3) for at, one in tasks],
-        "anabranch_task_tuple_seconds": [(at, one["per_tuple_us"] / 1e6) for at, one in tasks],
+        "anabranch_task_running": [(at, one.state in ("running", "done")) for at, one in tasks],
+        "anabranch_task_epoch": [(at, one.epoch) for at, one in tasks],
+        "anabranch_task_tuples_in": [(at, one.rows_in) for at, one in tasks],
+        "anabranch_task_tuples_out": [(at, one.rows_out) for at, one in tasks],
+        "anabranch_task_queue": [(at, one.queue) for at, one in tasks],
+        "anabranch_task_fixed_seconds": [(at, one.fixed_ms / 1e3) for at, one in tasks],
+        "anabranch_task_tuple_seconds": [(at, one.per_tuple_us / 1e6) for at, one in tasks],
         "anabranch_task_latency_seconds": latencies,
-        "anabranch_task_judged": [(at, one["judged"]) for at, one in due],
-        "anabranch_task_late": [(at, one["late"]) for at, one in due],
-        "anabranch_source_tuples": [((site, one["stream"]), one["rows"])
-                                    for one in report["sources"]],
+        "anabranch_task_judged": [(at, one.judged) for at, one in due],
+        "anabranch_task_late": [(at, one.late) for at, one in due],
+        "anabranch_source_tuples": [((site, one.stream), one.rows)
+                                    for one in report.sources],
         "anabranch_outlet_kept_tuples": [(at, tuples) for at, (tuples, _) in kept],
         "anabranch_outlet_kept_bytes": [(at, size) for at, (_, size) in kept],
         "anabranch_round_trip_seconds": [((site, other), seconds) for other, seconds
-                                         in report.get("round_trips", {}).items()],
-        "anabranch_failures": [((site, one["name"]), one["times"])
-                               for one in report.get("troubles", ())],
+                                         in report.round_trips.items()],
+        "anabranch_failures": [((site, one.name), one.times)
+                               for one in report.troubles],
     }  # fmt: skip

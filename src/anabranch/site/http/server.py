@@ -16,6 +16,7 @@ from anabranch.config.address import HostPort
 from anabranch.errors import SetupError
 from anabranch.link.door import Door
 from anabranch.link.gate import Credentials
+from anabranch.link.reports import SiteReport
 from anabranch.site.http.figures import CONTENT_TYPE
 from anabranch.site.http.metrics import site_exposition
 
@@ -30,7 +31,7 @@ class SiteHttp:
         self,
         listen: HostPort,
         credentials: Credentials,
-        report: Callable[[], dict[str, Any]],
+        report: Callable[[], SiteReport],
         ready: Callable[[], bool],
     ) -> None:
         expected = tuple(
@@ -83,7 +84,7 @@ Answers = Callable[[str, str], Answer]
 
 
 def _answers(
-    expected: Collection[bytes], report: Callable[[], dict[str, Any]], ready: Callable[[], bool]
+    expected: Collection[bytes], report: Callable[[], SiteReport], ready: Callable[[], bool]
 ) -> Answers:
     def answer(path: str, authorization: str) -> Answer:
         """Status, content type and text for a path and what the caller proves itself with."""

@@ -78,10 +78,11 @@ class Links:
         for sender in self._senders.values():
             sender.close()
 
-    def report(self, task: Task) -> dict[str, Any]:
+    def troubles(self, task: Task) -> tuple[str, int]:
+        """What keeps its inputs from coming, and how often their links have broken."""
         links = self._subscriptions.get(task.spec.name, [])
         problems = [link.problem for link in links if link.problem]
-        return {"problem": "; ".join(problems), "breaks": sum(link.breaks for link in links)}
+        return "; ".join(problems), sum(link.breaks for link in links)
 
     # -- inputs ----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.connectors.python.functions import exception_line, user_place, user_traceback
 from anabranch.errors import AnabranchError, StorageError, TaskError
+from anabranch.link.reports import PocketReport
 from anabranch.link.wire import BORN, EVENT_TIME, wire_schema
 from anabranch.plan.program import Program
 from anabranch.pocket import Pocket, by_row, by_time
@@ -319,8 +320,5 @@ class PocketBody:
             except Exception as error:
                 self._traceback = user_traceback(error)
 
-    def report(self) -> dict[str, Any]:
-        """`traceback` is that of the newest exception."""
-        return {
-            "skipped": self._skipped, "restarts": self._restarts, "traceback": self._traceback,
-        }  # fmt: skip
+    def report(self) -> PocketReport:
+        return PocketReport(self._skipped, self._restarts, self._traceback)

@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.connectors.source import Source
 from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.reports import SourceReport
 from anabranch.plan.catalog import StreamDef
 from anabranch.runtime.log import note
 from anabranch.site.sources.arrival import ArrivalClock
@@ -93,25 +94,27 @@ class Ingest:
         if self._shedder:
             self._shedder.close()
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SourceReport:
         reading, progress = self.reading, self.reading.progress
-        return {
-            "stream": self.stream.name,
-            "site": self.stream.site,
-            "state": self.state,
-            "finite": self.finite,
-            "error": self.error.to_dict() if self.error else None,
-            "failed_at": self.failed_at,
-            "problem": reading.problem,
-            "rows": self.outlet.last,
-            "newest": reading.intake.newest,
-            "late": self.late,
-            "skipped": self.skipped,
-            "shed": self._shedder.shed if self._shedder else 0,
-            "replayed": progress.replayed,
-            "to_replay": progress.to_replay,
-            "rate": reading.rate.per_second(time.monotonic()),
-        } | self.source.report()
+        news = self.source.report()
+        return SourceReport(
+            stream=self.stream.name,
+            site=self.stream.site,
+            state=self.state,
+            finite=self.finite,
+            error=self.error.report() if self.error else None,
+            failed_at=self.failed_at,
+            problem=reading.problem,
+            rows=self.outlet.last,
+            newest=reading.intake.newest,
+            late=news.late if news else self.late,
+            skipped=news.skipped if news else self.skipped,
+            shed=self._shedder.shed if self._shedder else 0,
+            replayed=progress.replayed,
+            to_replay=progress.to_replay,
+            rate=reading.rate.per_second(time.monotonic()),
+            stage=news.stage if news else None,
+        )
 
     def _skip(self, rows: int) -> None:
         self.skipped += rows

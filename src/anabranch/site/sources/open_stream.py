@@ -15,6 +15,7 @@ import pyarrow as pa
 from anabranch.disk.folder import Folder
 from anabranch.errors import AnabranchError, CannotResume, SourceError, StorageError
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.reports import SourceReport
 from anabranch.link.wire import BORN, EVENT_TIME, record_batches
 from anabranch.log.entry import Entry
 from anabranch.log.stream_log import StreamLog
@@ -360,19 +361,24 @@ class OpenStream:
         self._rate.add(now, new)
         return self._rate.per_second(now)
 
-    def report(self) -> dict[str, Any]:
-        return {
-            "stream": self.stream.name,
-            "site": self.stream.site,
-            "state": self.state,
-            "finite": self.finite,
-            "error": self.error.to_dict() if self.error else None,
-            "rows": self.outlet.last,
-            "problem": self._problem,
-            "late": self._pushed.late,
-            "skipped": 0,
-            "rate": self._count(),
-        }
+    def report(self) -> SourceReport:
+        return SourceReport(
+            stream=self.stream.name,
+            site=self.stream.site,
+            state=self.state,
+            finite=self.finite,
+            error=self.error.report() if self.error else None,
+            failed_at=None,
+            problem=self._problem,
+            rows=self.outlet.last,
+            newest=None,
+            late=self._pushed.late,
+            skipped=0,
+            shed=0,
+            replayed=0,
+            to_replay=0,
+            rate=self._count(),
+        )
 
 
 def _decided(state: Pushed, timed: bool) -> Pushed:

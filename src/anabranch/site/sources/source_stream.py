@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from anabranch.errors import AnabranchError
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.reports import SourceReport
 
 
 class SourceStream(Protocol):
@@ -21,4 +22,4 @@ class SourceStream(Protocol):
 
     def close(self) -> None: ...
 
-    def report(self) -> dict[str, Any]: ...
+    def report(self) -> SourceReport: ...

@@ -20,6 +20,7 @@ import pyarrow as pa
 from anabranch.connectors.table import TableReader
 from anabranch.errors import AnabranchError, SourceAway, SourceError
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.reports import SourceReport
 from anabranch.link.wire import record_batches
 from anabranch.plan.catalog import TableDef
 from anabranch.plan.windows import GONE
@@ -141,20 +142,24 @@ class TableIngest:
             self._thread.join(timeout=10)
         self._reader.close()
 
-    def report(self) -> dict[str, Any]:
-        return {
-            "stream": self.table.name,
-            "site": self.table.site,
-            "state": self.state,
-            "finite": self.finite,
-            "error": self.error.to_dict() if self.error else None,
-            "failed_at": self.failed_at,
-            "problem": self._trouble,
-            "rows": self.outlet.last,
-            "late": 0,
-            "skipped": 0,
-            "rate": 0.0,
-        }
+    def report(self) -> SourceReport:
+        return SourceReport(
+            stream=self.table.name,
+            site=self.table.site,
+            state=self.state,
+            finite=self.finite,
+            error=self.error.report() if self.error else None,
+            failed_at=self.failed_at,
+            problem=self._trouble,
+            rows=self.outlet.last,
+            newest=None,
+            late=0,
+            skipped=0,
+            shed=0,
+            replayed=0,
+            to_replay=0,
+            rate=0.0,
+        )
 
     def _run(self) -> None:
         try:

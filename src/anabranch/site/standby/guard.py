@@ -14,6 +14,7 @@ from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import Alive, Announce, ConsumerState, StandBy
 from anabranch.link.messages import Beat as AskBeat
 from anabranch.link.network import Network
+from anabranch.link.reports import Noticed, StandbyReport
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.log import note
 from anabranch.site.links.links import Links
@@ -289,23 +290,22 @@ class Guard:
         note(event, f"{self._name} takes {spec.name} over from {self.post.primary}: {event}",
              site=self._name, query=spec.query, task=spec.name, epoch=self.post.epoch)  # fmt: skip
 
-    def report(self) -> dict[str, Any]:
-        """For the status of the task."""
-        return {
-            "guard": self.state,
-            "protects": self.protects,
-            "batch": self._inputs.batches[0],
-            "tuning": self._tuning.report(),
-            "codec": self.post.codec,
-            "primary": self.post.primary,
-            "noticed": {"process_s": self._cadence.refused_s, "machine_s": self._cadence.silent_s},
-            "kept_inputs": self._inputs.kept,
-            "jumps": self._inputs.jumps,
-            "received": list(self._inputs.received),
-            "beaten": self.beaten,
-            "timeline": dict(self.timeline),
-            "asked": self._asked,
-        }
+    def report(self) -> StandbyReport:
+        return StandbyReport(
+            guard=self.state,
+            protects=self.protects,
+            batch=self._inputs.batches[0],
+            tuning=self._tuning.report(),
+            codec=self.post.codec,
+            primary=self.post.primary,
+            noticed=Noticed(self._cadence.refused_s, self._cadence.silent_s),
+            kept_inputs=self._inputs.kept,
+            jumps=self._inputs.jumps,
+            received=self._inputs.received,
+            beaten=self.beaten,
+            timeline=dict(self.timeline),
+            asked=self._asked,
+        )
 
 
 def _cost(answer: Alive) -> Cost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError, Gap, SiteError
@@ -21,6 +21,7 @@ from anabranch.link.messages import (
 )
 from anabranch.link.meter import Flow
 from anabranch.link.network import Network
+from anabranch.link.reports import StandbyReport
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
 from anabranch.site.links.links import Links
@@ -69,9 +70,9 @@ class Protection:
         for guard in self.guards.values():
             guard.close()
 
-    def report(self, task: Task) -> dict[str, Any]:
+    def report(self, task: Task) -> StandbyReport | None:
         guard = self.guards.get(task.spec.name)
-        return guard.report() if guard else {}
+        return guard.report() if guard else None
 
     def forget(self, task: str) -> list[str]:
         """It is dropped; the sinks that were to begin with it are to be, too."""

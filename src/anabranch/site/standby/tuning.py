@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Wishes
 from anabranch.link.meter import Flow, Releases
+from anabranch.link.reports import TuningReport
 from anabranch.plan.operators import Aggregate, Join
 from anabranch.plan.tasks import TaskSpec
 from anabranch.plan.windows import Range, RowPanes, Rows
@@ -69,17 +69,26 @@ class Tuning:
     def close(self) -> None:
         self._coroutine.cancel()
 
-    def report(self) -> list[dict[str, Any]]:
+    def report(self) -> tuple[TuningReport, ...]:
         """Per input that something is known of."""
-        return [
-            {"stream": self._spec.inputs[index].stream, "batch": choice.batch,
-             "why": self._why(index),
-             "measured": self._measured_acks.get(index, True),
-             "broken": list(choice.broken), **asdict(choice.cost), **_promised(load, choice.batch),
-             "load": _finite(load)}
-            for index, choice in list(self._choices.items())
-            if (load := self._loads[index])
-        ]  # fmt: skip
+        return tuple(self._tuned(index, choice) for index, choice in list(self._choices.items()))
+
+    def _tuned(self, index: int, choice: Choice) -> TuningReport:
+        load = self._loads[index]
+        model = Model(load)
+        return TuningReport(
+            stream=self._spec.inputs[index].stream,
+            batch=choice.batch,
+            why=self._why(index),
+            measured=self._measured_acks.get(index, True),
+            broken=choice.broken,
+            overhead=choice.cost.overhead,
+            recovery_s=choice.cost.recovery_s,
+            worst_recovery_s=choice.cost.worst_recovery_s,
+            process_s=model.worst_recovery(choice.batch, 1.0),
+            machine_s=model.worst_recovery(choice.batch, load.silence),
+            load=load,
+        )
 
     async def _run(self) -> None:
         while True:
@@ -114,7 +123,7 @@ class Tuning:
             window=window,
             tuple_bytes=flow.tuple_bytes,
             ratio=flow.ratio,
-            bandwidth=link.bandwidth or math.inf,
+            bandwidth=link.bandwidth,
             rtt_s=costs.rtt_s + 2 * link.delay_us / 1e6,
             heartbeat_s=self._beats.every_s,
             # A limit holds for the longer of both. Without one, what is weighed is the usual death.
@@ -155,20 +164,6 @@ def hold_of(spec: TaskSpec) -> Hold:
             rows = [window.count for window in one.windows if isinstance(window, Rows)]
             return Hold(max(times, default=0) / 1e6, 0.0, max(rows, default=0))
     return Hold()
-
-
-def _promised(load: Load, batch: int) -> dict[str, float]:
-    """The worst recovery, by how the primary dies."""
-    model = Model(load)
-    return {
-        "process_s": model.worst_recovery(batch, 1.0),
-        "machine_s": model.worst_recovery(batch, load.silence),
-    }
-
-
-def _finite(load: Load) -> dict[str, Any]:
-    """As JSON can say it."""
-    return {name: None if value == math.inf else value for name, value in asdict(load).items()}
 
 
 def _held(spec: TaskSpec) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from anabranch.errors import TaskError
+from anabranch.link.reports import PocketReport
 from anabranch.link.wire import BORN, EVENT_TIME, apart, record_batches, wire_schema
 from anabranch.plan.expressions import Naming, plain, quoted
 from anabranch.plan.operators import Operator, Projection, Selection
@@ -110,7 +111,7 @@ class Remembering(Protocol):
 class Reporting(Protocol):
     """A body that has more to tell than what is measured of every task."""
 
-    def report(self) -> dict[str, Any]: ...
+    def report(self) -> PocketReport: ...
 
 
 class Body(Protocol):

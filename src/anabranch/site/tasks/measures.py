@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import floor, log2, sqrt
+from typing import TypedDict
 
 import numpy as np
 
@@ -129,6 +130,20 @@ class Rate:
         return sum(n for _, n in recent) / span
 
 
+class Figures(TypedDict):
+    """What a task's report says of them."""
+
+    instances: int
+    rows_in: int
+    rows_out: int
+    rate_in: float
+    rate_out: float
+    fixed_ms: float
+    per_tuple_us: float
+    p50_ms: float | None
+    p99_ms: float | None
+
+
 class Measures:
     """Counts, rates, cost and latency of one task. Written by its instances, read by anyone."""
 
@@ -208,21 +223,21 @@ class Measures:
             self._latencies.clear()
             self._percentiles = None
 
-    def report(self, now: float) -> dict[str, float | int | None]:
+    def report(self, now: float) -> Figures:
         with self._lock:
             cost = self._whole()
             p50, p99 = self._percentiles = self._percentiles or _percentiles_ms(self._recent())
-            return {
-                "instances": self.instances,
-                "rows_in": self.rows_in,
-                "rows_out": self.rows_out,
-                "rate_in": self._rate_in.per_second(now),
-                "rate_out": self._rate_out.per_second(now),
-                "fixed_ms": cost.fixed * 1e3,
-                "per_tuple_us": cost.per_tuple * 1e6,
-                "p50_ms": p50,
-                "p99_ms": p99,
-            }
+            return Figures(
+                instances=self.instances,
+                rows_in=self.rows_in,
+                rows_out=self.rows_out,
+                rate_in=self._rate_in.per_second(now),
+                rate_out=self._rate_out.per_second(now),
+                fixed_ms=cost.fixed * 1e3,
+                per_tuple_us=cost.per_tuple * 1e6,
+                p50_ms=p50,
+                p99_ms=p99,
+            )
 
     def _recent(self) -> list[float]:
         """The latencies of the last minute before the newest, but of a few at least."""

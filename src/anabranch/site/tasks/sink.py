@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from anabranch.connectors.sink import ANEW, Beginning, Continued, Sink
 from anabranch.errors import AnabranchError, Fenced, ProtocolError, SinkAway, SinkBehind
+from anabranch.link.reports import Delay, TaskReport
 from anabranch.link.wire import EVENT_TIME, POSITION, wire_schema
 from anabranch.runtime.backoff import Backoff
 from anabranch.runtime.log import note
@@ -225,16 +226,12 @@ class SinkTask(Task):
                     inlet.done()
         await super().close()
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> TaskReport:
         report = super().report()
         if (away := self.away) is None:
-            return report | {"away": None}
+            return report
         error = away.error
-        told = {
-            "reason": error.line(),
-            "passes": error.passes,
-            "since_s": round(self._runtime.now() - away.since, 1),
-        }
+        delay = Delay(error.line(), error.passes, round(self._runtime.now() - away.since, 1))
         held = sum(one.rows for one in self._held or ())
-        final = None if error.passes else error.to_dict()
-        return report | {"away": told, "queue": report["queue"] + held, "error": final}
+        final = None if error.passes else error.report()
+        return replace(report, away=delay, queue=report.queue + held, error=final)

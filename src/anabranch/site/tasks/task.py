@@ -12,9 +12,8 @@ from pyspark.errors import PySparkException
 from anabranch.deadline.edf import NO_DEADLINE
 from anabranch.errors import AnabranchError, ProtocolError, SinkError, TaskError
 from anabranch.link.inlet import LiveInlet
-from anabranch.link.message import plain
-from anabranch.link.messages import PlanReport
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.reports import PlanReport, TaskReport
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
 from anabranch.site.tasks.body import (
@@ -475,27 +474,32 @@ class Task:
             inlet.close()
         await self._runtime.blocking(self._body.close)
 
-    def report(self) -> dict[str, Any]:
-        return {
-            "name": self.spec.name,
-            "query": self.spec.query,
-            "site": self.spec.site,
-            "inputs": [one.stream for one in self.spec.inputs],
-            "output": self.spec.output,
-            "state": self.state,
-            "role": self.role,
-            "epoch": self.epoch,
-            "error": self.error.to_dict() if self.error else None,
-            "cut_off": self.cut_off,
-            "sink": self.spec.sink.name if self.spec.sink else None,
-            "queue": sum(inlet.waiting for inlet in self.inlets),
-            "position": self.outlet.last if self.outlet else self.inlets[0].taken,
-            "watermark": self.outlet.watermark if self.outlet else None,
-            "plans": [plain(one) for one in self._plans()],
-            "pocket": self._body.report() if isinstance(self._body, Reporting) else None,
+    def report(self) -> TaskReport:
+        spec = self.spec
+        return TaskReport(
+            name=spec.name,
+            query=spec.query,
+            site=spec.site,
+            inputs=tuple(one.stream for one in spec.inputs),
+            output=spec.output,
+            state=self.state,
+            role=self.role,
+            epoch=self.epoch,
+            error=self.error.report() if self.error else None,
+            cut_off=self.cut_off,
+            sink=spec.sink.name if spec.sink else None,
+            queue=sum(inlet.waiting for inlet in self.inlets),
+            position=self.outlet.last if self.outlet else self.inlets[0].taken,
+            watermark=self.outlet.watermark if self.outlet else None,
+            plans=self._plans(),
+            pocket=self._body.report() if isinstance(self._body, Reporting) else None,
             **self.measures.report(time.monotonic()),
             **self.timeliness.report(),
-        }
+            away=None,
+            problem="",
+            breaks=0,
+            born=spec.born,
+        )
 
 
 def explain(error: Exception, spec: TaskSpec) -> AnabranchError:

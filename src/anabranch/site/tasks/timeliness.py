@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -11,6 +11,17 @@ from anabranch.deadline.edf import NO_DEADLINE
 from anabranch.link.inlet import LiveInlet
 from anabranch.plan.timeliness import Urgency
 from anabranch.site.tasks.measures import Measures
+
+
+class Times(TypedDict):
+    """What a task's report says of it."""
+
+    deadline_ms: float | None
+    sub_deadline_ms: float | None
+    laxity_ms: float | None
+    judged: int
+    late: int
+    overran: int
 
 
 class Timeliness:
@@ -68,13 +79,13 @@ class Timeliness:
             self.judged += len(ages)
             self.late += int(np.count_nonzero(ages > self._deadline_us))
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Times:
         laxity = self.laxity_us()
-        return {
-            "deadline_ms": self._deadline_us / 1e3 if self._deadline_us else None,
-            "sub_deadline_ms": self.urgency.deadline_us / 1e3 if self.urgency else None,
-            "laxity_ms": None if laxity is None else laxity / 1e3,
-            "judged": self.judged,
-            "late": self.late,
-            "overran": self.overran,
-        }
+        return Times(
+            deadline_ms=self._deadline_us / 1e3 if self._deadline_us else None,
+            sub_deadline_ms=self.urgency.deadline_us / 1e3 if self.urgency else None,
+            laxity_ms=None if laxity is None else laxity / 1e3,
+            judged=self.judged,
+            late=self.late,
+            overran=self.overran,
+        )

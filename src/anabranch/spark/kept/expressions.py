@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from anabranch.link.messages import PlanReport
+from anabranch.link.reports import PlanReport
 from anabranch.spark.footprint import footprint
 from anabranch.spark.inside import from_arrow_schema
 from anabranch.spark.kept.choice import JOB, KEPT, Choice

@@ -1,0 +1,91 @@
+"""Who runs and who protects each query, in the words that every face of the system uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anabranch.coordinator.status.report import AnySite, SystemStatus
+from anabranch.link.reports import StandbyReport, TaskReport
+from anabranch.plan.protection import UNLIMITED
+
+
+def primaries(sites: Iterable[AnySite]) -> list[TaskReport]:
+    """The primaries, each task once: while one moves, the old primary may not know it yet."""
+    newest: dict[str, TaskReport] = {}
+    for task in (task for site in sites for task in site.tasks):
+        known = newest.get(task.name)
+        if task.role == "primary" and (known is None or task.epoch > known.epoch):
+            newest[task.name] = task
+    return list(newest.values())
+
+
+def standby_of(name: str, status: SystemStatus) -> tuple[TaskReport, StandbyReport] | None:
+    """The standby's task and what it says of its standing by, if its site answers."""
+    assigned = status.protection.get(name)
+    if assigned is None:
+        return None
+    for site in status.sites:
+        for task in site.tasks if site.site == assigned.standby else ():
+            if task.name == name and task.standby:
+                return task, task.standby
+    return None
+
+
+def is_taken_over(name: str, status: SystemStatus) -> bool:
+    """Its primary is gone, and its standby is there and about to take over."""
+    found = standby_of(name, status)
+    if found is None:
+        return False
+    task, standby = found
+    up = {one.site for one in status.sites if one.state == "up"}
+    gone = status.protection[name].site not in up
+    return not task.error and (gone or standby.guard == "claiming")
+
+
+def protections(status: SystemStatus) -> list[tuple[str, str, bool]]:
+    """What it is, what to say of it and whether that is good news: of each query that asks for a
+    standby, and of each part of one that has none."""
+    found = []
+    for name in (*status.standbys, *_parts(status)):
+        text, well = protection_of(name, status)
+        if name in status.standbys or not well:
+            found.append((f"{_kind(name, status)} {name}", text, well))
+    return found
+
+
+def _parts(status: SystemStatus) -> list[str]:
+    """What of a protected query was moved towards its sources."""
+    return [name for name in status.protection if _kind(name, status) == "part"]
+
+
+def _kind(name: str, status: SystemStatus) -> str:
+    if name in status.pockets:
+        return "pocket"
+    return "query" if name in status.reads else "part"
+
+
+def protection_of(name: str, status: SystemStatus) -> tuple[str, bool]:
+    """What to say of it, and whether that is good news."""
+    assigned = status.protection.get(name)
+    if assigned is None or assigned.standby is None:
+        why = (assigned.problem if assigned else "") or "no standby yet"
+        return f"unprotected: {why}", False
+    if is_taken_over(name, status):
+        return f"taking over: {assigned.standby} after {assigned.site}", False
+    found = standby_of(name, status)
+    if found is None:
+        return f"unprotected: its standby {assigned.standby} is away", False
+    task, standby = found
+    if task.error:
+        return f"unprotected: its standby failed: {task.error.message}", False
+    if not standby.protects:
+        return f"unprotected: {assigned.standby} is catching up", False
+    return f"protected by {assigned.standby}, {_batching(standby)}", True
+
+
+def _batching(standby: StandbyReport) -> str:
+    """The batch; of one that is tuned, also what it is good for."""
+    why = dict.fromkeys(one.why for one in standby.tuning)
+    if why:
+        return "; ".join(why)
+    return "batch unlimited" if standby.batch >= UNLIMITED else f"batch {standby.batch:,}"
