@@ -41,7 +41,9 @@ def write_sensors(folder: Path, seed: int) -> tuple[str, list[list[Tuple]]]:
 
 def expected_fire(sensors: list[list[Tuple]]) -> list[tuple[Any, ...]]:
     window = Range(width_us=1_000_000)
-    hot = evaluate(sensors, [window] * 3, [0], lambda values: all(one.Temp > 50 for one in values))
+    hot = evaluate(
+        sensors, [window] * 3, [0], lambda values: all(one["Temp"] > 50 for one in values)
+    )
     return [
         (
             one.ts,

@@ -230,7 +230,7 @@ def test_a_stage_at_two_sites_gives_every_window_once(system: System) -> None:
         assert [row["_pos"] for row in rows] == list(range(1, len(rows) + 1))
     reported = {one.stream: one for site in status.sites for one in site.sources}
     late = read_jsonl(system.folder / "late.jsonl")
-    assert reported["merged.stage"]["late"] == len(late) == 6000 - len(timely) > 0
+    assert reported["merged.stage"].late == len(late) == 6000 - len(timely) > 0
     assert (
         len({(row["k"], row["event_time"]) for row in late} & {one[2:0:-1] for one in timely}) == 0
     )
