@@ -51,6 +51,19 @@ def test_one_can_always_read_on_from_where_attach_says() -> None:
     assert outlet.acknowledged() == 2
 
 
+def test_who_comes_to_one_that_has_taken_over_begins_behind_what_the_one_before_had_given() -> None:
+    """It has not come as far yet: what all consumers had is not kept again."""
+    outlet: Outlet[Rows] = Outlet("S")
+    outlet.attach("a")
+    outlet.level1("a", 3, at(3))
+    assert outlet.attach("late") == 3
+    outlet.append(rows(1, 2, 3), 3)
+    outlet.append(rows(4), 4)
+    batch = outlet.read(3)
+    assert batch
+    assert (batch.first, batch.last) == (4, 4)
+
+
 def test_the_slowest_consumer_decides_what_is_released() -> None:
     outlet: Outlet[Rows] = Outlet("S")
     outlet.attach("a")

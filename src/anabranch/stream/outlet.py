@@ -116,7 +116,8 @@ class Outlet(Generic[P]):
         left of one of that name that was born before. Raises Superseded if it is that itself."""
         known = self._current(consumer, born=born)
         if known is None or 0 < known.born < born:
-            start = self.last if after is None else max(after, self.released)
+            # One that has taken over may not have come as far yet as the one before it had.
+            start = max(self.released, self.last if after is None else after)
             self.consumers[consumer] = Consumer(start, start, start, point, epoch, born=born)
             return start
         known.born = max(known.born, born)
