@@ -199,6 +199,16 @@ def test_a_reader_that_has_had_more_than_the_journal_knows_is_told(tmp_path: Pat
         again.close()
 
 
+def test_a_reader_is_ahead_of_a_journal_that_is_gone_too(tmp_path: Path) -> None:
+    """It has received tuples and acknowledged none."""
+    again = reading(Live(TIMES), Journal(RealFolder(tmp_path), "j"))
+    again.outlet.attach("ahead", after=0)
+    again.resume(0)
+    LOOP.spawn(again.outlet.follow(Pipe(LOOP, limit=0), "ahead", 17))
+    eventually(lambda: again.outlet.ahead() == ("ahead", 17, 0))
+    again.close()
+
+
 @pytest.mark.parametrize("kind", [Log, Bulk])
 @pytest.mark.parametrize(
     ("changed", "complaint"),

@@ -102,6 +102,12 @@ class Reading:
 
     # -- where it begins -------------------------------------------------------------------------
 
+    @property
+    def _reads_on_from_elsewhere(self) -> bool:
+        """The source knows itself what was given by a reading at another site."""
+        journal = self._journal
+        return bool(self._source.releasing and journal and journal.state is None)
+
     def resume(self, position: int) -> None:
         """Before the start: the first tuple given will be the one after `position`, which must
         have been given before, with all that follow it; if nobody needs any of them, the one
@@ -114,7 +120,8 @@ class Reading:
             position = self._journal.last if self._journal else 0
         if position or (self._journal and self._journal.lacks(0)):
             self._must_cover(position)
-        known = self._journal.last if self._journal and self._journal.state else None
+        is_told = not self._reads_on_from_elsewhere
+        known = self._journal.last if self._journal and is_told else None
         self._outlet.start_at(position, known)
         self._must_not_be_behind()
         if self._journal:
@@ -133,8 +140,7 @@ class Reading:
                 " is needed no more and has been forgotten",
                 remedy="Drop and create the queries that read it.",
             )
-        elsewhere = journal.state is None and self._source.releasing
-        if journal.last < position and not elsewhere:
+        if journal.last < position and not self._reads_on_from_elsewhere:
             raise CannotResume(
                 f"stream {name} cannot be resumed behind {position}: its journal knows of"
                 f" {journal.last} tuples, so others would come under numbers that were given",
