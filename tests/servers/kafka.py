@@ -7,7 +7,14 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from bench.systems.kafka import Broker
@@ -21,6 +28,23 @@ class Kafka(Broker):
         made = NewTopic(name, partitions, 1, config=settings)
         self.admin.create_topics([made])[name].result(30)
         return name
+
+    def make_again(self, topic: str) -> None:
+        """Delete it, with all that the broker has noted of it, and create another of its name."""
+        self.admin.delete_topics([topic])[topic].result(30)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                self.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+                break
+            except KafkaException as error:  # it is still being deleted
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        while self.admin.list_topics(topic).topics[topic].error is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
     def add_partitions(self, topic: str, total: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)

@@ -6,9 +6,35 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from anabranch.runtime.loop import process_loop
 from anabranch.runtime.troubles import Troubles
+
+
+class Flag(Protocol):
+    """A thread's Event."""
+
+    def is_set(self) -> bool: ...
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class ThreadTime:
+    """What a thread that waits goes by; in a simulation it is another."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def event(self) -> Flag:
+        return threading.Event()
+
+
+REAL_TIME = ThreadTime()
 
 
 def supervised(

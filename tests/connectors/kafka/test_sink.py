@@ -151,7 +151,7 @@ def test_an_unfinished_transaction_is_invisible_and_ended_by_the_next_instance(
     made = opened(make())
     made.write(numbered(1, 10))
     # The process "dies" between the last record and the commit.
-    monkeypatch.setattr(kafka_sink, "_persist", lambda call: made._writer.producer.flush(10))
+    monkeypatch.setattr(made, "_persist", lambda call: made._writer.producer.flush(10))
     made.write(numbered(11, 10))
     monkeypatch.undo()
     assert len(kafka.records(topic, "read_uncommitted")) == 20
@@ -180,7 +180,7 @@ def test_a_new_instance_fences_the_old_one(kafka, topic, make):
 
 def test_written_among_others_and_over_partitions(kafka, tmp_path, monkeypatch):
     monkeypatch.setattr(kafka_tail, "WINDOW", 4)
-    monkeypatch.setattr(Notes, "read", lambda self: None)  # as of before there were notes
+    monkeypatch.setattr(Notes, "read", lambda self, timeout_s: None)  # as of before notes
     topic = kafka.topic(partitions=3)
     given = {"servers": kafka.servers, "topic": topic, "key": "a"}
 
@@ -335,6 +335,16 @@ def test_retention_does_not_look_like_loss_and_loss_not_like_retention(kafka, to
     loss = Continued(make(run="r1"))
     loss.open(Beginning(after=12, accept_loss=True))
     assert loss.holds(1, 15) == 12
+
+
+def test_a_topic_that_was_made_again_is_not_taken_for_what_retention_left(kafka, topic, make):
+    """With it the broker has forgotten the note that was there."""
+    made = opened(make(run="r1"))
+    made.write(numbered(1, 10))
+    made.close()
+    kafka.make_again(topic)
+    with pytest.raises(SinkBehind, match="up to position 0, but those up to 10 were ackn"):
+        Continued(make(run="r1")).open(Beginning(after=10))
 
 
 def test_the_later_epoch_and_the_later_run_write(kafka, topic, make):

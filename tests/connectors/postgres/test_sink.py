@@ -397,27 +397,27 @@ STOPPED = """
 import os, signal, sys
 from pathlib import Path
 from anabranch.connectors import SinkContext, make_sink
-from anabranch.connectors.postgres.fence import Fence
+from anabranch.connectors.postgres.place import DatabaseTransaction
 from anabranch.connectors.sink import Beginning
 from anabranch.errors import Fenced
 from tests.connectors.writing import COLUMNS, numbered, schema_of
 from tests.connectors.reading import no_spark
 
 url, table = sys.argv[1:]
-note = Fence.note
+note = DatabaseTransaction.note
 
-def stopped(self, connection, position):
+def stopped(self, held):
     \"\"\"The rows are inserted and locked, and nothing is committed.\"\"\"
-    Fence.note = note
+    DatabaseTransaction.note = note
     print("inserted", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
-    return note(self, connection, position)
+    return note(self, held)
 
 options = {"url": url, "table": table, "retry": "5s"}
 sink = make_sink("postgres", SinkContext("q", schema_of(COLUMNS), options, Path(), no_spark, "r1"))
 sink.open(Beginning(1))
 sink.write(numbered(1, 10))
-Fence.note = stopped
+DatabaseTransaction.note = stopped
 try:
     sink.write(numbered(11, 10))
     print("written", flush=True)

@@ -36,6 +36,7 @@ class LineSink(Sink):
 
     name: ClassVar[str]
     resumable = True
+    line_file: ClassVar[type[LineFile]] = LineFile
     common: ClassVar[tuple[Option, ...]] = (
         Option("path", TEXT, "the file; what the query wrote before is replaced", required=True),
         PARTITION_BY,
@@ -97,7 +98,7 @@ class _File:
     def __init__(self, sink: LineSink, path: Path, schema: pa.Schema) -> None:
         self._sink = sink
         self._schema = schema
-        self._file = LineFile(path.name, path.parent)
+        self._file = sink.line_file(path.name, path.parent)
         self.path = self._file.path
 
     def open(self, *, keep: bool) -> None:

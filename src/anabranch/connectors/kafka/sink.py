@@ -9,7 +9,6 @@ topic, and whoever opens last fences off the one before, if it has the right to.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,16 +20,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from anabranch.connectors.formats.csv_text import csv_rows
 from anabranch.connectors.formats.json_text import json_column, json_objects
-from anabranch.connectors.kafka import reading as kafka_reading
-from anabranch.connectors.kafka.client import (
-    SERVERS,
-    TOPIC,
-    Topic,
-    client_settings,
-    make_client,
-)
-from anabranch.connectors.kafka.noted import Noted, Notes
-from anabranch.connectors.kafka.tail import Tail, marks
+from anabranch.connectors.kafka.client import SERVERS, TOPIC
+from anabranch.connectors.kafka.noted import Noted
+from anabranch.connectors.kafka.place import BrokerPlace, Notes, Place
+from anabranch.connectors.kafka.tail import marks
 from anabranch.connectors.options import TEXT, Option, split, take, unknown
 from anabranch.connectors.sink import (
     ANEW,
@@ -42,6 +35,7 @@ from anabranch.connectors.sink import (
     fenced,
 )
 from anabranch.errors import SinkAway, SinkError
+from anabranch.runtime.threads import REAL_TIME, ThreadTime
 
 T = TypeVar("T")
 PATIENCE_S = 10.0
@@ -74,8 +68,6 @@ _PASSING = (
 )
 """Also a producer whose transaction cannot go on: another one begins again."""
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-# Where Java's producers put a key, so that records of both meet.
-_DEFAULTS = {"partitioner": "murmur2_random", "linger.ms": 5}
 
 
 class KafkaSink(Sink):
@@ -92,26 +84,27 @@ class KafkaSink(Sink):
     shared = True
     others = "settings of the client, by librdkafka's names: `` `security.protocol` = 'SSL' ``"
 
-    def __init__(self, context: SinkContext) -> None:
+    def __init__(
+        self, context: SinkContext, place: Place | None = None, time: ThreadTime = REAL_TIME
+    ) -> None:
+        """`place`: instead of the topic that the options name."""
         known, passed = split(self.options, context.options)
         chosen = take("kafka", self.options, known)
         self._key = _column(chosen["key"], context)
         self._encode = json_objects if chosen["format"] == "json" else csv_rows
         self._query, self._run, self._resume = context.query, context.run, context.resume
-        client = client_settings(chosen["servers"], passed, [one.name for one in self.options])
-        identity = {"transactional.id": f"anabranch-{context.query}-{chosen['topic']}"}
-        self._settings = _DEFAULTS | identity | client
         names = [option.name for option in self.options]
-        make_client(Producer, self._settings, names)
-        self._group = f"anabranch-{context.query}-{chosen['topic']}"
-        self._reader = {"group.id": self._group} | client | kafka_reading.SETTINGS
-        self._topic = Topic(chosen["servers"], chosen["topic"], self._reader, SinkError, SinkAway)
+        self._place = place or BrokerPlace(
+            chosen["servers"], chosen["topic"], context.query, passed, names
+        )
+        self._topic = self._place.topic
+        self._time = time
         self._begin = ANEW
         self._writer: Writer | None = None
         self._held: Noted | None = None
         """What we have written, once we have begun."""
         try:
-            self._topic.partitions()
+            self._place.check()
         except SinkAway:
             if not self._resume:  # what goes on waits for the broker when it is opened
                 raise
@@ -126,25 +119,25 @@ class KafkaSink(Sink):
         """From now on we write, and nobody who did so before. Raises what `open` does, and
         SinkBehind if the topic has forgotten what we wrote."""
         with self._reported(), contextlib.ExitStack() as undo:
-            notes = Notes(self._topic, self._reader, self._topic.partitions())
+            notes = self._place.notes()
             undo.callback(notes.close)
-            self._check_right(_persist(notes.read))  # whoever has no right fences off nobody
-            producer = make_client(Producer, self._settings, ())
+            self._check_right(self._persist(notes.read))  # whoever has no right fences off nobody
+            producer = self._place.producer()
             undo.callback(_discard, producer)
-            _persist(producer.init_transactions)
-            found = _persist(notes.read)
+            self._persist(producer.init_transactions)
+            found = self._persist(notes.read)
             self._check_right(found)
             held = Noted(
                 self._run, self._begin.epoch, found.holder + 1 if found else 1,
-                self._position(found), self._ends(),
+                self._position(found), self._place.ends(),
             )  # fmt: skip
             if self._held and held.position < self._held.position:
                 raise behind(held.position, self._held.position, f"topic {self._topic.name}")
             producer.begin_transaction()
             notes.send(producer, held, _TRY_S)
-            _persist(producer.commit_transaction)
+            self._persist(producer.commit_transaction)
             self._held = held
-            self._writer = Writer(producer, notes, time.monotonic(), dict(held.offsets))
+            self._writer = Writer(producer, notes, self._time.monotonic(), dict(held.offsets))
             undo.pop_all()
 
     def _check_right(self, found: Noted | None) -> None:
@@ -156,21 +149,17 @@ class KafkaSink(Sink):
                 raise fenced(self._query, "another writes now", f"topic {self._topic.name}")
 
     def _position(self, found: Noted | None) -> int:
-        """The last one that is there. Without a note the topic's retention may have deleted
-        records: then what was acknowledged counts."""
+        """The last one that is there. If the topic's retention has deleted records, what was
+        acknowledged counts."""
         if not self._resume and self._held is None:
             return 0  # what is there is an earlier run's, whose positions are not ours
-        tail = Tail(self._topic, self._reader, self._query, self._run)
+        tail = self._place.tail(self._run)
         if found and found.run == self._run:
             last, whole = tail.behind(found.offsets)
             there = max(found.position, last)
         else:
-            there, whole = tail.last_position(), False
+            there, whole = tail.last_position()
         return there if whole and not self._begin.accept_loss else max(there, self._begin.after)
-
-    def _ends(self) -> dict[int, int]:
-        return {number: high for number, (_, high) in
-                kafka_reading.watermarks(self._topic, self._reader).items()}  # fmt: skip
 
     def written(self) -> int:
         if self._held is None:
@@ -201,13 +190,13 @@ class KafkaSink(Sink):
         writer.producer.begin_transaction()
         for record in self._records(table):
             _produce(writer.producer, self._topic.name, record | {"on_delivery": writer.delivered})
-        if due := time.monotonic() - writer.noted_at > NOTE_S:
+        if due := self._time.monotonic() - writer.noted_at > NOTE_S:
             writer.notes.send(writer.producer, replace(held, offsets=writer.offsets), _TRY_S)
-        _persist(writer.producer.commit_transaction)
+        self._persist(writer.producer.commit_transaction)
         self._held = held
         writer.committed()
         if due:
-            writer.noted_at = time.monotonic()
+            writer.noted_at = self._time.monotonic()
 
     def close(self) -> None:
         """Every write is complete in itself; an unfinished one leaves nothing. Never raises: a
@@ -231,6 +220,22 @@ class KafkaSink(Sink):
                     "headers": marks(self._query, self._run, position),
                 }
 
+    def _persist(self, call: Callable[[float], T]) -> T:
+        """What it gives once it has worked; KafkaException after PATIENCE_S or when it cannot
+        work."""
+        deadline = self._time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return call(_TRY_S)
+            except KafkaException as error:
+                reason = error.args[0]
+                unready = reason.code() in _NO_COORDINATOR
+                late = self._time.monotonic() > deadline
+                if late or not (reason.retriable() or unready):
+                    raise
+                if unready:
+                    self._time.sleep(_PAUSE_S)
+
     @contextmanager
     def _reported(self) -> Iterator[None]:
         """What goes wrong with Kafka as an error of ours. What passes, and what leaves a producer
@@ -250,7 +255,7 @@ class KafkaSink(Sink):
             failure = self._topic.passing(f"no broker took the tuples: {reason.str()}")
         else:
             reason = refused or reason
-            failure = self._topic.failed(reason.str(), _remedy(reason, self._group))
+            failure = self._topic.failed(reason.str(), _remedy(reason, self._place.group))
             if writer and _aborted(writer.producer):
                 writer.refused = None
                 return failure
@@ -305,21 +310,6 @@ def _discard(producer: Producer) -> None:
     with contextlib.suppress(KafkaException):
         producer.purge()
         producer.flush(0)
-
-
-def _persist(call: Callable[[float], T]) -> T:
-    """What it gives once it has worked; KafkaException after PATIENCE_S or when it cannot work."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return call(_TRY_S)
-        except KafkaException as error:
-            reason = error.args[0]
-            unready = reason.code() in _NO_COORDINATOR
-            if not (reason.retriable() or unready) or time.monotonic() > deadline:
-                raise
-            if unready:
-                time.sleep(_PAUSE_S)
 
 
 def _remedy(reason: KafkaError, group: str) -> str:

@@ -38,11 +38,12 @@ class Tail:
         self._settings = settings
         self._query, self._run = query, run
 
-    def last_position(self) -> int:
-        """The greatest; 0 if there is none. Positions ascend within a partition, so the last record
-        counts."""
+    def last_position(self) -> tuple[int, bool]:
+        """The greatest, or 0, and whether the topic still has all that was ever written to it.
+        Positions ascend within a partition, so the last record counts."""
         ends = self.settled()
-        return max((self._in_partition(number, *one) for number, one in ends.items()), default=0)
+        found = [self._in_partition(number, *one) for number, one in ends.items()]
+        return max(found, default=0), all(low == 0 for low, _ in ends.values())
 
     def behind(self, offsets: Mapping[int, int]) -> tuple[int, bool]:
         """The greatest in records from these offsets on, and whether all of those are there

@@ -35,7 +35,7 @@ class Session:
     def __init__(self, database: Database, name: str, limit_s: float) -> None:
         """`name` is what the server calls the connection."""
         self._database = database
-        self._name = name
+        self.name = name
         self.tables: list[str] = []
         """What it locks, as SQL names it."""
         self._limit_s = max(limit_s, 0.1)
@@ -80,7 +80,7 @@ class Session:
     def _connected(self) -> psycopg.Connection[Any]:
         limit_ms = int(self._limit_s * 1000)
         connection = self._database.connect(
-            application_name=self._name, keepalives=1, keepalives_idle=10, keepalives_interval=5,
+            application_name=self.name, keepalives=1, keepalives_idle=10, keepalives_interval=5,
             keepalives_count=3, tcp_user_timeout=limit_ms,
         )  # fmt: skip
         settings = _KEEPALIVES | {

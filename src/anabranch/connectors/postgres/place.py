@@ -1,0 +1,160 @@
+"""Where results go: a table, and beside it a row in `anabranch_sink` that says who writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from anabranch.connectors.postgres.client import Database
+from anabranch.connectors.postgres.fence import Held
+from anabranch.connectors.postgres.session import Session
+from anabranch.connectors.postgres.sink_table import Found, ResultTable
+
+NAME = "anabranch_sink"
+_CREATE = """
+    CREATE TABLE IF NOT EXISTS {} (
+      target text NOT NULL, stream text NOT NULL, run text NOT NULL, epoch bigint NOT NULL,
+      holder bigint NOT NULL, position bigint NOT NULL, PRIMARY KEY (target, stream))"""
+_READ = "SELECT run, epoch, holder, position FROM {} WHERE target = {} AND stream = {}"
+_TAKE = """
+    INSERT INTO {} (target, stream, run, epoch, holder, position) VALUES ({}, {}, {}, {}, {}, {})
+    ON CONFLICT (target, stream) DO UPDATE SET (run, epoch, holder, position) =
+      (excluded.run, excluded.epoch, excluded.holder, excluded.position)"""
+_NOTE = "UPDATE {} SET position = {} WHERE target = {} AND stream = {}"
+_END_OTHERS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name = %s AND datname = current_database() AND usename = current_user
+      AND pid <> pg_backend_pid()"""
+T = TypeVar("T")
+
+
+class Transaction(Protocol):
+    """What a sink does within one. The server being away is SinkAway."""
+
+    def check(self) -> None:
+        """SinkError unless the table is as it must be, or can be made or changed."""
+
+    def create(self) -> None:
+        """Table and row are there afterwards, if nobody has begun yet without what it says."""
+
+    def count(self) -> int:
+        """Rows of the query, whatever run wrote them."""
+
+    def found(self, *, lock: bool = False) -> Held | None:
+        """The row, after `create`; locked until the transaction ends."""
+
+    def end_others(self) -> None:
+        """Whoever wrote before may stand still in the middle of a transaction, with locks that
+        nobody else gets: that ends."""
+
+    def take(self, held: Held) -> None:
+        """The row is this from now on."""
+
+    def note(self, held: Held) -> None:
+        """The row goes on to be ours, with this position."""
+
+    def clear(self) -> None:
+        """Delete the query's rows."""
+
+    def adopt(self) -> int:
+        """Rows from before there were runs become this run's; the last position of the run."""
+
+    def insert(self, rows: pa.Table) -> None:
+        """All of them, none of which is there yet."""
+
+
+class Place(Protocol):
+    def transaction(self, work: Callable[[Transaction], T]) -> T:
+        """All of `work` or nothing; with SinkAway nobody knows which, if the connection was lost
+        while it was committed. SinkError for what would fail again."""
+
+    def close(self) -> None:
+        """It may be used again."""
+
+    def abandon(self) -> None:
+        """From another thread, without waiting: what runs ends by an error, and nothing that is
+        not committed by now ever is."""
+
+
+class DatabasePlace:
+    """Of the query `stream` and its `run`, in a database."""
+
+    def __init__(
+        self, database: Database, session: Session, table: ResultTable, stream: str, run: str
+    ) -> None:
+        self.database = database
+        self.session = session
+        self.table = table
+        self.stream, self.run = stream, run
+        self.fence: sql.Identifier | None = None
+        """The table with the row, once we have looked in which schema it is."""
+        self.row: tuple[sql.Literal, sql.Literal] | None = None
+        session.tables = [table.quoted]
+
+    def transaction(self, work: Callable[[Transaction], T]) -> T:
+        return self.session.transaction(lambda made: work(DatabaseTransaction(self, made)))
+
+    def close(self) -> None:
+        self.session.close()
+
+    def abandon(self) -> None:
+        self.session.abandon()
+
+    def is_in(self, found: Found) -> sql.Identifier:
+        """The table of results is; the row is in the same schema."""
+        self.fence = sql.Identifier(found.schema, NAME)
+        self.row = sql.Literal(found.name), sql.Literal(self.stream)
+        self.session.tables = [self.table.quoted, self.fence.as_string(None)]
+        return self.fence
+
+
+class DatabaseTransaction:
+    def __init__(self, place: DatabasePlace, connection: psycopg.Connection[Any]) -> None:
+        self._place = place
+        self._connection = connection
+
+    def check(self) -> None:
+        self._place.table.check(self._connection, self._place.database.place)
+
+    def create(self) -> None:
+        self.check()
+        fence = self._place.is_in(self._place.table.create(self._connection))
+        self._connection.execute(sql.SQL(_CREATE).format(fence))
+
+    def count(self) -> int:
+        return self._place.table.count(self._connection, self._place.stream)
+
+    def found(self, *, lock: bool = False) -> Held | None:
+        target, stream = self._row()
+        statement = sql.SQL(_READ + " FOR UPDATE" if lock else _READ)
+        query = statement.format(self._place.fence, target, stream)
+        row = self._connection.execute(query).fetchone()
+        return Held(*row) if row else None
+
+    def end_others(self) -> None:
+        self._connection.execute(_END_OTHERS, (self._place.session.name,))
+
+    def take(self, held: Held) -> None:
+        values = map(sql.Literal, (held.run, held.epoch, held.holder, held.position))
+        self._connection.execute(sql.SQL(_TAKE).format(self._place.fence, *self._row(), *values))
+
+    def note(self, held: Held) -> None:
+        position = sql.Literal(held.position)
+        self._connection.execute(sql.SQL(_NOTE).format(self._place.fence, position, *self._row()))
+
+    def clear(self) -> None:
+        self._place.table.clear(self._connection, self._place.stream)
+
+    def adopt(self) -> int:
+        return self._place.table.adopt(self._connection, self._place.stream, self._place.run)
+
+    def insert(self, rows: pa.Table) -> None:
+        self._place.table.insert(self._connection, self._place.stream, self._place.run, rows)
+
+    def _row(self) -> tuple[sql.Literal, sql.Literal]:
+        assert self._place.row
+        return self._place.row
