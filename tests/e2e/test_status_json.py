@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.requests import AskStatus
 from anabranch.link.gate import Credentials
+from anabranch.link.message import plain
 from anabranch.link.messages import TakeOver
 from anabranch.link.peer import Peer
 from anabranch.pocket import Pocket
@@ -81,7 +82,7 @@ def said(system: System) -> Any:
     """As the command gets it."""
     peer = Peer("the coordinator", system.coordinator.address, Credentials("test"))
     try:
-        return peer.send(AskStatus())
+        return plain(peer.send(AskStatus()))
     finally:
         peer.close()
 
