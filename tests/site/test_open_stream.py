@@ -143,6 +143,23 @@ def test_a_promise_of_the_clock_holds_after_a_restart(
     assert late[2] >= promised
 
 
+def test_what_comes_before_it_is_known_where_the_stream_goes_on_waits(tmp_path: Path) -> None:
+    """Programs try again at once; what they had pushed before is not given up for that."""
+    stream = a_stream(RealFolder(tmp_path))
+    stream.push(rows(1, 2), "a", 1)
+    stream.close()
+    next_life = a_stream(RealFolder(tmp_path))
+    assert not next_life.push(rows(3), "a", 2)
+    with pytest.raises(SourceError, match="Try again"):
+        next_life.end()
+    next_life.resume(0)
+    next_life.outlet.attach("reader", after=0)
+    next_life.start()
+    eventually(lambda: next_life.push(rows(3), "a", 2))
+    assert [value for _, value, _ in given(next_life, 0, 3)] == [1, 2, 3]
+    next_life.close()
+
+
 def test_the_end_outlives_a_restart(tmp_path: Path) -> None:
     stream = a_stream(RealFolder(tmp_path))
     stream.push(rows(1, 2))

@@ -78,8 +78,8 @@ class OpenStream:
         self._ended = False
         self._log = StreamLog(folder, name, self._learn, self._notes) if folder else None
         self._power = power
-        self._missing = False
-        """Readers still need what only the log has."""
+        self._missing = bool(self._log and self._log.last)
+        """Readers still need what only the log has, as far as we know yet."""
         self._rate = Rate()
         self._counted = 0
         self._heartbeat_s = heartbeat_s
@@ -112,6 +112,7 @@ class OpenStream:
         log = self._log
         if log is None or self.pocket:
             position = 0 if position == FOREVER else position  # nobody needs what was pushed
+            self._missing = False
         else:
             position = log.last if position == FOREVER else position
             if not log.begin <= position <= log.last:
