@@ -59,7 +59,7 @@ def _cut_records(
     source: FileSource, context: SourceContext, data: BinaryIO, start: int, size: int
 ) -> int:
     """As whoever reads them sees the records; somewhere behind `start` if that is stopped."""
-    records = Records(data, start, 0, source.max_line, context.stopped, skip=source.skips)
+    records = Records(data, start, source.max_line, context.stopped, skip=source.skips)
     while records.byte < start + size and not context.stopped.is_set():
         try:
             next(records)

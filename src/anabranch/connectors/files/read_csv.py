@@ -5,18 +5,26 @@ from __future__ import annotations
 import csv
 import threading
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.connectors.files.read_lines import too_long
 from anabranch.connectors.files.unchanged import Unchanged
 from anabranch.connectors.formats.csv_rows import explained
 from anabranch.connectors.formats.fields import locate
-from anabranch.connectors.formats.from_text import from_text
+from anabranch.connectors.formats.plain_csv import (
+    filled_lines,
+    from_csv,
+    is_plain,
+    line_ends,
+    plain_columns,
+)
 from anabranch.connectors.formats.table_builder import Block, TableBuilder, source_names
 from anabranch.connectors.source import SourceContext
 from anabranch.errors import SourceError
@@ -38,40 +46,142 @@ class CsvReader:
         self._max_line = max_line
         self._skip = on_error == "skip"
         self._names = source_names(context)
-        self._builder = TableBuilder(context, on_error, from_text)
+        self._builder = TableBuilder(context, on_error, from_csv)
 
     def check(self, file: Path) -> None:
         with file.open("rb") as data:
-            records = Records(data, 0, 0, self._max_line, self._context.stopped, skip=False)
-            self._wanted(_header(records, file), file)
-            records.let_go()
+            self._header(data, Unchanged(data, 0), file)
 
-    def _wanted(self, header: list[str], file: Path) -> list[int]:
-        return locate(self._names, header, self._context.timestamp, str(file))
+    def _header(self, data: BinaryIO, unchanged: Unchanged, file: Path) -> _Rows:
+        records = self._records(data, unchanged, 0)
+        names = _header(records, file)
+        wanted = locate(self._names, names, self._context.timestamp, str(file))
+        records.let_go()
+        return _Rows(len(names), wanted, records.byte, records.line)
 
     def read(
         self, file: Path, start: Any = None, until: Any = None
     ) -> Iterator[tuple[pa.Table, Any]]:
-        """A mark is the byte and the number of lines behind which it lies."""
+        """A mark is the byte and the number of lines after which it lies. Where nobody knows that
+        number it is None; it is found out if somebody is to be told of a line."""
         with file.open("rb") as data:
-            records = self._records(data, 0, 0)
-            header = _header(records, file)
-            wanted = self._wanted(header, file)
-            if start is not None:
-                records.let_go()
-                records = self._records(data, *start)
-            while not self._context.stopped.is_set():
-                block, more = _block(records, len(header), wanted, until)
+            unchanged = Unchanged(data, start[0] if start else 0)
+            rows = self._header(data, unchanged, file)
+            byte, line = start or (rows.byte, rows.line)
+            more = True
+
+            def place(number: int) -> str:
+                before = _lines_before(data, byte) if line is None else line
+                return f"{file}:{before + number}"
+
+            while more and not self._context.stopped.is_set():
+                size = BLOCK_BYTES if until is None else min(BLOCK_BYTES, until[0] - byte)
+                if size <= 0:
+                    return
+                data.seek(byte)
+                taken = self._plain(data, unchanged, rows, size)
+                if taken is None:
+                    taken = self._strict(data, unchanged, rows, byte, size)
                 if self._context.stopped.is_set():
                     return
-                if block.numbers or block.malformed:
-                    table = self._builder.build(block, lambda line: f"{file}:{line}")
-                    yield table, [records.byte, records.line]
-                if not more:
-                    return
+                table = None
+                if len(taken.block.numbers) or taken.block.malformed:
+                    table = self._builder.build(taken.block, place)
+                byte, more = byte + taken.size, taken.more
+                line = None if line is None else line + taken.lines
+                if table is not None:
+                    yield table, [byte, line]
 
-    def _records(self, data: BinaryIO, byte: int, line: int) -> Records:
-        return Records(data, byte, line, self._max_line, self._context.stopped, skip=self._skip)
+    def _plain(self, data: BinaryIO, unchanged: Unchanged, rows: _Rows, size: int) -> _Taken | None:
+        """What `_strict` would give; None if that has to do it."""
+        found = _whole_lines(data, size, self._max_line)
+        if found is None:
+            return None
+        text, ends, more = found
+        if not is_plain(text, ends, self._max_line):
+            return None
+        columns: Sequence[Any] | None = [()] * len(rows.wanted)
+        numbers = filled_lines(text, ends)
+        if len(numbers):
+            columns = plain_columns(text, rows.width, rows.wanted, self._builder.types)
+        if columns is None or len(columns[0]) != len(numbers):
+            return None
+        if not more:
+            unchanged.check_end(whole=not text or text.endswith(b"\n"))
+        lines = len(ends) + bool(text and not text.endswith(b"\n"))
+        return _Taken(Block(columns, numbers), len(text), lines, more)
+
+    def _strict(
+        self, data: BinaryIO, unchanged: Unchanged, rows: _Rows, byte: int, size: int
+    ) -> _Taken:
+        records = self._records(data, unchanged, byte)
+        block, more = _block(records, rows, byte + size)
+        records.let_go()
+        return _Taken(block, records.byte - byte, records.line, more)
+
+    def _records(self, data: BinaryIO, unchanged: Unchanged, byte: int) -> Records:
+        limit, stopped = self._max_line, self._context.stopped
+        return Records(data, byte, limit, stopped, skip=self._skip, unchanged=unchanged)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What a header says: how many fields a row has, and where those are that are wanted. It ends
+    at a byte, and has so many lines."""
+
+    width: int
+    wanted: list[int]
+    byte: int
+    line: int
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A block, whose rows are numbered from 1 on by its lines. It takes up so many bytes and lines
+    of the file; `more`: they may not be the last."""
+
+    block: Block
+    size: int
+    lines: int
+    more: bool
+
+
+def _whole_lines(
+    data: BinaryIO, size: int, longest: int
+) -> tuple[bytes, np.ndarray[Any, Any], bool] | None:
+    """The lines with which there are `size` bytes or BLOCK_ROWS of them, where they end, and
+    whether there may be more. None if one is longer than `longest`, after a little more than that.
+    """
+    pieces: list[bytes] = []
+    total = lines = last = 0
+    more = True
+    while lines < BLOCK_ROWS and (total < size or last < size):
+        piece = data.read(_PIECE)
+        if not piece:
+            more = False
+            break
+        pieces.append(piece)
+        lines += piece.count(b"\n")
+        last = max(last, total + piece.rfind(b"\n") + 1) if b"\n" in piece else last
+        total += len(piece)
+        if total - last > longest:
+            return None
+    text = b"".join(pieces)
+    ends = line_ends(text)
+    wanted = min(BLOCK_ROWS, int(np.searchsorted(ends, size - 1)) + 1)
+    if wanted <= len(ends):
+        cut = int(ends[wanted - 1]) + 1
+        return text[:cut], ends[:wanted], more or cut < len(text)
+    return text, ends, more
+
+
+def _lines_before(data: BinaryIO, byte: int) -> int:
+    data.seek(0)
+    lines = 0
+    while byte > 0 and (piece := data.read(min(byte, _PIECE))):
+        lines += piece.count(b"\n")
+        byte -= len(piece)
+    return lines
 
 
 class TooLong(csv.Error):
@@ -80,21 +190,23 @@ class TooLong(csv.Error):
 
 class Records:
     """The records from a byte of a file on, none longer than `limit`: TooLong is raised for those,
-    and they are passed over if `skip`. `byte` and `line` say what they took up so far."""
+    and they are passed over if `skip`. `byte` says how far they go, `line` how many lines they took
+    up so far."""
 
     def __init__(
         self,
         data: BinaryIO,
         byte: int,
-        line: int,
         limit: int,
         stopped: threading.Event,
         *,
         skip: bool,
+        unchanged: Unchanged | None = None,
     ) -> None:
-        if byte == 0 and data.read(len(BOM_UTF8)) == BOM_UTF8:
-            byte = len(BOM_UTF8)
-        self._unchanged = Unchanged(data, byte)
+        self._unchanged = unchanged or Unchanged(data, byte)
+        if byte == 0:
+            data.seek(0)
+            byte = len(BOM_UTF8) if data.read(len(BOM_UTF8)) == BOM_UTF8 else 0
         data.seek(byte)
         # Bytes that are not UTF-8 become surrogates, so that their row is found and reported.
         self._text = TextIOWrapper(data, "utf-8", errors=_KEEP, newline="")
@@ -103,7 +215,7 @@ class Records:
         self._skip = skip
         self.byte = byte
         self._start = byte
-        self._begin(line)
+        self._begin(0)
 
     def _begin(self, line: int) -> None:
         self._before = line
@@ -160,30 +272,29 @@ def _header(rows: Records, file: Path) -> list[str]:
         raise SourceError(f"malformed header: {error}", place=f"{file}:1") from error
 
 
-def _block(rows: Records, width: int, wanted: list[int], until: Any) -> tuple[Block, bool]:
-    """The next rows, at most to the mark `until`, by columns, and whether there may be more. A row
+def _block(records: Records, rows: _Rows, end: int) -> tuple[Block, bool]:
+    """The next rows, at most to the byte `end`, by columns, and whether there may be more. A row
     that spans several lines is numbered by its first."""
-    records: list[list[str]] = []
+    found: list[list[str]] = []
     numbers: list[int] = []
     malformed: dict[int, str] = {}
-    end = rows.byte + BLOCK_BYTES if until is None else min(rows.byte + BLOCK_BYTES, until[0])
     for _ in range(BLOCK_ROWS):
-        if rows.byte >= end:
+        if records.byte >= end:
             break
-        line = rows.line + 1
+        line = records.line + 1
         try:
-            record = next(rows)
+            record = next(records)
         except StopIteration:
-            return Block(_columns(records, wanted), numbers, malformed), False
+            return Block(_columns(found, rows.wanted), numbers, malformed), False
         except csv.Error as error:
             malformed[line] = _explain(error)
             continue
-        if len(record) == width:
-            records.append(record)
+        if len(record) == rows.width:
+            found.append(record)
             numbers.append(line)
         elif record:
-            malformed[line] = f"the line has {len(record)} fields where the header has {width}"
-    return Block(_columns(records, wanted), numbers, malformed), True
+            malformed[line] = f"the line has {len(record)} fields where the header has {rows.width}"
+    return Block(_columns(found, rows.wanted), numbers, malformed), True
 
 
 def _columns(records: list[list[str]], wanted: list[int]) -> list[tuple[str, ...]]:

@@ -7,16 +7,17 @@ import pyarrow.compute as pc
 
 from anabranch.connectors.formats.epoch import micros_of
 
-_WHOLE = r"^[+-]?\d+$"
+_WHOLE = r"^-?\d+$"
 _ZONED = r"[T ]\d\d:?\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 
 
 def instants(text: pa.Array, type: pa.DataType | None = None) -> pa.Array:
     """µs since the epoch of whole numbers, in the unit of the event time `type`, and ISO 8601
     times; without a zone they are UTC, digits below the µs are cut off."""
+    text = pc.replace_substring_regex(text, r"^\+(\d)", r"\1")
     whole = pc.match_substring_regex(text, _WHOLE)
     if pc.all(whole).as_py() is not False:
-        return micros_of(pc.replace_substring_regex(text, r"^\+", ""), type)
+        return micros_of(text, type)
     times = pc.replace_substring_regex(pc.utf8_upper(text), r"(\.\d{6})\d+", r"\1")
     zoned = pc.match_substring_regex(times, _ZONED)
     unzoned = pc.invert(pc.or_(whole, zoned))

@@ -78,9 +78,10 @@ class TableBuilder:
         self._remedy = remedy
         self._schema = table_schema(context)
         self._names = source_names(context)
-        self._types: list[pa.DataType | None] = [*context.schema.types]
+        self.types: list[pa.DataType | None] = [*context.schema.types]
+        """Of the columns, and of the event time behind them."""
         if context.timestamp:
-            self._types.append(event_type(context.unit))
+            self.types.append(event_type(context.unit))
         self._converts = [self._conversion(field) for field in context.schema]
         self._checks_unit = bool(context.begins and context.timestamp and not context.unit)
 
@@ -130,7 +131,7 @@ class TableBuilder:
         unfit: dict[int, str] = {}
         converts = [*self._converts, self._convert][: len(self._names)]
         for name, type, convert, values in zip(
-            self._names, self._types, converts, block.columns, strict=True
+            self._names, self.types, converts, block.columns, strict=True
         ):
             try:
                 arrays.append(_column(values, type, convert))
