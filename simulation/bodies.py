@@ -16,6 +16,7 @@ from anabranch.link.codec import Unpack
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.reports import SourceReport, TaskReport
+from anabranch.link.store import Shelves
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.places import Looked
 from anabranch.plan.tasks import Input, TaskSpec
@@ -268,7 +269,9 @@ class SimBuilder:
         begins: Begins,
         queue_bytes: int,
         heartbeat_s: float,
+        shelves: Shelves,
     ) -> None:
+        self._shelves = shelves
         self._begins = begins
         self._process = process
         self._places = places
@@ -316,6 +319,7 @@ class SimBuilder:
         return CheckedOutlet(
             self._check, self._process, stream, RowPayloads(),
             limit=max(1, self._queue_bytes // 4), heartbeat_s=self._heartbeat_s,
+            shelves=self._shelves,
         )  # fmt: skip
 
 

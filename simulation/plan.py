@@ -64,6 +64,9 @@ class Pace:
     ack: int
     work: int
     queue_bytes: int
+    memory_bytes: int = 1_000_000_000
+    """What the outlets of a site keep in memory."""
+    disk_bytes: int = 1_000_000_000
     patience: int = 400
     heartbeat: int = 100
     missed: int = 3
@@ -132,6 +135,13 @@ class Plan:
         bare = frozenset(task.name for task in self.tasks if rng.random() < 0.4)
         return replace(self, sources=tuple(sources), stream_ms=slower * self.stream_ms,
                        unprotected=bare)  # fmt: skip
+
+
+def with_shelves(rng: Random, drawn: Plan) -> Plan:
+    """Outlets may keep less in memory than they need, and perhaps less on the disk, too."""
+    memory = rng.choice((1_000_000_000, 1_000_000, 240_000, 30_000))
+    disk = rng.choice((1_000_000_000, 1_000_000_000, 10_000, 1_000))
+    return replace(drawn, pace=replace(drawn.pace, memory_bytes=memory, disk_bytes=disk))
 
 
 def draw(rng: Random) -> Plan:

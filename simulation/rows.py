@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,3 +40,9 @@ class RowPayloads:
 
     def joined(self, parts: Sequence[Rows]) -> Rows:
         return Rows(tuple(row for part in parts for row in part.rows))
+
+    def packed(self, parts: Sequence[Rows]) -> bytes:
+        return json.dumps(self.joined(parts).rows).encode()
+
+    def unpacked(self, body: bytes | memoryview) -> Rows:
+        return Rows(tuple((time, value) for time, value in json.loads(bytes(body))))

@@ -49,7 +49,7 @@ def simulate(
     which everything is placed anew every `replan_ms`; with `standbys`, so many around these.
     `early`: users drop and create queries, and things go wrong from the first moment on."""
     rng = Random(seed)
-    drawn = plan.draw(rng)
+    drawn = plan.with_shelves(Random(f"shelves {seed}"), plan.draw(rng))
     suffered: tuple[faults.Fault | edges.Edge, ...]
     if moves:
         drawn = drawn.unhurried(rng, MOVING)

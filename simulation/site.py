@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anabranch.link.budget import Budget
 from anabranch.link.messages import Heartbeat as HeartbeatMessage
 from anabranch.link.messages import News, Peers, Ping, Pong, Status
 from anabranch.link.reports import SiteReport
+from anabranch.link.store import DiskBudget, Shelves
+from anabranch.log.spills import Spills
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.heartbeat import BEAT_S, Heartbeat
 from anabranch.site.links.readers import ReadersFile
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
+SEGMENT_BYTES = 500
+"""A log of a stream has many segments."""
 PASS = Select(MODULUS)
 """What a query does that is not in the plan."""
 
@@ -39,12 +44,17 @@ class SimSite:
         self.pid = pid
         self.process = Process(name, world.clock, world.rng, world.skew(name))
         self.network = SimNetwork(world.wires, self.process, plan.sites)
+        self.disk = DiskBudget(plan.pace.disk_bytes)
         ledger = world.ledger
         folder = SimFolder(world.disks[name], self.process)
         builder = SimBuilder(
             self.process, world.places[name], {one.name: one for one in plan.sources},
             lambda creation: (ledger.kind(creation) or PASS).make(), ledger.check, self._begins,
             plan.pace.queue_bytes, plan.pace.heartbeat / 1000,
+            Shelves(
+                Budget(self.process, plan.pace.memory_bytes), self.disk,
+                Spills(folder, SEGMENT_BYTES).new,
+            ),
         )  # fmt: skip
         executor = SimExecutor(
             self.process, world.rng, plan.pace.work, plan.pace.patience, world.progress

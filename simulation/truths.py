@@ -25,6 +25,7 @@ def truths(world: World) -> Iterator[str]:
     yield from _runs(specs, here)
     yield from _sources(world, here)
     yield from _readers(specs, here)
+    yield from _disks(world, here)
 
 
 def _sinks(world: World) -> Iterator[str]:
@@ -89,3 +90,12 @@ def _readers(specs: dict[str, TaskSpec], here: list[SimSite]) -> Iterator[str]:
             for consumer in outlet.consumers:
                 if (name, consumer) not in known:
                     yield f"{site.name} keeps tuples of {name} for {consumer}, which is gone"
+
+
+def _disks(world: World, here: list[SimSite]) -> Iterator[str]:
+    """What is spilled is accounted for, and nothing is left of what is not needed."""
+    for site in here:
+        there = sum(len(data) for name, data in world.disks[site.name].files.items()
+                    if ".spill." in name)  # fmt: skip
+        if there != site.disk.used:
+            yield f"{site.name} has spilled {there} bytes, and counts {site.disk.used}"

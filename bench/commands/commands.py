@@ -203,6 +203,22 @@ def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
         raise TaskError("the output is not what plain Spark gives")
 
 
+def experiment_forward(json_file: Path | None, tps: int, seconds: float) -> None:
+    from bench.hops import forward
+
+    result = measured(lambda progress: forward.run(progress, tps=tps, cut_s=seconds), json_file)
+    rows = [
+        ("before the cut", f"{result['near_tps']:,.0f}/s", f"{result['memory_mb']:,.0f} MB"),
+        ("during it", f"{result['near_tps_cut']:,.0f}/s", f"{result['memory_mb_cut']:,.0f} MB"),
+    ]
+    out.print(plain_table(("", "at the plant", "its memory"), rows))
+    out.print(
+        f"{result['spilled_mb']:,.0f} MB were on its disk; the centre caught up in"
+        f" {result['caught_up_s']:.1f} s, at {result['catch_up_tps']:,.0f} tuples/s"
+    )
+    forward.check(result)
+
+
 def experiment_silence(json_file: Path | None, recovery: str) -> None:
     from bench.hops import silence
 

@@ -156,6 +156,18 @@ def experiment_chain(
     measure(json, tuples or [1_000_000, 10_000_000])
 
 
+@app.command("forward")
+def experiment_forward(
+    json: JsonFile = None,
+    tps: Annotated[int, typer.Option(help="Tuples a second.", min=100)] = 5_000,
+    seconds: Annotated[float, typer.Option(help="How long the centre is cut off.", min=5)] = 120.0,
+) -> None:
+    """The centre is cut off while a plant goes on: it gets all later, and soon. Needs root."""
+    from bench.commands.commands import experiment_forward as measure
+
+    measure(json, tps, seconds)
+
+
 @app.command("silence")
 def experiment_silence(
     json: JsonFile = None,

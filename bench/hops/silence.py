@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -51,23 +51,30 @@ START_S, END_S = 120.0, 90.0
 class SilentCluster:
     """Sites of default settings, each on a machine of its own, and a coordinator here."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        names: Sequence[str] = SITES,
+        queue_bytes: int = Cluster().queue_bytes,
+    ) -> None:
         self.folder = scratch_folder()
-        self.machines = Machines(SITES)
+        self.machines = Machines(names)
         self._processes: list[subprocess.Popen[bytes]] = []
         sites = {
             name: SiteConfig(name=name, isolation="process", master="local[1]", conf=YOUNG_JVM,
                              listen=HostPort(self.machines.address_of(name), 0))
-            for name in SITES
+            for name in names
         }  # fmt: skip
         here = HostPort(self.machines.address, 0)
-        cluster = Cluster(sites=sites, listen=here, security=Security(plaintext=True))
+        cluster = Cluster(
+            sites=sites, listen=here, security=Security(plaintext=True), queue_bytes=queue_bytes
+        )
         try:
             self.coordinator = Coordinator(self.folder, cluster, Credentials("bench"))
-            for name in SITES:
+            for name in names:
                 progress(f"Starting site {name} on a machine of its own …")
                 self._start(name)
-            self.wait(lambda s: [one.state for one in s.sites] == ["up"] * 3, "sites up")
+            self.wait(lambda s: [one.state for one in s.sites] == ["up"] * len(names), "sites up")
         except BaseException:
             self.close()
             raise

@@ -106,10 +106,10 @@ def test_a_program_that_has_gone_is_forgotten() -> None:
     stream = outlet()
     stream.attach("task")
     stream.attach("program", lease=True)
-    stream.expire(10)
+    stream.look(10)
     assert stream.consumers == ("task", "program")
     time.sleep(0.02)
-    stream.expire(0.01)
+    stream.look(0.01)
     assert stream.consumers == ("task",)
 
 
@@ -120,12 +120,12 @@ def test_a_program_that_follows_is_not() -> None:
     following = follow(stream, "program", 0)
     next(following)
     time.sleep(0.02)
-    stream.expire(0.01)
+    stream.look(0.01)
     assert stream.consumers == ("program",)
     following.close()  # type: ignore[attr-defined]
 
     def forgotten() -> bool:
-        stream.expire(0.01)
+        stream.look(0.01)
         return stream.consumers == ()
 
     eventually(forgotten)

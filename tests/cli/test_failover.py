@@ -23,7 +23,7 @@ from anabranch.coordinator.status.description import protection_of
 from anabranch.coordinator.status.report import AnySite, SiteStatus, SystemStatus
 from anabranch.errors import ErrorReport, SiteError
 from anabranch.link.message import Message
-from anabranch.link.reports import TaskReport
+from anabranch.link.reports import DiskReport, SpilledReport, TaskReport
 from anabranch.plan.protection import UNLIMITED
 from simulation.reports import a_source, tuned
 from tests.cli.conftest import Ended
@@ -165,6 +165,19 @@ def test_a_source_that_waits_says_what_for() -> None:
     assert "stream s: no broker answers; trying again" in shown(
         status(site("centre", task("q", "centre"), away), SPARE)
     )
+
+
+def test_what_is_on_a_disk_is_told_and_for_whom() -> None:
+    spilled = {"s": SpilledReport(1_200_000_000, {"q": 4_000_000}),
+               "t": SpilledReport(7_000_000, {})}  # fmt: skip
+    disk = DiskReport(10_000_000_000, 10_000_000_000)
+    lines = shown(status(site("edge", spilled=spilled, disk=disk), SPARE))
+    assert [line for line in lines if "disk" in line or "for streams" in line] == [
+        "stream s: 1.2GB on the disk of edge: q is 4,000,000 tuples behind",
+        "stream t: 7MB on the disk of edge: open windows need it",
+        "site edge: its 10GB for streams are used up; sources wait for the slowest of their"
+        " readers",
+    ]
 
 
 def test_a_standby_is_no_second_row() -> None:

@@ -69,6 +69,8 @@ def test_the_example_of_the_docstring_is_valid():
     ("written", "held"), [('"64MB"', 64_000_000), ('"1KiB"', 1024), ("77", 77)]
 )
 def test_sizes_are_text_or_bytes(written, held):
+    disk = parse_cluster(f"[defaults]\ndisk = {written}\n[site.a]\n[site.b]\ndisk = 0").sites
+    assert (disk["a"].disk, disk["b"].disk) == (held, 0)
     cluster = parse_cluster(f"[site.a]\n[cluster.queue]\nmax_bytes = {written}")
     assert cluster.queue_bytes == held
 

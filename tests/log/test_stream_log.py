@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from anabranch.disk.real import RealFolder
 from anabranch.disk.records import read_records, record
 from anabranch.errors import CannotResume, StorageError
-from anabranch.log import segment, stream_log
+from anabranch.log import segment
 from anabranch.log.entry import Entry, from_bytes, to_bytes
 from anabranch.log.stream_log import StreamLog, remove_log
 from tests.disk.failing_folder import Failed, FailingFolder
@@ -49,9 +49,8 @@ def test_what_was_appended_is_read_from_anywhere_also_by_the_next_process(
 ) -> None:
     folder = RealFolder(tmp_path_factory.mktemp("log"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_log, "SEGMENT_BYTES", 600)
         patch.setattr(segment, "MARK_BYTES", 150)
-        log = StreamLog(folder, "S")
+        log = StreamLog(folder, "S", segment_bytes=600)
         made = filled(log, rows)
         for one in (log, StreamLog(folder, "S")):
             assert (one.begin, one.last) == (0, sum(rows))
@@ -62,10 +61,9 @@ def test_what_was_appended_is_read_from_anywhere_also_by_the_next_process(
 
 
 def test_whole_segments_go_once_nobody_needs_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(stream_log, "SEGMENT_BYTES", 100)
-    log = StreamLog(RealFolder(tmp_path), "S", notes=lambda: {"all": True})
+    log = StreamLog(RealFolder(tmp_path), "S", notes=lambda: {"all": True}, segment_bytes=100)
     filled(log, [2] * 10)
     log.release(11)
     assert 0 < log.begin <= 11
@@ -83,10 +81,9 @@ def test_whole_segments_go_once_nobody_needs_them(
 
 
 def test_a_gap_between_segments_is_refused_with_both_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(stream_log, "SEGMENT_BYTES", 100)
-    log = StreamLog(RealFolder(tmp_path), "S")
+    log = StreamLog(RealFolder(tmp_path), "S", segment_bytes=100)
     filled(log, [2] * 10)
     log.close()
     sorted(tmp_path.iterdir())[2].unlink()
@@ -95,10 +92,9 @@ def test_a_gap_between_segments_is_refused_with_both_numbers(
 
 
 def test_a_segment_that_became_shorter_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(stream_log, "SEGMENT_BYTES", 200)
-    log = StreamLog(RealFolder(tmp_path), "S")
+    log = StreamLog(RealFolder(tmp_path), "S", segment_bytes=200)
     filled(log, [1] * 10)
     for file in sorted(tmp_path.iterdir())[1::-1]:
         file.write_bytes(file.read_bytes()[:-5])
@@ -133,21 +129,19 @@ def test_a_log_that_begins_anew_forgets_what_was(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30)), min_size=1), st.integers(-1, 31))
 def test_what_has_an_event_time_is_found_by_it(entries: list[tuple[int, int]], time: int) -> None:
     """Entries of so many rows and their greatest event time: none with a later one lies before."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_log, "SEGMENT_BYTES", 200)
-        disk = Disk()
-        log = StreamLog(MemoryFolder(disk), "S")
-        made = [Entry(1, 0, 0)]
-        for rows, newest in entries:
-            made.append(Entry(made[-1].last + 1, rows, 0, newest=newest))
-            log.append(made[-1])
-        wanted = next((one.first - 1 for one in made[1:] if one.newest >= time), log.last)
-        for one in (log, StreamLog(MemoryFolder(disk), "S")):
-            assert one.since(time) == wanted
-            assert one.newest_time == max(entry.newest for entry in made)
-        log.release(log.last)
-        assert log.since(time) in (wanted, log.begin)
-        assert log.since(time) >= wanted
+    disk = Disk()
+    log = StreamLog(MemoryFolder(disk), "S", segment_bytes=200)
+    made = [Entry(1, 0, 0)]
+    for rows, newest in entries:
+        made.append(Entry(made[-1].last + 1, rows, 0, newest=newest))
+        log.append(made[-1])
+    wanted = next((one.first - 1 for one in made[1:] if one.newest >= time), log.last)
+    for one in (log, StreamLog(MemoryFolder(disk), "S")):
+        assert one.since(time) == wanted
+        assert one.newest_time == max(entry.newest for entry in made)
+    log.release(log.last)
+    assert log.since(time) in (wanted, log.begin)
+    assert log.since(time) >= wanted
 
 
 def test_what_is_far_into_a_segment_is_found_without_reading_all_before_it(
@@ -185,9 +179,8 @@ def test_what_is_too_large_for_one_read_is_read_whole(
 
 
 def test_one_reads_while_another_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_log, "SEGMENT_BYTES", 3_000)
     monkeypatch.setattr(segment, "MARK_BYTES", 300)
-    log = StreamLog(RealFolder(tmp_path), "S")
+    log = StreamLog(RealFolder(tmp_path), "S", segment_bytes=3_000)
     failed: list[Exception] = []
     done = threading.Event()
 
@@ -229,35 +222,33 @@ def test_after_any_end_the_log_is_a_beginning_that_has_all_that_was_promised(
 ) -> None:
     """Appends, with a sync or without, and releases of what lies so far behind; the process, or
     with `power` its machine, ends in the middle of any operation."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_log, "SEGMENT_BYTES", 300)
-        disk = Disk(dies_at, seed)
-        given_rows: list[int] = []
-        """What each append was to add, done or not."""
-        promised, released = 0, 0
-        try:
-            log = StreamLog(MemoryFolder(disk), "S")
-            for rows, sync, behind in steps:
-                given_rows.append(rows)
-                log.append(Entry(log.last + 1, rows, log.last, b"z" * 30), sync=sync)
-                promised = log.last if sync or not power else promised
-                released = max(released, min(promised, log.last - behind))
-                log.release(released)
-        except StorageError:
-            pass
-        disk.revive(power=power)
-        again = StreamLog(MemoryFolder(disk), "S")
-        assert again.last >= promised
-        assert again.begin <= released
-        whole = [0, *accumulate(given_rows)]
-        assert again.last in whole
-        read = [entry for entry in again.read(again.begin) if entry.rows]
-        assert [n for one in read for n in range(one.first, one.last + 1)] == [
-            *range(again.begin + 1, again.last + 1)
-        ]
-        assert all(entry.body == b"z" * 30 for entry in read)
-        again.append(Entry(again.last + 1, 5, 0), sync=True)
-        assert [entry.last for entry in again.read(again.last - 5)] == [again.last]
+    disk = Disk(dies_at, seed)
+    given_rows: list[int] = []
+    """What each append was to add, done or not."""
+    promised, released = 0, 0
+    try:
+        log = StreamLog(MemoryFolder(disk), "S", segment_bytes=300)
+        for rows, sync, behind in steps:
+            given_rows.append(rows)
+            log.append(Entry(log.last + 1, rows, log.last, b"z" * 30), sync=sync)
+            promised = log.last if sync or not power else promised
+            released = max(released, min(promised, log.last - behind))
+            log.release(released)
+    except StorageError:
+        pass
+    disk.revive(power=power)
+    again = StreamLog(MemoryFolder(disk), "S")
+    assert again.last >= promised
+    assert again.begin <= released
+    whole = [0, *accumulate(given_rows)]
+    assert again.last in whole
+    read = [entry for entry in again.read(again.begin) if entry.rows]
+    assert [n for one in read for n in range(one.first, one.last + 1)] == [
+        *range(again.begin + 1, again.last + 1)
+    ]
+    assert all(entry.body == b"z" * 30 for entry in read)
+    again.append(Entry(again.last + 1, 5, 0), sync=True)
+    assert [entry.last for entry in again.read(again.last - 5)] == [again.last]
 
 
 class BadSync(RealFolder):
@@ -301,8 +292,7 @@ def test_one_that_is_not_to_last_is_never_forced_to_the_disk(
     folder = BadSync(tmp_path)
     folder.bad = True
     monkeypatch.setattr(folder, "replace", None)
-    monkeypatch.setattr(stream_log, "SEGMENT_BYTES", 300)
-    log = StreamLog(folder, "S", lasting=False)
+    log = StreamLog(folder, "S", lasting=False, segment_bytes=300)
     made = filled(log, [2] * 20)
     assert list(log.read(0)) == made
     log.sync()
@@ -312,16 +302,15 @@ def test_one_that_is_not_to_last_is_never_forced_to_the_disk(
 
 @pytest.mark.parametrize("torn", [0, 1, 7, 1_000])
 def test_killed_between_any_two_steps_it_has_all_that_it_said_it_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: int
+    tmp_path: Path, torn: int
 ) -> None:
     """Each call of the disk in turn is the last, and writes only the first `torn` bytes."""
-    monkeypatch.setattr(stream_log, "SEGMENT_BYTES", 150)
     for step in range(200):
         place = tmp_path / str(step)
         folder = FailingFolder(RealFolder(place), step, torn)
         said, done = 0, False
         try:
-            log = StreamLog(folder, "S")
+            log = StreamLog(folder, "S", segment_bytes=150)
             for many in (1, 2, 0, 3, 1, 2, 1):
                 log.append(Entry(log.last + 1, many, log.last, b"y" * 30))
                 said = log.last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,16 @@ from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.deploy.deploy import Deployment as Deploying
 from anabranch.coordinator.deploy.restore import Restoration
 from anabranch.coordinator.protection.protect import Protector
+from anabranch.disk.folder import Folder
 from anabranch.errors import Gap, SiteError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import ConsumerState
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.store import ENTRY_BYTES, ENTRY_ROWS, Shelves, Store
 from anabranch.link.subscription import Subscription
+from anabranch.log.entry import Entry
+from anabranch.log.segment import Segment
+from anabranch.log.stream_log import StreamLog
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.deployment import Deployment
 from anabranch.site.links.links import Links
@@ -119,6 +124,44 @@ def instants_are_forgotten(patch: pytest.MonkeyPatch) -> None:
         whole(self, replace(point, instant=START_WATERMARK))
 
     patch.setattr(RestartLog, "add", add)
+
+
+# -- what memory does not hold -------------------------------------------------------------------
+
+
+@mutant
+def the_disk_lets_go_of_what_was_sent(patch: pytest.MonkeyPatch) -> None:
+    """A segment goes once its tuples have been written, whoever still has to read them."""
+    whole = StreamLog.release
+    patch.setattr(StreamLog, "has_released", lambda self, position: len(self._segments) > 1)
+    patch.setattr(StreamLog, "release", lambda self, position: whole(self, self.last))
+
+
+@mutant
+def a_segment_is_read_from_its_second_entry_on(patch: pytest.MonkeyPatch) -> None:
+    """Whoever comes to the end of one segment misses something of the next."""
+    whole = Segment.entries
+
+    def entries(self: Segment, folder: Folder, after: int = 0) -> Iterator[Entry]:
+        found = whole(self, folder, after)
+        if after < self.first:
+            next(found, None)
+        yield from found
+
+    patch.setattr(Segment, "entries", entries)
+
+
+@mutant
+def memory_forgets_before_the_disk_has_it(patch: pytest.MonkeyPatch) -> None:
+    """Whoever reads meanwhile finds it in neither."""
+
+    async def spill(self: Store, shelves: Shelves) -> None:
+        self._log = log = self._log or shelves.new_log(self.outlet.stream)
+        batches = self.outlet.oldest(ENTRY_BYTES, ENTRY_ROWS)
+        self.outlet.forget(batches[-1].last)
+        await self._runtime.blocking(self._write, log, batches)
+
+    patch.setattr(Store, "_spill", spill)
 
 
 # -- restart points ------------------------------------------------------------------------------

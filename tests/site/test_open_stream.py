@@ -24,7 +24,7 @@ DEFINITION = StreamDef(name="S", columns=(Column(name="n", type="BIGINT"),), sit
 
 
 def a_stream(folder: Folder | None = None) -> OpenStream:
-    return OpenStream(DEFINITION, an_outlet(), 60, folder, "S")
+    return OpenStream(DEFINITION, an_outlet(), 1_000_000, folder, "S")
 
 
 def end(stream: OpenStream) -> None:

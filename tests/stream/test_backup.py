@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.errors import SiteError, Superseded
 from anabranch.stream.batch import START_WATERMARK
-from anabranch.stream.outlet import Outlet
+from anabranch.stream.outlet import SHIPMENT_ROWS, Due, Outlet
 from anabranch.stream.restart import RestartPoint
 from tests.stream.rows import Rows, rows
 
@@ -28,11 +28,12 @@ def grow(outlet: Outlet[Rows], upto: int) -> None:
 
 
 def shipped(outlet: Outlet[Rows]) -> list[int] | None:
-    shipment = outlet.due("c", 1)
-    if shipment is None:
+    """The tuples that are due, by their event times, which are their positions."""
+    due = outlet.due("c", 1)
+    if due is None:
         return None
-    assert shipment.batches[0].first == shipment.after + 1
-    return [time for batch in shipment.batches for time, _ in batch.data.items]
+    outlet.shipped("c", 1, due.last)
+    return list(range(due.after + 1, due.last + 1))
 
 
 def release(outlet: Outlet[Rows], position: int, own: int = 0) -> None:
@@ -47,6 +48,27 @@ def test_nothing_is_shipped_before_there_is_a_batch_of_it() -> None:
     assert shipped(outlet) is None
     grow(outlet, 14)
     assert shipped(outlet) == [5, 6, 7, 8, 9, 10, 11, 12]
+
+
+def test_what_is_due_is_not_due_again_only_once_it_is_being_sent() -> None:
+    outlet = an_outlet(batch=4, upto=6)
+    assert outlet.due("c", 1) == outlet.due("c", 1) == Due(0, 4, None)
+    outlet.shipped("c", 1, 4)
+    assert outlet.due("c", 1) is None
+    with pytest.raises(Superseded):
+        outlet.shipped("c", 2, 6)
+
+
+def test_a_long_window_is_shipped_piece_by_piece_and_a_large_batch_whole() -> None:
+    outlet = an_outlet(batch=30, upto=0)
+    outlet.append(rows(*range(1, SHIPMENT_ROWS + 100)), 1)
+    most = SHIPMENT_ROWS // 30 * 30
+    assert [shipped(outlet), shipped(outlet)] == [
+        list(range(1, most + 1)), list(range(most + 1, outlet.last // 30 * 30 + 1))
+    ]  # fmt: skip
+    large = an_outlet(batch=SHIPMENT_ROWS + 1)
+    large.append(rows(*range(1, SHIPMENT_ROWS + 100)), 1)
+    assert shipped(large) == list(range(1, SHIPMENT_ROWS + 2))
 
 
 def test_what_was_released_is_never_shipped() -> None:
@@ -68,22 +90,18 @@ def test_what_was_shipped_is_kept_until_it_is_released() -> None:
 
 def test_a_shipment_brings_the_point_behind_the_gap_it_leaves() -> None:
     outlet = an_outlet(batch=2, upto=2)
-    outlet.due("c", 1)
+    shipped(outlet)
     grow(outlet, 9)
     release(outlet, 7)
-    shipment = outlet.due("c", 1)
-    assert shipment is not None
-    assert (shipment.after, shipment.point) == (7, RestartPoint((7,), 7))
+    assert outlet.due("c", 1) == Due(7, 9, RestartPoint((7,), 7))
 
 
 def test_a_watermark_is_not_told_before_the_tuples_it_holds_behind() -> None:
     outlet = an_outlet(batch=4, upto=6)
-    shipment = outlet.due("c", 1)
-    assert shipment is not None
-    assert [batch.watermark for batch in shipment.batches] == [3, 3]
+    assert shipped(outlet) == [1, 2, 3, 4]
     assert outlet.heartbeat("c") == (START_WATERMARK, None)
     grow(outlet, 8)
-    outlet.due("c", 1)
+    assert shipped(outlet) == [5, 6, 7, 8]
     assert outlet.heartbeat("c") == (8, None)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from anabranch.errors import AnabranchError
 from anabranch.standby.secondary import Claim, Feed, Secondary
-from anabranch.stream.batch import Batch
+from anabranch.stream.batch import START_WATERMARK, Batch
 from anabranch.stream.inlet import Inlet
 from anabranch.stream.outlet import Outlet
 from anabranch.stream.restart import RestartPoint
@@ -121,15 +121,26 @@ class Trace:
 
     def _do_ship(self, name: str) -> Iterator[str]:
         standby, epoch = self._standbys[name]
-        shipment = self._outlet.due(name, epoch)
-        if shipment is None:
+        due = self._outlet.due(name, epoch)
+        if due is None:
             yield "less than a batch is due"
             return
-        yield f"{shipment.after + 1} to {shipment.batches[-1].last} are shipped"
-        for index, batch in enumerate(shipment.batches):
-            point = shipment.point if index == 0 else None
+        self._outlet.shipped(name, epoch, due.last)
+        yield f"{due.after + 1} to {due.last} are shipped"
+        point = due.point
+        for batch in self._cut(due.after, due.last):
             sent = Batch("S", batch.first, batch.watermark, batch.epoch, batch.data, point)
             yield from map(_action, standby.offer(0, sent))
+            point = None
+
+    def _cut(self, after: int, last: int) -> Iterator[Batch[Rows]]:
+        """The watermark of a batch that is cut does not hold yet."""
+        watermark = START_WATERMARK
+        while after < last and (batch := self._outlet.read(after)):
+            if batch.last > last:
+                batch = batch.head(last - after, watermark)
+            yield batch
+            after, watermark = batch.last, batch.watermark
 
     def _do_take_over(self, name: str) -> Iterator[str]:
         standby, epoch = self._standbys.pop(name)

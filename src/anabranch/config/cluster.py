@@ -35,6 +35,7 @@
     slots = 1
     schedule = "edf"                # or "fifo"
     batch = 1000000
+    disk = "10GB"                   # of streams, for readers that are slow or away
     plans = "auto"                  # or "kept", "job"
 
     [[link]]                        # emulation; a link not named has none

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from anabranch.config.address import Address, HostPort
 from anabranch.config.problems import did_you_mean, problem
-from anabranch.config.quantities import SparkConf
+from anabranch.config.quantities import Bytes, SparkConf
 from anabranch.errors import ConfigError
 
 ANY_FREE_PORT = HostPort("127.0.0.1", 0)
@@ -56,6 +56,8 @@ class SiteSettings(Frozen):
     """Which runs next: the one due first, or the one with the oldest tuple."""
     batch: int = Field(default=1_000_000, ge=1)
     """Tuples that one instance takes at most. What they weigh is limited by the queues."""
+    disk: Bytes = Field(default=10_000_000_000, ge=0)
+    """Bytes that streams may take on its disk for those who read them later."""
     plans: Annotated[Literal["auto", "kept", "job"], _one_of("plans", "auto", "kept", "job")] = (
         "auto"
     )

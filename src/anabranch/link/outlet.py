@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Generic, Protocol
+from typing import Generic, Protocol
 
-from anabranch.errors import AnabranchError, SiteError
+from anabranch.errors import SiteError
 from anabranch.link.meter import Flow, Meter
+from anabranch.link.serving import Serving
 from anabranch.link.shipment import Traffic
+from anabranch.link.store import Payloads, Shelves, Store
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Outgoing
-from anabranch.stream.batch import END_WATERMARK, Batch, P
-from anabranch.stream.outlet import Outlet, Shipment
+from anabranch.stream.batch import END_WATERMARK, P
+from anabranch.stream.outlet import Outlet
 from anabranch.stream.restart import Points, RestartPoint
 
 LOOK_S = 0.1
@@ -35,22 +37,11 @@ class Producer(Protocol):
         """No consumer needs anything up to `position` any more."""
 
 
-class Payloads(Protocol[P]):
-    """What the batches of a stream carry."""
-
-    @property
-    def nothing(self) -> P:
-        """Without a row."""
-
-    @property
-    def schema(self) -> Any: ...
-
-    def joined(self, parts: Sequence[P]) -> P:
-        """All rows as one."""
-
-
 class LiveOutlet(Generic[P]):
-    """Bounded: `room` is False while the slowest consumer has `limit` bytes still to be sent.
+    """Bounded: there is no `room` while a consumer has `limit` bytes still to be sent. What is kept
+    beyond what memory may have goes to the `shelves`. As long as these take it, it is the quickest
+    of those that follow which is waited for, and nobody if none does: the others read later what
+    is on the disk. Without shelves, or when they are full, the slowest is waited for.
 
     Its `producer`, if it wants to hear of room and acks, says so by `produced_by`. Producers append
     from threads of their own; all else is asked by coroutines.
@@ -69,28 +60,36 @@ class LiveOutlet(Generic[P]):
         heartbeat_s: float,
         epoch: int = 0,
         whole: bool = False,
+        shelves: Shelves | None = None,
     ) -> None:
         self.stream = stream
         self.schema = payloads.schema
         self._producer: Producer | None = None
         self._runtime = runtime
-        self._payloads = payloads
-        self._outlet: Outlet[P] = Outlet(stream, epoch=epoch, whole=whole)
+        self._store: Store[P] = Store(
+            runtime, Outlet(stream, epoch=epoch, whole=whole), payloads, shelves, self._tell_room
+        )
+        self._serving: Serving[P] = Serving(
+            runtime, self._store, payloads, heartbeat_s, self._tell_room
+        )
+        self._changed = self._store.changed
         self._limit = limit
-        self._heartbeat_s = heartbeat_s
-        self._changed = runtime.signal()
-        self._closed = False
         self._had_room = True
         self.standing_by = False
-        self.traffic = Traffic()
+        self.waits_for_absent = False
+        """The producer waits as well while nobody follows: it has no reason to go on."""
         self._meter = Meter()
-        self._followers: dict[str, object] = {}
-        self._shippers: dict[str, object] = {}
-        self._leases: dict[str, float] = {}
-        """Since when consumers with a lease do not follow; those that do have `inf`."""
         self._given: int | None = None
         self._returned: dict[str, int] = {}
         """Consumers that have followed this outlet → what they had then."""
+
+    @property
+    def _outlet(self) -> Outlet[P]:
+        return self._store.outlet
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._serving.traffic
 
     def produced_by(self, producer: Producer | None) -> None:
         """Who hears of room and acks from now on."""
@@ -128,6 +127,21 @@ class LiveOutlet(Generic[P]):
         with self._runtime:
             return self._outlet.last - self._outlet.released, self._outlet.kept_bytes
 
+    @property
+    def disk_bytes(self) -> int:
+        """What is on the disk of what is kept."""
+        return self._store.disk_bytes
+
+    def behind(self) -> dict[str, int]:
+        """Consumers that have not been sent yet what is not in memory any more, and how many tuples
+        they have not been sent."""
+        with self._runtime:
+            outlet = self._outlet
+            return {
+                name: outlet.last - one.sent for name, one in outlet.consumers.items()
+                if max(one.sent, one.released) < outlet.in_memory_after
+            }  # fmt: skip
+
     def append(self, batches: Iterable[P], watermark: int) -> int:
         """Add the batches, the watermark behind the last of them; returns the last position."""
         with self._runtime:
@@ -136,7 +150,8 @@ class LiveOutlet(Generic[P]):
                 size += self._outlet.append(data, before).nbytes
             self._meter.appended(self._runtime.now(), self._outlet.last - last, size)
             self._outlet.advance(watermark)
-            self._had_room = self._outlet.unsent_bytes() < self._limit
+            self._store.look()
+            self._had_room = self._has_room()
             self._changed.notify()
             return self._outlet.last
 
@@ -148,13 +163,23 @@ class LiveOutlet(Generic[P]):
 
     def room(self) -> bool:
         with self._runtime:
-            return self.standing_by or self._outlet.unsent_bytes() < self._limit
+            return self.standing_by or self._has_room()
+
+    def _has_room(self) -> bool:
+        outlet = self._outlet
+        if not self._store.spills:
+            return outlet.unsent_bytes() < self._limit
+        if self._store.falls_behind:
+            return False
+        absent_too = self.waits_for_absent
+        waited_for = outlet.consumers if absent_too else self._serving.there()
+        return outlet.unsent_to_quickest(waited_for) < self._limit
 
     def wait_for_room(self, stopped: Stopped, timeout_s: float = math.inf) -> bool:
         """For a producer's thread: until there is room; False if `stopped` is set, the outlet
         closed or the time is over first."""
         deadline = self._runtime.now() + timeout_s
-        while not (self._closed or stopped.is_set()):
+        while not (self._serving.closed or stopped.is_set()):
             if self.room():
                 return True
             if self._runtime.run(self.room_within(LOOK_S)):
@@ -165,9 +190,9 @@ class LiveOutlet(Generic[P]):
 
     async def room_within(self, seconds: float) -> bool:
         """Whether there is room, now or after so long at most."""
-        if not (self._closed or self.room()):
+        if not (self._serving.closed or self.room()):
             await self._changed.wait(seconds)
-        return not self._closed and self.room()
+        return not self._serving.closed and self.room()
 
     @property
     def epoch(self) -> int:
@@ -180,8 +205,9 @@ class LiveOutlet(Generic[P]):
         with self._runtime:
             self._given = given
             before = self._outlet
-            self._outlet = Outlet(self.stream, position, before.epoch, whole=before.whole)
-            self._outlet.consumers = before.consumers  # some were quick to come back
+            outlet: Outlet[P] = Outlet(self.stream, position, before.epoch, whole=before.whole)
+            outlet.consumers = before.consumers  # some were quick to come back
+            self._store.begin(outlet)
 
     def ahead(self) -> tuple[str, int, int] | None:
         """A consumer that came with more tuples than our producer knows to have been given, how
@@ -222,34 +248,34 @@ class LiveOutlet(Generic[P]):
         """With a `lease` it is detached when it does not follow for long; see `expire`."""
         with self._runtime:
             if lease:
-                self._leases[consumer] = self._runtime.now()
+                self._serving.lease(consumer)
             before = self._outlet.consumers.get(consumer)
             if after is None and before is None:
                 self._returned[consumer] = 0  # it is new
             start = self._outlet.attach(consumer, after=after, point=point, epoch=epoch, born=born)
             if before and self._outlet.consumers[consumer] is not before:  # those go no further
-                self._followers.pop(consumer, None)
-                self._shippers.pop(consumer, None)
+                self._serving.end_serving(consumer)
                 self._changed.notify()
             return start
 
     @property
     def leased(self) -> tuple[str, ...]:
         with self._runtime:
-            return tuple(self._leases)
+            return self._serving.leased
 
     def tasks(self) -> list[str]:
         """The consumers that are tasks: all that hold no lease."""
         with self._runtime:
-            return [one for one in self._outlet.consumers if one not in self._leases]
+            return [one for one in self._outlet.consumers if one not in self._serving.leased]
 
-    def expire(self, lease_s: float) -> None:
-        """Detach programs that have gone without saying so: nobody else would ever."""
+    def look(self, lease_s: float) -> None:
+        """Now and then: detach programs that have gone without saying so, nobody else would ever;
+        and wait no more for those that are not heard of."""
         with self._runtime:
-            gone = [one for one, since in self._leases.items()
-                    if self._runtime.now() - since > lease_s]  # fmt: skip
+            gone = self._serving.expired(lease_s)
         for consumer in gone:
             self.detach(consumer)
+        self._tell_room()
 
     def detach(self, consumer: str, epoch: int | None = None, born: int = 0) -> None:
         """Keep nothing for it any more; if an `epoch` or a creation is given, only if no later one
@@ -260,8 +286,9 @@ class LiveOutlet(Generic[P]):
                 return
             if known and 0 < born < known.born:
                 return
-            self._leases.pop(consumer, None)
+            self._serving.end_lease(consumer)
             self._outlet.detach(consumer)
+            self._store.look()
             acknowledged = self._outlet.acknowledged()
             self._changed.notify()
         if self._producer:
@@ -270,6 +297,7 @@ class LiveOutlet(Generic[P]):
 
     def level0(self, consumer: str, position: int, epoch: int, own: int = 0, born: int = 0) -> None:
         with self._runtime:
+            self._serving.heard(consumer)
             self._outlet.level0(consumer, position, epoch, own, born)
 
     def level1(
@@ -284,6 +312,8 @@ class LiveOutlet(Generic[P]):
             known = self._outlet.consumers.get(consumer)
             before = known.released if known else 0
             self._outlet.level1(consumer, input_position, point, own, born)
+            self._serving.heard(consumer)
+            self._store.look()
             if known and known.backup and before < known.released <= self._outlet.last:
                 last = self._outlet.last
                 self._meter.released(self._runtime.now(), consumer, last - known.released, last)
@@ -299,7 +329,7 @@ class LiveOutlet(Generic[P]):
         with self._runtime:
             self._must_serve()
             self._outlet.fence(consumer, epoch)
-            self._followers.pop(consumer, None)
+            self._serving.end_following(consumer)
             self._changed.notify()
             return (*self.consumer_state(consumer), self._outlet.consumers[consumer].sent)
 
@@ -323,117 +353,35 @@ class LiveOutlet(Generic[P]):
 
     def close(self) -> None:
         with self._runtime:
-            self._closed = True
-            self._changed.notify()
+            self._serving.closed = True
+            self._store.close()
 
     # -- serving ---------------------------------------------------------------------------------
 
     async def follow(
         self, out: Outgoing[P], consumer: str, after: int, epoch: int = 0, born: int = 0
     ) -> None:
-        """Send batches behind `after` as they come, and a heartbeat when none came for a while.
+        """Send `consumer` what lies behind `after`; see `Serving.follow`. Ends with Superseded if
+        its task of `epoch` has been replaced."""
 
-        Ends after the stream's last tuple, when the outlet closes, once `out` is gone, or when
-        `consumer` follows anew: it has lost this connection, which may not have noticed yet. What
-        ends it otherwise, `out` is ended with: Superseded if the consumer's task of `epoch` has
-        been replaced, Gap if tuples behind `after` were released.
-        """
-        me = object()
-        try:
+        def check() -> None:
             self._must_serve()
             self._outlet.fence(consumer, epoch, born)
             self._meet(consumer, after)
-            self._followers[consumer] = me
-            if consumer in self._leases:
-                self._leases[consumer] = math.inf
-            await self._follow(out, consumer, after, me)
-            out.end()
-        except AnabranchError as error:
-            out.end(error)
-        except Exception:  # a bug is counted; whoever reads is not left waiting, and tries again
-            out.end(SiteError(f"stream {self.stream} could not be sent on"))
-            raise
-        finally:
-            if consumer in self._leases and self._followers.get(consumer) is me:
-                self._leases[consumer] = self._runtime.now()
 
-    async def _follow(self, out: Outgoing[P], consumer: str, after: int, me: object) -> None:
-        told = None
-        while told != END_WATERMARK:
-            batch = await self._next(out, consumer, after, told, me)
-            if batch is None:
-                return
-            self._outlet.sent(consumer, batch.last)
-            self._tell_room()
-            self.traffic.sent(batch)
-            if not await out.send(batch):
-                return
-            after, told = batch.last, batch.watermark
-
-    async def _next(
-        self, out: Outgoing[P], consumer: str, after: int, told: int | None, me: object
-    ) -> Batch[P] | None:
-        """The next batch, or after a heartbeat interval an empty one with the watermark; None when
-        there is nobody to send to any more. One that died while we waited for a batch was not sent
-        it: who takes over has not to catch up with that."""
-        deadline = self._runtime.now() + self._heartbeat_s
-        while True:
-            if self._closed or out.gone or self._followers.get(consumer) is not me:
-                return None
-            batch = self._outlet.read(after)
-            if batch is not None:
-                return self._newest(batch)
-            left = deadline - self._runtime.now()
-            if self._outlet.watermark != told or left <= 0:
-                return self._heartbeat(after)
-            await self._changed.wait(left)
+        await self._serving.follow(out, consumer, after, check)
 
     async def ship(
         self, out: Outgoing[P], consumer: str, after: int, epoch: int, batch: int
     ) -> None:
-        """For the standby of `consumer`, which has all up to `after`: what is not yet released, in
-        batches; and when there is none for a while, the newest restart point.
+        """Send the standby of `consumer` what lies behind `after`; see `Serving.ship`."""
 
-        Ends with Superseded when the standby has been replaced, or is the primary now."""
-        me = object()
-        try:
+        def check() -> None:
             self._must_serve()
             self._outlet.back_up(consumer, epoch, batch, after)
             self._meet(consumer, after)
-            self._shippers[consumer] = me
-            while shipped := await self._next_shipment(out, consumer, after, epoch, me):
-                if not await out.send(shipped):
-                    break
-                after = shipped.last
-            out.end()
-        except AnabranchError as error:
-            out.end(error)
-        except Exception:
-            out.end(SiteError(f"stream {self.stream} could not be shipped"))
-            raise
 
-    async def _next_shipment(
-        self, out: Outgoing[P], consumer: str, after: int, epoch: int, me: object
-    ) -> Batch[P] | None:
-        """None when there is nobody to ship to any more: an old connection must not take what the
-        one that replaced it will miss."""
-        deadline = self._runtime.now() + self._heartbeat_s
-        while True:
-            if self._closed or out.gone or self._shippers.get(consumer) is not me:
-                return None
-            if shipment := self._outlet.due(consumer, epoch):
-                return self._whole(shipment)
-            left = deadline - self._runtime.now()
-            if left <= 0:
-                watermark, point = self._outlet.heartbeat(consumer)
-                return replace(self._heartbeat(after), watermark=watermark, point=point)
-            await self._changed.wait(left)
-
-    def _whole(self, shipment: Shipment[P]) -> Batch[P]:
-        """As one batch: compression and the standby's task fare better with it."""
-        newest = shipment.batches[-1]
-        data = self._payloads.joined([batch.data for batch in shipment.batches])
-        return replace(newest, first=shipment.after + 1, data=data, point=shipment.point)
+        await self._serving.ship(out, consumer, after, epoch, check)
 
     def _must_serve(self) -> None:
         if self.standing_by:
@@ -455,21 +403,10 @@ class LiveOutlet(Generic[P]):
             held = self._outlet.last - known.released if known else 0
         return found and replace(found, ratio=self.traffic.ratio or 1.0, held=max(0, held))
 
-    def _newest(self, batch: Batch[P]) -> Batch[P]:
-        """What can be said of the last batch only when it is sent: the watermark reached since it
-        was appended."""
-        if batch.last < self._outlet.last:
-            return batch
-        return batch.at(self._outlet.watermark)
-
-    def _heartbeat(self, after: int) -> Batch[P]:
-        outlet = self._outlet
-        return Batch(self.stream, after + 1, outlet.watermark, outlet.epoch, self._payloads.nothing)
-
     def _tell_room(self) -> None:
         """Once whenever sending has made room again."""
         with self._runtime:
-            room = self._outlet.unsent_bytes() < self._limit
+            room = self._has_room()
             appeared, self._had_room = room and not self._had_room, room
             if appeared:
                 self._changed.notify()

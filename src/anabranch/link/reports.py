@@ -220,6 +220,23 @@ class StateFolderReport:
     place: str
 
 
+@dataclass(frozen=True, slots=True)
+class SpilledReport:
+    """What is on the disk of a stream, and which consumers have not been sent it: how many tuples
+    each lacks."""
+
+    bytes: int
+    behind: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskReport:
+    """Bytes that streams take on a site's disk, and may take."""
+
+    used: int
+    total: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteReport:
     """All that runs at a site, and who produces what as far as it knows."""
@@ -232,6 +249,9 @@ class SiteReport:
     troubles: tuple[TroubleReport, ...]
     kept: dict[str, tuple[int, int]]
     """Stream → tuples and bytes that are kept for its consumers."""
+    spilled: dict[str, SpilledReport] = field(default_factory=dict)
+    """Stream → what of it is on the disk, if anything."""
+    disk: DiskReport | None = None
     consumers: dict[str, tuple[str, ...]]
     """Stream → the tasks that it is kept for."""
     traffic: dict[str, Traffic]

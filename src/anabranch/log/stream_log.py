@@ -52,6 +52,7 @@ class StreamLog:
         notes: Callable[[], Mapping[str, Any]] = dict,
         *,
         lasting: bool = True,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         """Raises CannotResume for a log that is damaged or lacks something between what it has.
 
@@ -62,6 +63,7 @@ class StreamLog:
         self._learn = learn
         self._notes = notes
         self._lasting = lasting
+        self._segment_bytes = segment_bytes
         self._pattern = _pattern(name)
         self._name = name
         self._file: Appending | None = None
@@ -69,7 +71,11 @@ class StreamLog:
         self._newest_time = START_WATERMARK
         self._doubtful = False
         """Nobody knows what of the newest file is on the disk."""
-        self._segments = self._found()
+        self._segments: list[Segment] = []
+        self._sealed = 0
+        """Bytes of all segments but the newest."""
+        if lasting:
+            self._hold(self._found())
 
     @property
     def begin(self) -> int:
@@ -98,7 +104,7 @@ class StreamLog:
     @property
     def size(self) -> int:
         """Bytes on the disk."""
-        return sum(one.size for one in self._segments)
+        return self._sealed + self._segments[-1].size if self._segments else 0
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -107,7 +113,7 @@ class StreamLog:
         with all before them, when it returns."""
         if self._segments and entry.first != self.last + 1:
             raise AssertionError(f"{self._name}: {entry.first} does not follow {self.last}")
-        if not self._segments or self._segments[-1].size >= SEGMENT_BYTES:
+        if not self._segments or self._segments[-1].size >= self._segment_bytes:
             self._begin_segment(entry.first)
         segment = self._segments[-1]
         data = record(to_bytes(entry))
@@ -130,7 +136,7 @@ class StreamLog:
         """Hold nothing of what came before: somebody else wrote it, or nobody needs it."""
         old = self._segments
         self._begin_segment(position + 1, anew=True)
-        self._segments = self._segments[-1:]
+        self._hold(self._segments[-1:])
         for segment in old:
             if segment.name != self._segments[0].name:
                 self._folder.remove(segment.name)
@@ -140,7 +146,7 @@ class StreamLog:
         for the newest, which knows where the stream stands."""
         while self.has_released(position):
             self._folder.remove(self._segments[0].name)
-            self._segments = self._segments[1:]
+            self._hold(self._segments[1:])
 
     def has_released(self, position: int) -> bool:
         """Something could go if nobody needed anything up to there."""
@@ -149,7 +155,7 @@ class StreamLog:
     def remove(self) -> None:
         """All of it; what is left if this is interrupted would not pass for whole."""
         self.close()
-        self._segments = []
+        self._hold([])
         remove_log(self._folder, self._name)
 
     def close(self) -> None:
@@ -213,7 +219,12 @@ class StreamLog:
         self.close()
         self._folder_takes(name, data)
         self._doubtful = False
-        self._segments = [*before, Segment(name, first, len(data), self._newest_time, anew=anew)]
+        self._hold([*before, Segment(name, first, len(data), self._newest_time, anew=anew)])
+
+    def _hold(self, segments: list[Segment]) -> None:
+        """Those who read go on with the list that they have."""
+        self._segments = segments
+        self._sealed = sum(one.size for one in segments[:-1])
 
     def _folder_takes(self, name: str, data: bytes) -> None:
         """As a whole file."""

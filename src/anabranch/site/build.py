@@ -27,7 +27,9 @@ from anabranch.link.codec import PACKED, Unpack, unpacker
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.reports import PlanReport
+from anabranch.link.store import DiskBudget, Shelves
 from anabranch.link.wire import EVENT_TIME, POSITION, ArrowBatches, wire_schema
+from anabranch.log.spills import Spills
 from anabranch.log.stream_log import remove_log
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.operators import Aggregate, Call, Column, Join, Union
@@ -69,6 +71,15 @@ def queue_budget(runtime: Loop, total: int) -> Budget:
     return Budget(runtime, total)
 
 
+@cache
+def kept_budget(runtime: Loop, total: int) -> Budget:
+    """As `queue_budget`, of what outlets keep in memory."""
+    return Budget(runtime, total)
+
+
+IN_MEMORY = 2
+"""What the outlets of a process keep there, as a multiple of what its inlets hold: at full speed a
+tuple is kept at every hop until those behind do not need it any more."""
 AHEAD_US = 500_000
 """Sources that make tuples make them about a second ahead."""
 
@@ -102,6 +113,9 @@ class Builder:
         self._limit = cluster.queue_bytes
         self._budget = queue_budget(runtime, cluster.queue_bytes)
         self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
+        self.disk = DiskBudget(site.disk)
+        memory = kept_budget(runtime, IN_MEMORY * cluster.queue_bytes)
+        self._shelves = Shelves(memory, self.disk, Spills(state).new) if state else None
 
     def source(self, definition: StreamDef | TableDef, *, resume: bool) -> SourceStream:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
@@ -383,6 +397,7 @@ class Builder:
             limit=limit,
             heartbeat_s=self._heartbeat_s,
             whole=whole,
+            shelves=self._shelves,
         )
 
     def unpacker(self, source: Input, codec: str | None) -> Unpack:

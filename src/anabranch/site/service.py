@@ -32,7 +32,14 @@ from anabranch.link.messages import (
 )
 from anabranch.link.network import Network
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.reports import SiteReport, SourceReport, StateFolderReport, TaskReport
+from anabranch.link.reports import (
+    DiskReport,
+    SiteReport,
+    SourceReport,
+    SpilledReport,
+    StateFolderReport,
+    TaskReport,
+)
 from anabranch.runtime.base import Runtime
 from anabranch.site.deployment import Builds, Deployment, Runs
 from anabranch.site.ghosts import Ghosts
@@ -146,6 +153,7 @@ class SiteService:
         abandoned: int = 0,
         round_trips: Mapping[str, float] | None = None,
         folder: StateFolderReport | None = None,
+        disk: DiskReport | None = None,
     ) -> SiteReport:
         """What runs here, and who produces what as far as we know; and what the process that we are
         in says of itself."""
@@ -157,6 +165,9 @@ class SiteService:
             producers=self.links.routes.producers(),
             troubles=self._runtime.troubles.report(self._runtime.now()),
             kept={name: outlet.kept() for name, outlet in outlets},
+            spilled={name: SpilledReport(one.disk_bytes, one.behind())
+                     for name, one in outlets if one.disk_bytes},
+            disk=disk,
             consumers={name: tuple(outlet.tasks()) for name, outlet in outlets},
             traffic={name: replace(one.traffic) for name, one in outlets if one.traffic.tuples},
             seen=self._seen(),
@@ -172,7 +183,7 @@ class SiteService:
             pid=pid,
             round_trips=dict(round_trips or {}),
             folder=folder,
-        )
+        )  # fmt: skip
 
     def _seen(self) -> int:
         """The greatest number of a coordinator's that is known here: of an epoch or a creation."""

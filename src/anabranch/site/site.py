@@ -40,7 +40,7 @@ from anabranch.link.messages import Heartbeat as HeartbeatMessage
 from anabranch.link.messages import Peers as Addresses
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
-from anabranch.link.reports import PlanReport, SiteReport, StateFolderReport
+from anabranch.link.reports import DiskReport, PlanReport, SiteReport, StateFolderReport
 from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.program import Submission
 from anabranch.runtime.loop import process_loop
@@ -212,6 +212,7 @@ class Site:
                 abandoned=self._jvm.abandoned,
                 round_trips=self._trips.report(),
                 folder=folder,
+                disk=DiskReport(self._builder.disk.used, self._builder.disk.total),
             )
 
     async def _describe_pocket(self, asked: DescribePocket) -> Submission:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic
 
 from anabranch.errors import Gap, SiteError, StaleEpoch, Superseded
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch, P
 from anabranch.stream.restart import FOREVER, Points, RestartPoint, told_to
+
+SHIPMENT_ROWS = 65_536
+"""What is shipped at a time, but for batches that are larger: a standby that comes late gets a long
+window's tuples one after the other, and nobody holds them all."""
 
 
 @dataclass(slots=True)
@@ -45,7 +50,11 @@ class Consumer:
 
 class Outlet(Generic[P]):
     """Positions are dense from `start + 1`. Without consumers nothing is kept, unless `whole`:
-    then everything is, for those who come later."""
+    then everything is, for those who come later.
+
+    What is kept lies in memory. Who has the oldest of it elsewhere as well, on a disk, has it
+    forgotten here: it still is kept, and counts, but cannot be read here.
+    """
 
     def __init__(self, stream: str, start: int = 0, epoch: int = 0, *, whole: bool = False) -> None:
         self.stream = stream
@@ -56,8 +65,10 @@ class Outlet(Generic[P]):
         self.watermark = START_WATERMARK
         self.consumers: dict[str, Consumer] = {}
         self._kept: list[Batch[P]] = []
+        """What is in memory, and follows what was forgotten."""
         self._lasts: list[int] = []
-        self._ends: list[int] = []  # bytes ever kept, counted up to the end of each kept batch
+        """Last positions of all that is kept: of what was forgotten at once, and of each batch."""
+        self._ends: list[int] = []  # bytes ever kept, counted up to the end of each of these
         self._bytes = 0
         self._released_bytes = 0
 
@@ -73,6 +84,23 @@ class Outlet(Generic[P]):
     @property
     def kept_bytes(self) -> int:
         return self._bytes - self._released_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of what is kept in memory."""
+        forgotten = self._forgotten
+        return self._bytes - (self._ends[forgotten - 1] if forgotten else self._released_bytes)
+
+    @property
+    def in_memory_after(self) -> int:
+        """Whatever follows this position can be read here."""
+        forgotten = self._forgotten
+        return self._lasts[forgotten - 1] if forgotten else self.released
+
+    @property
+    def _forgotten(self) -> int:
+        """How many of `_lasts` are not in memory."""
+        return len(self._lasts) - len(self._kept)
 
     def append(self, data: P, watermark: int) -> Batch[P]:
         """Number the tuples of `data` and keep them. `watermark` holds behind them."""
@@ -129,26 +157,56 @@ class Outlet(Generic[P]):
 
     def read(self, after: int) -> Batch[P] | None:
         """The first kept batch with tuples behind `after`, cut to them; None if there is none yet.
+        `after` is not before `in_memory_after`.
 
         Raises Gap if tuples behind `after` were released already.
         """
         if after < self.released:
             raise Gap(f"stream {self.stream}: {after + 1} was asked for, {self.released} released")
-        index = bisect_right(self._lasts, after)
+        if after < self.in_memory_after:
+            raise AssertionError(f"{self.stream}: {after + 1} is not in memory")
+        forgotten = self._forgotten
+        index = bisect_right(self._lasts, after, lo=forgotten) - forgotten
         return self._kept[index].after(after) if index < len(self._kept) else None
+
+    def oldest(self, nbytes: int, rows: int) -> list[Batch[P]]:
+        """The first batches in memory: as many as have so many bytes and rows, or one."""
+        found: list[Batch[P]] = []
+        for batch in self._kept:
+            nbytes, rows = nbytes - batch.nbytes, rows - batch.rows
+            if found and (nbytes < 0 or rows < 0):
+                break
+            found.append(batch)
+        return found
+
+    def forget(self, position: int) -> None:
+        """What is kept up to there can be read elsewhere."""
+        start = self._forgotten
+        end = bisect_right(self._lasts, position, lo=start)
+        if end > start:
+            self._lasts[start:end] = self._lasts[end - 1 : end]
+            self._ends[start:end] = self._ends[end - 1 : end]
+            del self._kept[: end - start]
 
     def sent(self, consumer: str, position: int) -> None:
         if consumer in self.consumers:
             self.consumers[consumer].sent = position
 
     def unsent_bytes(self) -> int:
-        """Bytes the slowest consumer was not sent yet: what back-pressure goes by."""
+        """Bytes the slowest consumer was not sent yet."""
         # Who needs it no more, perhaps from another producer of the stream, need not be sent it.
         sent = [max(one.sent, one.released) for one in self.consumers.values()]
-        if not sent:
-            return 0
-        slowest = min(sent)
-        index = bisect_right(self._lasts, slowest)
+        return self._bytes_after(min(sent)) if sent else 0
+
+    def unsent_to_quickest(self, consumers: Iterable[str]) -> int:
+        """Bytes that even the quickest of these was not sent yet; 0 if there is none. Those who
+        have ended do not count."""
+        known = [self.consumers[name] for name in consumers if name in self.consumers]
+        sent = [max(one.sent, one.released) for one in known if not one.finished]
+        return self._bytes_after(max(sent)) if sent else 0
+
+    def _bytes_after(self, position: int) -> int:
+        index = bisect_right(self._lasts, position)
         return self._bytes - (self._ends[index - 1] if index else self._released_bytes)
 
     # -- acks ------------------------------------------------------------------------------------
@@ -215,7 +273,8 @@ class Outlet(Generic[P]):
         index = bisect_right(self._lasts, floor)
         if index:
             self._released_bytes = self._ends[index - 1]
-            del self._kept[:index], self._lasts[:index], self._ends[:index]
+            del self._kept[: max(0, index - self._forgotten)]
+            del self._lasts[:index], self._ends[:index]
         self.released = max(self.released, floor)
 
     # -- standby ---------------------------------------------------------------------------------
@@ -252,21 +311,26 @@ class Outlet(Generic[P]):
             raise Superseded(f"stream {self.stream}: standby of epoch {epoch} was replaced")
         known.backup = Backup(epoch, batch, after)
 
-    def due(self, consumer: str, epoch: int) -> Shipment[P] | None:
-        """What the standby gets next: the tuples not released and not shipped, in whole batches.
-        None if they are fewer than a batch. Raises Superseded once another standby has come."""
-        known = self.consumers.get(consumer)
-        if known is None or known.backup is None or known.backup.epoch != epoch:
-            raise Superseded(f"stream {self.stream}: standby of epoch {epoch} was replaced")
-        backup = known.backup
+    def due(self, consumer: str, epoch: int) -> Due | None:
+        """What the standby gets next: tuples not released and not shipped, in whole batches. None
+        if they are fewer than a batch. Raises Superseded once another standby has come."""
+        known, backup = self._backed_up(consumer, epoch)
         start = max(backup.shipped, known.released)
         if start < self.released:  # it began behind; the consumer's next ack says where it stands
             return None
-        rows = max(0, self.last - start) // backup.batch * backup.batch
-        if not rows:
-            return None
-        backup.shipped = start + rows
-        return Shipment(start, self._cut(start, start + rows), known.restart)
+        batches = min(max(0, self.last - start), max(SHIPMENT_ROWS, backup.batch)) // backup.batch
+        rows = batches * backup.batch
+        return Due(start, start + rows, known.restart) if rows else None
+
+    def shipped(self, consumer: str, epoch: int, last: int) -> None:
+        """The standby is being sent what was due up to there. Raises as `due`."""
+        self._backed_up(consumer, epoch)[1].shipped = last
+
+    def _backed_up(self, consumer: str, epoch: int) -> tuple[Consumer, Backup]:
+        known = self.consumers.get(consumer)
+        if known is None or known.backup is None or known.backup.epoch != epoch:
+            raise Superseded(f"stream {self.stream}: standby of epoch {epoch} was replaced")
+        return known, known.backup
 
     def heartbeat(self, consumer: str) -> tuple[int, RestartPoint | None]:
         """What a standby that gets no tuples should know: the watermark, if all is shipped that
@@ -276,27 +340,13 @@ class Outlet(Generic[P]):
         all_there = known.backup is not None and known.backup.shipped >= self.last
         return self.watermark if all_there else START_WATERMARK, known.restart
 
-    def _cut(self, after: int, last: int) -> list[Batch[P]]:
-        """The kept tuples after+1…last. The watermark of one that is cut does not hold yet."""
-        found = []
-        watermark = START_WATERMARK
-        for batch in self._kept[bisect_right(self._lasts, after) :]:
-            if batch.first > last:
-                break
-            part = batch.after(after)
-            if part.last > last:
-                part = part.head(last - part.first + 1, watermark)
-            watermark = part.watermark
-            found.append(part)
-        return found
-
 
 @dataclass(frozen=True, slots=True)
-class Shipment(Generic[P]):
-    """Tuples behind `after` for a standby, and the restart point that says what it may lack."""
+class Due:
+    """The tuples after+1…last for a standby, and the restart point that says what it may lack."""
 
     after: int
-    batches: list[Batch[P]]
+    last: int
     point: RestartPoint | None
 
 

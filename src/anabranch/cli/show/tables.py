@@ -25,7 +25,7 @@ from anabranch.coordinator.status.workers import task_and_sink
 from anabranch.errors import AnabranchError, ScriptError
 from anabranch.link.reports import TaskReport
 from anabranch.terminal import printable
-from anabranch.units import show_ms
+from anabranch.units import show_bytes, show_ms
 
 WIDE = 500
 MOST_TROUBLES = 8
@@ -87,7 +87,7 @@ def queries_table(status: SystemStatus) -> RenderableType:
         task, sink = task_and_sink(name, status.workers, tasks)
         table.add_row(*(_task_row(row, task, sink) if task else row))
     lines = [*_reason_lines(status), *_source_lines(status), *_problem_lines(status),
-             *_pocket_lines(status), *_placement_lines(status),
+             *_disk_lines(status), *_pocket_lines(status), *_placement_lines(status),
              *_estimate_lines(status)]  # fmt: skip
     deadlines = [Text(line, style="dim" if well else "yellow")
                  for line, well in deadline_lines(tasks)]  # fmt: skip
@@ -157,6 +157,22 @@ def _problem_lines(status: SystemStatus) -> list[str]:
         lines += [f"site {site.site}: still runs {name}, which was dropped; it is stopping it"
                   for name in site.ghosts]  # fmt: skip
     return [*lines, *_trouble_lines(status)]
+
+
+def _disk_lines(status: SystemStatus) -> list[str]:
+    """What streams keep on disks, and for whom."""
+    lines = []
+    for site in status.sites:
+        for stream, one in site.spilled.items():
+            behind = [f"{name} is {rows:,} tuples behind" for name, rows in one.behind.items()]
+            whom = "; ".join(behind) or "open windows need it"
+            kept = show_bytes(one.bytes)
+            lines.append(f"stream {stream}: {kept} on the disk of {site.site}: {whom}")
+        if site.disk and site.disk.used >= site.disk.total:
+            total = show_bytes(site.disk.total)
+            lines.append(f"site {site.site}: its {total} for streams are used up; sources wait"
+                         " for the slowest of their readers")  # fmt: skip
+    return lines
 
 
 def _trouble_lines(status: SystemStatus) -> list[str]:

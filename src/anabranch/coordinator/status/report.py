@@ -9,7 +9,14 @@ from typing import ClassVar
 from anabranch.coordinator.approximate.report import ApproximationReport
 from anabranch.coordinator.placement.moves import PlacementReport
 from anabranch.coordinator.protection.report import ProtectionReport
-from anabranch.link.reports import Delay, SiteReport, SourceReport, TaskReport
+from anabranch.link.reports import (
+    Delay,
+    DiskReport,
+    SiteReport,
+    SourceReport,
+    SpilledReport,
+    TaskReport,
+)
 from anabranch.runtime.troubles import TroubleReport
 
 
@@ -60,6 +67,8 @@ class SilentSite:
     http: ClassVar[str | None] = None
     troubles: ClassVar[tuple[TroubleReport, ...]] = ()
     abandoned: ClassVar[int] = 0
+    spilled: ClassVar[dict[str, SpilledReport]] = {}
+    disk: ClassVar[DiskReport | None] = None
     round_trips: ClassVar[dict[str, float]] = {}
 
 

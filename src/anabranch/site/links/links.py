@@ -210,7 +210,7 @@ class Links:
         while True:
             await self._runtime.sleep(self._interval_s)
             for outlet in list(self._outlets.values()):
-                outlet.expire(LEASE_S)
+                outlet.look(LEASE_S)
             await self._keeper.keep(gather(one.readers() for one in self._outlets.values()))
             held = self._readers.news(self._outlets)
             if held is not None:

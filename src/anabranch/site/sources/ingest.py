@@ -57,6 +57,7 @@ class Ingest:
         again = self.source.replayable and speed is None
         self._journal = journal
         self._pace = pace if self.source.historic and speed is None else None
+        outlet.waits_for_absent = self._pace is not None
         intake = Intake(stream, outlet.schema, shedder, self._skip, ArrivalClock())
         paced = iter if speed is None else partial(at_speed, speed=speed, stopped=self._stopped)
         self.reading = Reading(

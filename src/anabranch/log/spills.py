@@ -1,0 +1,28 @@
+"""Logs that end with their process: what memory does not hold of what it could make again."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from urllib.parse import quote
+
+from anabranch.disk.folder import Folder
+from anabranch.log.stream_log import SEGMENT_BYTES, StreamLog
+
+_FILE = re.compile(r".*\.\d+\.spill\.\d{20}\.log")
+
+
+class Spills:
+    """Of one folder. What another process has left there is removed at once."""
+
+    def __init__(self, folder: Folder, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._numbers = count(1)
+        for name in filter(_FILE.fullmatch, folder.names()):
+            folder.remove(name)
+
+    def new(self, stream: str) -> StreamLog:
+        """An empty log, like no other."""
+        name = f"{quote(stream, safe='')}.{next(self._numbers)}.spill"
+        return StreamLog(self._folder, name, lasting=False, segment_bytes=self._segment_bytes)
