@@ -40,7 +40,7 @@ fetch_kafka() {
     rm -rf "$folder/kafka"
     mkdir -p "$folder/kafka"
     java=$(PYTHONPATH="$root/src" "${PYTHON:-python3}" -m anabranch.spark.jdk)
-    JAVA_HOME=$java mvn --batch-mode --quiet --file "$pom" dependency:copy-dependencies \
+    JAVA_HOME=$java mvn --batch-mode --quiet --strict-checksums --file "$pom" dependency:copy-dependencies \
         -DoutputDirectory="$folder/kafka" -DincludeScope=runtime -Dstyle.color=never || return
     cp "$pom" "$folder/kafka/pom.xml"
 }

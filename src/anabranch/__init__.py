@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from anabranch.version import VERSION
 
 if TYPE_CHECKING:
-    from anabranch.api import Cluster, join, sink, source
+    from anabranch.api import Cluster, join, secret, sink, source
     from anabranch.pocket import Pocket
 
 __version__ = VERSION
-__all__ = ["Cluster", "Pocket", "join", "sink", "source"]
+__all__ = ["Cluster", "Pocket", "join", "secret", "sink", "source"]
 
 _HOMES = {"Pocket": "anabranch.pocket"} | dict.fromkeys(
-    ("Cluster", "join", "sink", "source"), "anabranch.api"
+    ("Cluster", "join", "secret", "sink", "source"), "anabranch.api"
 )
 
 

@@ -27,13 +27,15 @@ service that is away, a call that took too long, a full disk. All others are fin
 gives the same.
 
 An error is one line: `place: message. remedy`. It crosses process borders as an ErrorReport, so a
-user sees the same line wherever it was raised.
+user sees the same line wherever it was raised. No password that this process knows is in it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+from anabranch.hidden import shown
 
 _LONGEST = 1_000
 
@@ -68,10 +70,10 @@ class AnabranchError(Exception):
     """The cause may go by itself: whoever met it waits, visibly, and tries again."""
 
     def __init__(self, message: str, *, place: str = "", remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.place = place
-        self.remedy = remedy
+        super().__init__(shown(message))
+        self.message = shown(message)
+        self.place = shown(place)
+        self.remedy = shown(remedy)
 
     def line(self) -> str:
         """A message that quotes a name of a thousand letters is cut."""

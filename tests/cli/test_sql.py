@@ -26,7 +26,7 @@ from anabranch.language.source import Script
 from tests.cli.conftest import Ended, FakeCoordinator
 
 Run = Callable[..., Ended]
-NO_NAMES = [Answer("table")] * 6
+NO_NAMES = [Answer("table")] * 7
 
 
 def test_execute_shows_the_answers(anabranch: Run, coordinator: FakeCoordinator) -> None:

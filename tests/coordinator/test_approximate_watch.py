@@ -16,6 +16,7 @@ from anabranch.coordinator.approximate.stores import FileStore
 from anabranch.coordinator.approximate.watch import Approximations
 from anabranch.coordinator.approximate.workers import Workers
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.secrets import Secrets
 from anabranch.errors import SiteError
 from anabranch.plan.approximate import (
     dealt_out,
@@ -118,7 +119,9 @@ class Query:
     def _watching(self) -> Approximations:
         models = Models(FileStore(self._folder / "models.duckdb"))
         learning = Learning(no_spark)  # type: ignore[arg-type]
-        return Approximations(self.catalog, self.workers, learning, models, lambda line: None, 0.02)
+        return Approximations(
+            self.catalog, self.workers, learning, models, lambda line: None, 0.02, Secrets()
+        )
 
     def restart_coordinator(self) -> None:
         self.watch.close()

@@ -13,7 +13,7 @@ Everything here composes statements and hands them to the coordinator, so that b
 same; `docs/language.md` says what that is.
 """
 
-from anabranch.api.calls import Sink, Source, sink, source
+from anabranch.api.calls import Sink, Source, secret, sink, source
 from anabranch.api.cluster import Cluster
 from anabranch.api.queries import Draft, Input, Query, Relation, join
 from anabranch.api.relations import RunningPocket, Stream, Table
@@ -21,5 +21,5 @@ from anabranch.coordinator.scripts.replies import Answer
 
 __all__ = [
     "Answer", "Cluster", "Draft", "Input", "Query", "Relation", "RunningPocket", "Sink", "Source",
-    "Stream", "Table", "join", "sink", "source",
+    "Stream", "Table", "join", "secret", "sink", "source",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.api.text import Text, Value, literal
 from anabranch.api.text import name as written
+from anabranch.plan.spec import Secret
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ def source(name: str, /, **options: Value) -> Source:
 def sink(name: str, /, **options: Value) -> Sink:
     """A sink such as `sink("jsonl", path="out.jsonl")`."""
     return Sink(name, options)
+
+
+def secret(name: str) -> Secret:
+    """What CREATE SECRET keeps under this name, for an option: `password=secret("pg")`."""
+    return Secret(name=name)
 
 
 def call_text(call: Source | Sink, argument: str) -> Text:

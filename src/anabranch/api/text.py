@@ -11,8 +11,9 @@ from typing import Self
 from anabranch.errors import ConfigError, ScriptError
 from anabranch.language import Script, parse
 from anabranch.plan.expressions import quoted
+from anabranch.plan.spec import Secret
 
-Value = str | int | float | bool | os.PathLike[str]
+Value = str | int | float | bool | os.PathLike[str] | Secret
 Duration = str | timedelta
 _PLACE = re.compile(r".*:(\d+):(\d+)", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z]\w*")
@@ -82,6 +83,8 @@ def name(text: str, argument: str) -> str:
 
 def literal(value: Value, argument: str) -> str:
     """The value of an option as statements write it."""
+    if isinstance(value, Secret):
+        return f"secret({literal(value.name, argument)})"
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int):

@@ -67,9 +67,9 @@ class System:
         script = Script(text, "sql")
         self.coordinator.wait_for_sites(script)
         answers = self.coordinator.execute(script, self._base)
-        if text not in self.statements:
+        if text not in self.statements and not script.passwords:
             self.statements.appendleft(text)
-        self.watch.tell(Difference(kind="statement", text=_in_short(text)))
+        self.watch.tell(Difference(kind="statement", text=_in_short(script.shown())))
         self.watch.step()
         return answers
 

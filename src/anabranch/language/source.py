@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from functools import cached_property
 
 from anabranch.errors import ScriptError
+from anabranch.hidden import passwords_in_script, without
 
 _LONGEST_EXCERPT = 400
 """Characters; of longer lines a part is shown."""
@@ -36,6 +38,16 @@ class Script:
     def slice(self, span: Span) -> str:
         return self.text[span.start : span.end]
 
+    @cached_property
+    def passwords(self) -> list[tuple[int, int]]:
+        """Where some are written in it."""
+        return passwords_in_script(self.text)
+
+    def shown(self, span: Span | None = None) -> str:
+        """What people get to see of it: no passwords."""
+        first, end = (span.start, span.end) if span else (0, len(self.text))
+        return without(self.text, self.passwords, first, end)
+
     def line_and_column(self, offset: int) -> tuple[int, int]:
         """Both count from 1; a column is a character, whatever its width."""
         return self.text.count("\n", 0, offset) + 1, offset - self._line_start(offset) + 1
@@ -51,9 +63,12 @@ class Script:
         """
         start = self._line_start(span.start)
         newline = self.text.find("\n", span.start)
-        line = self.text[start : newline if newline >= 0 else len(self.text)].rstrip()
-        line, at = _clipped(line, span.start - start)
-        before, marked = line[:at], line[at : at + span.end - span.start]
+        end = newline if newline >= 0 else len(self.text)
+        before = self.shown(Span(start, span.start))
+        marked = self.shown(Span(span.start, min(span.end, end)))
+        rest = self.shown(Span(min(span.end, end), end))
+        line, at = _clipped(f"{before}{marked}{rest}".rstrip(), len(before))
+        before, marked = line[:at], line[at : at + len(marked)]
         return f"{_printable(line)}\n{_blank(before)}{'^' * max(1, _width(marked))}"
 
     def error(self, span: Span, message: str, remedy: str = "") -> ScriptError:

@@ -12,7 +12,6 @@ import inspect
 import socket
 import threading
 import time
-import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.link.shipment import Traffic
 from anabranch.link.wire import header
 from anabranch.runtime.base import Runtime
+from anabranch.runtime.log import print_trace
 from anabranch.runtime.loop import process_loop
 from anabranch.runtime.pipe import Outgoing, Pipe, Silence
 from anabranch.stream.batch import Batch
@@ -326,7 +326,7 @@ def _as_flight(error: AnabranchError) -> flight.FlightServerError:
 def _unexpected(action: str, error: Exception) -> AnabranchError:
     """A fault of ours: it is told whole here, and in a line to whoever asked, who can still undo
     what was begun."""
-    traceback.print_exception(error)
+    print_trace(error)
     return AnabranchError(f"action {action} failed: {type(error).__name__}: {error}")
 
 

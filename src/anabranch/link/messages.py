@@ -17,6 +17,7 @@ from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Column, Operator
 from anabranch.plan.places import Place as FilePlace
 from anabranch.plan.program import Submission
+from anabranch.plan.spec import Call
 from anabranch.plan.stage import Stage
 from anabranch.plan.tasks import TaskSpec
 from anabranch.plan.timeliness import Urgency
@@ -376,12 +377,11 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class LearnModel(Message[Learnt]):
-    """The mean and covariance of window results, from all in a table between the ends `oldest` and
-    `newest`: of streams like `streams`, a window every `slide` µs. `keys`: the columns of the
-    model."""
+    """The mean and covariance of window results, from all in the table of a `sink` between the ends
+    `oldest` and `newest`: of streams like `streams`, a window every `slide` µs. `keys`: the columns
+    of the model."""
 
-    url: str
-    table: str
+    sink: Call
     streams: str
     key_columns: tuple[str, ...]
     value: str
@@ -389,6 +389,10 @@ class LearnModel(Message[Learnt]):
     oldest: int
     newest: int
     slide: int
+
+    @property
+    def table(self) -> str:
+        return str(self.sink.options["table"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,9 @@
 """The base of everything that is stored in the catalog or sent to a site."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from anabranch.errors import ConfigError
+from anabranch.hidden import MASK, hide
 
 
 class Spec(BaseModel):
@@ -16,8 +19,43 @@ class Column(Spec):
     type: str
 
 
+Plain = str | int | float | bool
+
+
+class Secret(Spec):
+    """In the place of an option's value: what that is, is kept apart under a name. The value is in
+    what is sent to the site that needs it, and in nothing that is kept or shown.
+
+    One that was written into a statement has no name of a user's; `shown` is what was around it.
+    """
+
+    name: str = ""
+    shown: str = ""
+    value: str = Field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return self.shown or f"secret('{self.name}')"
+
+    __repr__ = __str__
+
+    def opened(self) -> str:
+        """For who calls the outside with it. From then on it is left out of what is shown."""
+        if not self.value:
+            raise ConfigError(f"{self} is not known here")
+        hide(self.value, MASK if self.shown else str(self))
+        return self.value
+
+
 class Call(Spec):
-    """A source or sink with its options, as in `file(path = 'a.csv', speed = 'max')`."""
+    """A wrapper or sink with its options, as in `file(path = 'a.csv', speed = 'max')`."""
 
     name: str
-    options: dict[str, str | int | float | bool] = {}
+    options: dict[str, Plain | Secret] = {}
+
+    def opened(self) -> dict[str, Plain]:
+        """The options with what secrets stand for."""
+        return {name: opened(value) for name, value in self.options.items()}
+
+
+def opened(value: Plain | Secret) -> Plain:
+    return value.opened() if isinstance(value, Secret) else value

@@ -7,7 +7,7 @@ from typing import Literal
 
 from anabranch.plan.expressions import Expr
 from anabranch.plan.operators import Aggregate, AggregateCall, Condition
-from anabranch.plan.spec import Call, Column, Spec
+from anabranch.plan.spec import Call, Column, Secret, Spec
 from anabranch.units import show_duration
 
 MERGED = ("COUNT", "SUM", "AVG", "MIN", "MAX")
@@ -60,7 +60,7 @@ class Stage(Spec):
     """Between two checkpoints."""
     memory: str = "2GB"
     """What the state may take of it, as in '500MB'; beyond that it goes to the disk."""
-    backup: str = ""
+    backup: str | Secret = ""
     """The global database, if there is to be one: a PostgreSQL URL or the path of a file."""
     name: str = ""
     """What the state is called there."""

@@ -17,7 +17,7 @@ from anabranch.plan.operators import (
     Selection,
     Union,
 )
-from anabranch.plan.spec import Call
+from anabranch.plan.spec import Call, Plain, Secret
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import Range, RowPanes, Rows, TimePanes, Until, Window
 from anabranch.units import exact_duration, show_duration
@@ -241,7 +241,7 @@ def show_call(call: Call) -> str:
     return f"{call.name}({options})"
 
 
-def _literal(value: str | int | float | bool) -> str:
+def _literal(value: Plain | Secret) -> str:
     if isinstance(value, bool):
         return str(value).upper()
     return f"'{value}'" if isinstance(value, str) else str(value)

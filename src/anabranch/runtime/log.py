@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
+import traceback
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
+
+from anabranch.hidden import shown
 
 _LOGGER = logging.getLogger("anabranch")
 _LOGGER.addHandler(logging.NullHandler())
@@ -46,6 +50,11 @@ def log_no_more(handler: logging.Handler) -> None:
         _LOGGER.setLevel(logging.NOTSET)
 
 
+def print_trace(error: BaseException) -> None:
+    """What went wrong and where, on stderr, without the passwords that this process knows."""
+    print(shown("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+
+
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -53,7 +62,7 @@ class _JsonLines(logging.Formatter):
             "time": f"{clock}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "event": record.__dict__.get("event", ""),
-            "text": record.getMessage(),
+            "text": shown(record.getMessage()),
             **record.__dict__.get("about", {}),
         }
         kept = {key: known[key] for key in FIELDS if known.get(key) not in (None, "")}

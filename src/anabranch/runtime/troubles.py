@@ -6,13 +6,13 @@ import os
 import sqlite3
 import sys
 import threading
-import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
 from anabranch.errors import AnabranchError, StorageError
-from anabranch.runtime.log import note
+from anabranch.hidden import shown
+from anabranch.runtime.log import note, print_trace
 
 FIRST_S, MOST_S = 0.1, 5.0
 """Pause before what failed is begun again; it doubles with each failure in a row."""
@@ -81,7 +81,7 @@ class Troubles:
             # A terminal that is gone is no reason for what failed to end.
             with suppress(OSError, ValueError):
                 print(f"{name} failed:", file=sys.stderr)
-                traceback.print_exception(error)
+                print_trace(error)
         return pause
 
     def report(self, now: float) -> tuple[TroubleReport, ...]:
@@ -101,13 +101,13 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, AnabranchError):
         return error.line()
     text = (str(error).strip() or repr(error)).splitlines()[0]
-    return f"{type(error).__name__}: {text}"
+    return shown(f"{type(error).__name__}: {text}")
 
 
 def end_process(name: str, error: BaseException) -> NoReturn:
     """What no process can do without has failed and cannot be begun again: without it the process
     would be there and do nothing. Its end is noticed at once, and a standby or spare goes on."""
     note("ended", f"{name} failed, so this process ends: {one_line(error)}", wrong=True)
-    traceback.print_exception(error)
+    print_trace(error)
     print(f"{name} failed, so this process ends", file=sys.stderr, flush=True)
     os._exit(EXIT_CODE)

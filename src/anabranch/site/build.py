@@ -178,7 +178,7 @@ class Builder:
         context = TableContext(
             table=table.name,
             schema=arrow_schema(table.columns),
-            options=table.source.options,
+            options=table.source.opened(),
             base=Path(table.base or "."),
             resume=resume,
         )
@@ -243,7 +243,7 @@ class Builder:
             unit=stream.unit,
             resume=resume,
             begins=begins,
-            options=source.options,
+            options=source.opened(),
             base=Path(stream.base or "."),
             spark=lambda: self._spark,
             stopped=stopped,
@@ -369,7 +369,7 @@ class Builder:
         context = SinkContext(
             query=spec.query,
             schema=pa.schema([*columns_in, *extra]),
-            options=sink.options,
+            options=sink.opened(),
             base=Path(spec.base or "."),
             spark=lambda: self._spark,
             run=spec.run,
@@ -412,7 +412,7 @@ class Builder:
 
 
 def _places(connector: Source | Sink | TableReader, call: Call, base: str) -> list[Place]:
-    return connector.places(call.options, Path(base or "."))
+    return connector.places(call.opened(), Path(base or "."))
 
 
 def _same(batch: Batch[Any]) -> Batch[Any]:

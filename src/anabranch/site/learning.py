@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from anabranch.approx.gaussian import Floats
 from anabranch.approx.history import Block
 from anabranch.approx.model import learn_from
-from anabranch.connectors.postgres.client import Database, reason, table_name
+from anabranch.connectors.postgres.client import database_of, reason, table_name
 from anabranch.errors import SiteError
 from anabranch.link.messages import LearnModel, Learnt
 from anabranch.spark.jobs import SparkJobs
@@ -83,7 +83,7 @@ def _first(asked: LearnModel) -> int:
     ).format(
         table_name(asked.table), *map(sql.Literal, (asked.streams, asked.oldest, asked.newest))
     )
-    with closing(Database(asked.url, "postgres").connect()) as connection:
+    with closing(database_of(asked.sink.opened()).connect()) as connection:
         row = connection.execute(statement).fetchone()
     if row is None or row[0] is None:
         raise SiteError(f"table {asked.table} has no windows to learn from")
@@ -104,7 +104,7 @@ def _read(asked: LearnModel, piece: tuple[int, int]) -> Block:
     )
     columns = {tuple(key): index for index, key in enumerate(asked.keys)}
     windows: Floats = np.full(((end - start) // asked.slide + 1, len(columns)), np.nan)
-    with closing(Database(asked.url, "postgres").connect()) as connection:
+    with closing(database_of(asked.sink.opened()).connect()) as connection:
         for ts, value, *key in connection.execute(statement):
             place = columns.get(tuple(key))
             if place is not None and value is not None:

@@ -15,6 +15,7 @@ from hashlib import sha256
 import pyarrow as pa
 
 from anabranch.errors import TaskError
+from anabranch.plan.spec import opened
 from anabranch.plan.stage import Stage
 from anabranch.stage.partials import SLICE, PartialsSql
 from anabranch.stage.sessions import Place, Rows, Session, place_of
@@ -39,7 +40,7 @@ class GlobalDatabase:
     """Of one stage, whose partials have these `columns`. A database that is away is a SiteError."""
 
     def __init__(self, stage: Stage, columns: pa.Schema) -> None:
-        self._place: Place = place_of(stage.backup)
+        self._place: Place = place_of(str(opened(stage.backup)))
         self._name = stage.name
         self._sql = PartialsSql(stage)
         self._columns = columns

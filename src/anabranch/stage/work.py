@@ -120,7 +120,7 @@ def input_of(
         schema=columns,
         timestamp=read.timestamp,
         unit=read.unit,
-        options=read.source.options,
+        options=read.source.opened(),
         base=Path(read.base or "."),
         spark=_no_spark,
         stopped=stopped or threading.Event(),

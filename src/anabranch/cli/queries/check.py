@@ -12,6 +12,7 @@ from anabranch.config.cluster import Cluster
 from anabranch.connectors import SINKS, SOURCES, TABLES, Connector
 from anabranch.connectors.options import split, take
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
+from anabranch.coordinator.base.secrets import Kept
 from anabranch.coordinator.base.sites import absence
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.changes import Changes
@@ -33,7 +34,7 @@ from anabranch.link.messages import (
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.operators import Call
 from anabranch.plan.places import Place
-from anabranch.plan.spec import Column
+from anabranch.plan.spec import Column, Plain, Secret, opened
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.programs.submission import described
 
@@ -67,11 +68,15 @@ def _checked(
     return ScriptCheck(
         script, {}, planned, base, list, placing,
         heartbeat_us=cluster.heartbeat_interval_us, missed=cluster.missed_heartbeats, types=types,
+        secrets=planned.secrets,
     ).run()  # fmt: skip
 
 
 class PlannedSites:
     """The sites that there would be: all of them answer, as far as that needs no Spark."""
+
+    secrets: dict[str, Kept] | None = None
+    """Nobody knows which the system will have."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
@@ -107,7 +112,10 @@ class PlannedSites:
 
 
 class LocalSites(PlannedSites):
-    """Those that `run` starts: the files that they would read are on this machine."""
+    """Those that `run` starts: the files that they would read are on this machine, and all secrets
+    in the script."""
+
+    secrets: dict[str, Kept] | None = {}  # noqa: RUF012 - nothing is put into it
 
     def send(self, message: Message[A], timeout_s: float) -> A:
         answer = super().send(message, timeout_s)
@@ -120,7 +128,7 @@ class LocalSites(PlannedSites):
 
 def _look(one: StreamDef | TableDef, call: Call) -> None:
     try:
-        _connector(one, call).look(call.options, Path(one.base))
+        _connector(one, call).look(_known(call), Path(one.base))
     except AnabranchError as error:
         error.message = f"{one.kind} {one.name}: {error.message}"
         raise
@@ -158,11 +166,20 @@ def _connector(one: StreamDef | TableDef, call: Call) -> type[Connector]:
     return TABLES.find(call.name) if isinstance(one, TableDef) else SOURCES.find(call.name)
 
 
+def _known(call: Call) -> dict[str, Plain]:
+    """The options, but for those whose values are secrets that are not here."""
+    options = call.options.items()
+    return {name: opened(value) for name, value in options
+            if not isinstance(value, Secret) or value.value}  # fmt: skip
+
+
 def _taken(
     connector: type[Connector], call: Call, base: str, columns: Iterable[Column]
 ) -> list[Place]:
     """The files that it means, once its options have been checked."""
-    given, declared = call.options, connector.options
+    given = _known(call)
+    secret = call.options.keys() - given.keys()
+    declared = [option for option in connector.options if option.name not in secret]
     checked, others = given, set[str]()
     if connector.others:
         checked, _ = split(declared, given)

@@ -23,9 +23,9 @@ _SERVICES = ("STANDBY", "DEADLINE", "COST", "INTO", "AT")
 """The last clauses of a query, in any order."""
 _IN_CREATE = {"STREAM": _IN_STREAM, "TABLE": _IN_TABLE, "AGGREGATE": _IN_AGGREGATE}
 _AFTER = {
-    "CREATE": ("STREAM", "TABLE", "QUERY", "AGGREGATE", "POCKET"),
-    "DROP": ("STREAM", "TABLE", "QUERY", "AGGREGATE", "POCKET"),
-    "SHOW": ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES"),
+    "CREATE": ("STREAM", "TABLE", "QUERY", "AGGREGATE", "POCKET", "SECRET"),
+    "DROP": ("STREAM", "TABLE", "QUERY", "AGGREGATE", "POCKET", "SECRET"),
+    "SHOW": ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES", "SECRETS"),
 }
 
 
@@ -47,6 +47,7 @@ class Names:
     queries: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pockets: Sequence[str] = ()
     sites: Sequence[str] = ()
+    secrets: Sequence[str] = ()
     sources: Mapping[str, Call] = field(default_factory=dict)
     table_sources: Mapping[str, Call] = field(default_factory=dict)
     sinks: Mapping[str, Call] = field(default_factory=dict)
@@ -132,6 +133,8 @@ def _after_keyword(keys: list[str], names: Names) -> dict[str, str] | None:
             return _plain(names.aggregates, "aggregate")
         case ["DROP", "POCKET"]:
             return _plain(names.pockets, "pocket")
+        case ["DROP", "SECRET"]:
+            return _plain(names.secrets, "secret")
         case ["DESCRIBE"]:
             others = _plain(names.aggregates, "aggregate") | _plain(names.pockets, "pocket")
             return _readable(names) | others

@@ -12,7 +12,10 @@ from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError
 
 Execute = Callable[[str], Sequence[Answer]]
-_QUESTION = "SHOW STREAMS; SHOW TABLES; SHOW QUERIES; SHOW AGGREGATES; SHOW POCKETS; SHOW SITES;"
+_QUESTION = "".join(
+    f"SHOW {kind}; "
+    for kind in ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES", "SECRETS")
+)
 
 
 class KnownNames:
@@ -40,7 +43,9 @@ class KnownNames:
 
 
 def _with(names: Names, answers: Sequence[Answer]) -> Names:
-    streams, tables, queries, aggregates, pockets, sites = (answer.rows for answer in answers)
+    streams, tables, queries, aggregates, pockets, sites, secrets = (
+        answer.rows for answer in answers
+    )
     return replace(
         names,
         streams={row[0]: column_names(row[-1]) for row in streams},
@@ -49,6 +54,7 @@ def _with(names: Names, answers: Sequence[Answer]) -> Names:
         aggregates=[row[0] for row in aggregates],
         pockets=[row[0] for row in pockets],
         sites=[row[0] for row in sites],
+        secrets=[row[0] for row in secrets],
     )
 
 

@@ -17,6 +17,7 @@ from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 from anabranch.cli.queries.completion import complete
 from anabranch.cli.queries.names import Execute, KnownNames
 from anabranch.cli.queries.statements import HELP, LEAVE, command_word
+from anabranch.hidden import passwords_in_script
 from anabranch.language.grammar.lexer import is_complete
 
 PROMPT = "anabranch> "
@@ -53,15 +54,21 @@ def is_whole(text: str) -> bool:
 
 
 def history_in(state: Path) -> History:
-    """Readable by its owner alone, since statements may hold passwords; in memory only if the
-    folder cannot be written."""
+    """Readable by its owner alone; in memory only if the folder cannot be written. What holds a
+    password is brought back in this session, and not kept."""
     path = state / HISTORY
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         path.chmod(0o600)
     except OSError:
         return InMemoryHistory()
-    return FileHistory(str(path))
+    return _Kept(str(path))
+
+
+class _Kept(FileHistory):
+    def store_string(self, string: str) -> None:
+        if not passwords_in_script(string):
+            super().store_string(string)
 
 
 class _NameCompleter(Completer):

@@ -10,6 +10,7 @@ from typing import Any
 
 from anabranch.cli.queries.follow import follow, split
 from anabranch.cli.queries.scripts import read_script
+from anabranch.cli.queries.secrets import with_secret
 from anabranch.cli.queries.statements import HELP, LEAVE, command_word, show_statements
 from anabranch.cli.show.tables import err, out, show_answer, show_error, working
 from anabranch.cli.signals import Terminated
@@ -54,7 +55,7 @@ def interactive(state: Path, *, wait: bool = True) -> None:
 
 
 def run(state: Path, script: Script, base: Path, *, wait: bool = True) -> None:
-    script, following = split(script)
+    script, following = split(with_secret(script))
     if not following or script.text.strip():
         with working("Running …"):
             found = answers(state, script, base, wait=wait)
@@ -104,7 +105,7 @@ def _obey(state: Path, text: str, *, wait: bool) -> None:
         return
     following = None
     try:
-        script, following = split(Script(text, "sql"))
+        script, following = split(with_secret(Script(text, "sql")))
         if not following or script.text.strip():
             with working("Running …"):
                 found = _interruptibly(state, script, wait=wait)

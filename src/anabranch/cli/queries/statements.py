@@ -36,12 +36,22 @@ STATEMENTS = (
         "CREATE POCKET alarm FROM python(class = 'alarms:FireAlarm');",
     ),
     (
+        "CREATE SECRET name FROM env('VARIABLE') | FROM file('path') | AS 'text';",
+        "CREATE SECRET pg FROM env('PG_PASSWORD');",
+    ),
+    (
         "EXPLAIN query;  EXPLAIN SELECT …;",
         "EXPLAIN SELECT count(*) AS n, window_end FROM ticks[10s SLIDE 5s];",
     ),
     ("DESCRIBE name;", "DESCRIBE ticks;"),
-    ("SHOW STREAMS | TABLES | QUERIES | AGGREGATES | POCKETS | SITES;", "SHOW QUERIES;"),
-    ("DROP STREAM | TABLE | QUERY | AGGREGATE | POCKET [IF EXISTS] name;", "DROP QUERY even;"),
+    (
+        "SHOW STREAMS | TABLES | QUERIES | AGGREGATES | POCKETS | SITES\n  | SECRETS;",
+        "SHOW QUERIES;",
+    ),
+    (
+        "DROP STREAM | TABLE | QUERY | AGGREGATE | POCKET | SECRET\n  [IF EXISTS] name;",
+        "DROP QUERY even;",
+    ),
 )
 """What may be written, and one example of it."""
 

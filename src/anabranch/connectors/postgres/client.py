@@ -16,6 +16,7 @@ from anabranch.errors import ConfigError
 URL = Option(
     "url", TEXT, "the database: 'postgresql://user:password@host:5432/database'", required=True
 )
+PASSWORD = Option("password", TEXT, "the password, as in secret('name'), if not in the url")
 CONNECT_S = 5
 """How long a server may take to answer."""
 
@@ -36,7 +37,9 @@ _FILES = ("sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir")
 class Database:
     """Where to connect. `place` names it in messages."""
 
-    def __init__(self, url: str, owner: str, *, trusted: bool = False) -> None:
+    def __init__(
+        self, url: str, owner: str, *, password: str | None = None, trusted: bool = False
+    ) -> None:
         """`trusted`: the operator says where, so libpq may look for the password."""
         try:
             found = conninfo_to_dict(url)
@@ -46,7 +49,10 @@ class Database:
                 f"{owner}() has a url that is none: {_first_line(error).split(':')[0]}",
                 remedy="Give one such as 'postgresql://user:password@host:5432/database'.",
             ) from None
-        self._url = url if trusted or environment_passwords() else _closed(found, owner)
+        if password:
+            found["password"] = password
+        libpq_may_look = trusted or environment_passwords()
+        self._url = make_conninfo("", **found) if libpq_may_look else _closed(found, owner)
         if not trusted:
             for option in found.keys() & set(_FILES):
                 if found[option] != "system":
@@ -67,6 +73,11 @@ class Database:
         if not connection.autocommit:
             connection.commit()
         return connection
+
+
+def database_of(options: Mapping[str, Any]) -> Database:
+    """That of a sink or table, whose options say where it is."""
+    return Database(str(options["url"]), "postgres", password=options.get("password"))
 
 
 def _closed(found: Mapping[str, Any], owner: str) -> str:

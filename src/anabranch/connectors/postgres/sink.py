@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.connectors.options import DURATION, TEXT, Option, take
-from anabranch.connectors.postgres.client import URL, Database
+from anabranch.connectors.postgres.client import PASSWORD, URL, Database, database_of
 from anabranch.connectors.postgres.fence import Fence, Held
 from anabranch.connectors.postgres.place import DatabasePlace, Place, Transaction
 from anabranch.connectors.postgres.session import Session
@@ -40,6 +40,7 @@ class PostgresSink(Sink):
     shared = True
     options: ClassVar[tuple[Option, ...]] = (
         URL,
+        PASSWORD,
         Option("table", TEXT, "'table' or 'schema.table'; made if it is missing", required=True),
         MODE,
         Option("retry", DURATION, "how long a lock or a lost connection is waited for", 30_000_000),
@@ -55,14 +56,14 @@ class PostgresSink(Sink):
         self._mode: str | None = chosen["mode"]
         self._retry_s: float = chosen["retry"] / 1e6
         self._table: str = chosen["table"]
-        self._place = place or self._of_database(chosen["url"])
+        self._place = place or self._of_database(database_of(chosen))
         self._time = time
         self._fence = Fence(context.query, context.run)
         self._closed = time.event()
         self._check()
 
-    def _of_database(self, url: str) -> Place:
-        context, database = self._context, Database(url, "postgres")
+    def _of_database(self, database: Database) -> Place:
+        context = self._context
         name = f"anabranch {_short(self._table)} {_short(context.query)}"
         session = Session(database, name, self._retry_s)
         table = ResultTable(self._table, context.schema, context.once)

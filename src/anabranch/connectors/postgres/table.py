@@ -15,7 +15,14 @@ from psycopg import sql
 from anabranch.connectors.formats.from_values import from_values
 from anabranch.connectors.formats.table_builder import Block, TableBuilder
 from anabranch.connectors.options import TEXT, Option, take
-from anabranch.connectors.postgres.client import URL, Database, is_passing, reason, table_name
+from anabranch.connectors.postgres.client import (
+    PASSWORD,
+    URL,
+    database_of,
+    is_passing,
+    reason,
+    table_name,
+)
 from anabranch.connectors.source import SourceContext
 from anabranch.connectors.table import REFRESH_US, TableContext, TableReader, refresh_option
 from anabranch.errors import ConfigError, SourceAway, SourceError
@@ -29,6 +36,7 @@ class PostgresTable(TableReader):
 
     options: ClassVar[tuple[Option, ...]] = (
         URL,
+        PASSWORD,
         Option("table", TEXT, "'table' or 'schema.table'"),
         Option("query", TEXT, "a SELECT instead of a table"),
         refresh_option("how often it is read again; 10s if left out, without notify", None),
@@ -37,7 +45,7 @@ class PostgresTable(TableReader):
 
     def __init__(self, context: TableContext) -> None:
         chosen = take("postgres", self.options, context.options)
-        self._database = Database(chosen["url"], "postgres")
+        self._database = database_of(chosen)
         self._channel: str | None = chosen["notify"]
         refresh = chosen["refresh"] or (None if self._channel else REFRESH_US)
         self._refresh_s = None if refresh is None else refresh / 1e6

@@ -77,8 +77,7 @@ def by_spark(sites: Sites, made: ApproximateDef, lesson: Lesson) -> tuple[Model,
         raise SiteError("no site is up that could learn")
     best = min(there, key=lambda site: len(there[site].tasks))
     asked = LearnModel(
-        url=str(made.sink.options["url"]),
-        table=str(made.sink.options["table"]),
+        sink=made.sink,
         streams=stream_pattern(made.name),
         key_columns=made.keys,
         value=made.value,
@@ -87,7 +86,7 @@ def by_spark(sites: Sites, made: ApproximateDef, lesson: Lesson) -> tuple[Model,
         newest=lesson.newest,
         slide=made.slide_us,
     )
-    answer = sites.peer(best).send(asked, JOB_S)
+    answer = sites.peer(best).send(sites.filled(asked), JOB_S)
     with np.load(io.BytesIO(base64.b64decode(answer.arrays)), allow_pickle=False) as found:
         arrays = [found[name] for name in ("mean", "sample", "spread", "jump")]
     mean, sample, spread, jump = arrays

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from anabranch.connectors.postgres.client import Database, reason, table_name
+from anabranch.connectors.postgres.client import database_of, reason, table_name
 from anabranch.connectors.postgres.once import OnceIndex, stream_pattern
 from anabranch.connectors.postgres.sink_table import of_an_earlier_query
 from anabranch.errors import SinkError
@@ -44,9 +44,11 @@ class ApproximateResults:
     written where nothing is, and an exact value that comes later takes its place."""
 
     def __init__(self, made: ApproximateDef) -> None:
+        """`made` has what its secrets stand for."""
         self._made = made
-        self._database = Database(str(made.sink.options["url"]), "postgres")
-        self._text = str(made.sink.options["table"])
+        options = made.sink.opened()
+        self._database = database_of(options)
+        self._text = str(options["table"])
         self._name = table_name(self._text)
         self._mine = stream_pattern(made.name)
         once = Once(query=made.name, keys=made.keys)

@@ -18,6 +18,7 @@ from anabranch.coordinator.approximate.results import ApproximateResults
 from anabranch.coordinator.approximate.state import ApproximateState
 from anabranch.coordinator.approximate.workers import Workers
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.secrets import Secrets
 from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import ApproximateDef
 from anabranch.runtime.threads import supervised
@@ -37,7 +38,9 @@ class Approximations:
         models: Models,
         say: Callable[[str], None],
         interval_s: float,
+        secrets: Secrets,
     ) -> None:
+        self._secrets = secrets
         self.models = models
         self._catalog = catalog
         self._workers = workers
@@ -173,7 +176,7 @@ class Approximations:
         found = self._watched.get(made.name)
         if found and found[0] == made.template.run:
             return found[1], found[2]
-        results = ApproximateResults(made)
+        results = ApproximateResults(self._secrets.filled(made))
         state = ApproximateState(made)
         known = self.models.newest(made.name)
         if known and known.run == made.template.run and known.fits(made.assignment):

@@ -7,9 +7,10 @@ import json
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.secrets import Secrets
 from anabranch.errors import AnabranchError, CannotResume, Refused, SiteError
 from anabranch.link.message import A, Message, Order, plain, read
 from anabranch.link.messages import Ping
@@ -18,6 +19,8 @@ from anabranch.link.peer import Peer, Peers
 from anabranch.link.reports import SiteReport, StateFolderReport, TaskReport
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.runtime.base import Runtime
+
+M = TypeVar("M")
 
 CALL_S = 10.0
 ASK_S = 1.5
@@ -53,9 +56,11 @@ class Sites:
         peers: Peers,
         gone_after_s: float,
         expected: Iterable[str] = (),
+        secrets: Secrets | None = None,
     ) -> None:
         """`expected`: those of the cluster file, whether or not they have come. `peers` are for
-        threads that may wait for an answer."""
+        threads that may wait for an answer. What is sent has what its `secrets` stand for."""
+        self._secrets = secrets or Secrets()
         self.expected = frozenset(expected)
         self._catalog = catalog
         self._runtime = runtime
@@ -216,6 +221,7 @@ class Sites:
         record = self._records.get(site)
         if record is None:
             raise unknown_site(site, self._records)
+        message = self._secrets.filled(message)
         try:
             if isinstance(message, Order):
                 message = replace(message, origin=self._catalog.origin)
@@ -226,6 +232,10 @@ class Sites:
             if seconds >= ASK_S:
                 record.silent = True
             raise
+
+    def filled(self, message: M) -> M:
+        """With what its secrets stand for, as `call` sends it."""
+        return self._secrets.filled(message)
 
     async def reach(self, site: str, message: Message[A]) -> A:
         """As `call`, of what can do without: a site that hangs is not waited for twice."""

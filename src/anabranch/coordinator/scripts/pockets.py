@@ -179,8 +179,10 @@ def _upstream(name: str, known: Mapping[str, AnyDef]) -> set[str]:
 
 
 def _made(script: Script, known: dict[str, AnyDef], changes: Changes, check: Check) -> None:
-    (definition,) = check(script, known).add
+    more = check(script, known)
+    (definition,) = more.add
     changes.add.append(definition)
+    changes.keep |= more.keep
     known[definition.name] = definition
 
 

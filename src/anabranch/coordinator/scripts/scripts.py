@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 
 from anabranch.connectors import SINKS
+from anabranch.coordinator.base.secrets import Kept
 from anabranch.coordinator.base.sites import Sites, nearest
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.approximate import (
@@ -21,6 +22,7 @@ from anabranch.coordinator.scripts.plans import explained as plans_explained
 from anabranch.coordinator.scripts.pockets import changes_for
 from anabranch.coordinator.scripts.references import Outside
 from anabranch.coordinator.scripts.replies import Answer, Row, describe, show
+from anabranch.coordinator.scripts.secrets import ScriptSecrets
 from anabranch.coordinator.scripts.sites import sites_that_run
 from anabranch.coordinator.scripts.stages import StageChoice
 from anabranch.coordinator.scripts.types import SparkTypes, Types, declared_types, is_function
@@ -35,6 +37,7 @@ from anabranch.language.grammar.statements import (
     CreateAggregate,
     CreatePocket,
     CreateQuery,
+    CreateSecret,
     CreateStream,
     CreateTable,
     Describe,
@@ -90,9 +93,11 @@ class ScriptCheck:
         types: Types | None = None,
         reported: Reported = lambda query: None,
         assignment: Assignment = lambda *asked: (),
+        secrets: Mapping[str, Kept] | None = None,
     ) -> None:
         """`stands_by`: query → the site that would take it over now. `unnamed`: what a query
-        without a name is called, instead of a name of ours and a sink."""
+        without a name is called, instead of a name of ours and a sink. `secrets`: those that
+        are there, if that is known."""
         self._script = script
         self._known = dict(definitions)
         queries = [one for one in definitions.values() if isinstance(one, QueryDef)]
@@ -101,7 +106,8 @@ class ScriptCheck:
         self._sites = sites
         self._outside = Outside(script, sites)
         self._approximates = ApproximateScripts(script, self._outside, sites, reported, assignment)
-        self._stages = StageChoice(script, sites)
+        self._secrets = ScriptSecrets(script, secrets, base)
+        self._stages = StageChoice(script, sites, self._secrets)
         self._base = base
         self._site_rows = site_rows
         self._stands_by = stands_by
@@ -123,7 +129,10 @@ class ScriptCheck:
         self._timely = {name: one for name, one in found.items() if one != self._known[name]}
         if self._timely:
             self._known, self._changes = before, Changes()
+            self._secrets.begin_again()
             self._check_all(statements)
+        self._changes.keep |= self._secrets.keep
+        self._changes.forget += self._secrets.forget
         return self._changes
 
     def _check_all(self, statements: Sequence[Statement]) -> None:
@@ -161,8 +170,14 @@ class ScriptCheck:
                 return self._create_pocket(statement)
             case CreateQuery():
                 return self._create_query(statement)
+            case CreateSecret():
+                return self._secrets.create(statement)
+            case Drop(kind="secret"):
+                return self._secrets.drop(statement, self._known)
             case Drop():
                 return self._drop(statement)
+            case Show(what="secrets"):
+                return self._secrets.show()
             case Show():
                 return self._show(statement.what)
             case Describe():
@@ -193,7 +208,8 @@ class ScriptCheck:
             shed = bind_shed(statement.shed, source, self._script, self._types)
             source = source.model_copy(update={"shed": shed})
         if statement.source:
-            places = self._outside.check(source.site, statement.source, self._known, source=source)
+            whole = self._secrets.filled(source, statement.source.span)
+            places = self._outside.check(source.site, statement.source, self._known, source=whole)
             source = source.model_copy(update={"places": places})
         return self._add(source)
 
@@ -227,6 +243,7 @@ class ScriptCheck:
             submitted, self._known, self._sites.names(), self._inner,
             self._placing.place_with_pocket,
         )  # fmt: skip
+        self._changes.keep |= changes.keep
         for one in changes.add:
             self._add(one)
         others = " and ".join(f"{one.kind} {one.name}" for one in changes.add[:-1])
@@ -238,6 +255,7 @@ class ScriptCheck:
         return ScriptCheck(
             script, known, self._sites, self._base, self._site_rows, self._placing,
             heartbeat_us=self._beats[0], missed=self._beats[1], types=self._types,
+            secrets=self._secrets.known,
         ).run()  # fmt: skip
 
     def _create_query(self, statement: CreateQuery) -> Answer:
@@ -286,7 +304,8 @@ class ScriptCheck:
         made: list[AnyDef] = [query, *results]
         for task in tasks([query], self._known | {one.name: one for one in made}):
             if task.sink and statement.sink:
-                places = self._outside.check(task.site, statement.sink, self._known, sink=task)
+                whole = self._secrets.filled(task, statement.sink.span)
+                places = self._outside.check(task.site, statement.sink, self._known, sink=whole)
                 query = query.model_copy(update={"places": places})
         return query
 
@@ -323,7 +342,8 @@ class ScriptCheck:
         sink = SINKS.get(statement.sink.name) if statement.sink else None
         return query.model_copy(update={"sink_shared": bool(sink and sink.shared)})
 
-    def _add(self, definition: AnyDef) -> Answer:
+    def _add(self, whole: AnyDef) -> Answer:
+        definition = self._secrets.sealed(whole)
         self._known[definition.name] = definition
         self._changes.add.append(definition)
         where = "" if isinstance(definition, AggregateDef) else f" at {definition.site}"

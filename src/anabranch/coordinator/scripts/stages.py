@@ -12,9 +12,11 @@ from uuid import uuid4
 from anabranch.connectors import SOURCES
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.coordinator.scripts.replies import Answer
+from anabranch.coordinator.scripts.secrets import ScriptSecrets
 from anabranch.errors import AnabranchError, ConfigError
+from anabranch.language.binding.binder import bind_option
 from anabranch.language.grammar.statements import CallNode, SelectState, StageNode
-from anabranch.language.source import Script
+from anabranch.language.source import Script, Span
 from anabranch.link.messages import StageSize, StateQuery
 from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
 from anabranch.plan.definitions import relation
@@ -30,7 +32,8 @@ _OPTIONS = (*_DURATIONS, "memory", "backup", "partitions", "keyed", "late")
 
 
 class StageChoice:
-    def __init__(self, script: Script, sites: Sites) -> None:
+    def __init__(self, script: Script, sites: Sites, secrets: ScriptSecrets) -> None:
+        self._secrets = secrets
         self._script = script
         self._sites = sites
 
@@ -69,7 +72,8 @@ class StageChoice:
         """How many there are at present, roughly; 0 if nobody can say."""
         site = relation(known, stage.input.stream).site
         try:
-            return self._sites.peer(site).send(StageSize(stage), PREPARE_S)
+            whole = self._secrets.filled(stage, Span(0, 0))
+            return self._sites.peer(site).send(StageSize(whole), PREPARE_S)
         except AnabranchError:  # which will be told when it is read
             return 0
 
@@ -103,7 +107,7 @@ class StageChoice:
                     raise self._wrong(option, "a size such as '500MB'")
                 found["memory"] = option.value
             elif option.name == "backup":
-                found["backup"] = str(option.value)
+                found["backup"] = bind_option(option)
             elif option.name == "partitions":
                 if option.value != "files":
                     raise self._wrong(option, "'files'")
@@ -141,8 +145,9 @@ def with_database(definition: AnyDef, folder: Path) -> AnyDef:
 
 def forget_database(definition: AnyDef, folder: Path) -> None:
     """Remove the file that it was given there."""
-    if isinstance(definition, StreamDef) and definition.stage and definition.stage.backup:
-        file = Path(definition.stage.backup)
+    stage = definition.stage if isinstance(definition, StreamDef) else None
+    if stage and stage.backup and isinstance(stage.backup, str):
+        file = Path(stage.backup)
         if file.parent == folder.resolve():
             file.unlink(missing_ok=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from anabranch.coordinator.approximate.stores import FileStore, PostgresStore
 from anabranch.coordinator.approximate.watch import Approximations
 from anabranch.coordinator.approximate.workers import Workers
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.secrets import Secrets
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.control.members import Members
@@ -47,6 +48,7 @@ from anabranch.coordinator.status.query_news import QueryNews
 from anabranch.coordinator.status.report import SystemStatus
 from anabranch.coordinator.status.site_news import Say, SiteNews
 from anabranch.coordinator.status.status import Seen, look, system_status, tables_in
+from anabranch.disk.real import RealFolder
 from anabranch.errors import SetupError, SiteError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials, Gate, Handler, check_address
@@ -58,6 +60,7 @@ from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef
 from anabranch.plan.definitions import settled_sink
 from anabranch.plan.program import Submission
 from anabranch.plan.runs import run_name
+from anabranch.plan.secrets import secrets_in
 from anabranch.runtime.log import note
 from anabranch.runtime.loop import process_loop
 
@@ -87,14 +90,16 @@ class Coordinator:
         self._state = state
         self._claim = claim(state)
         self._catalog = Catalog(state / "catalog.db")
+        self._secrets = Secrets(RealFolder(state))
         self._runtime = process_loop()
         self._peers = Peers(credentials)
         network = FlightNetwork(self._runtime, "the coordinator", self._peers)
         heartbeat_s = cluster.heartbeat_interval_us / 1e6
         gone_after_s = cluster.report_interval_s * cluster.missed_heartbeats
         self.sites = Sites(
-            self._catalog, self._runtime, network, self._peers, gone_after_s, cluster.sites
-        )
+            self._catalog, self._runtime, network, self._peers, gone_after_s, cluster.sites,
+            self._secrets,
+        )  # fmt: skip
         self._query_news = QueryNews(say)
         say = _logged(say)
         self._say = say
@@ -119,7 +124,7 @@ class Coordinator:
                 PostgresStore(cluster.models) if cluster.models
                 else FileStore(state / "models.duckdb")
             ),
-            say, heartbeat_s,
+            say, heartbeat_s, self._secrets,
         )  # fmt: skip
         self._gate = Gate(self._listen(), credentials, self._actions(), runtime=self._runtime)
         self._catalog.remember("address", self._gate.address)
@@ -286,6 +291,7 @@ class Coordinator:
         place = self._placing.place_with_pocket
         more, pocket = changes_for(submitted, there, self.sites.names(), check, place)
         changes.add += more.add
+        changes.keep |= more.keep
         return {pocket.output: reader} if reader else {}
 
     def _check(
@@ -302,17 +308,37 @@ class Coordinator:
             self.cluster.missed_heartbeats, unnamed,
             reported=self._approximations.report().get,
             assignment=self._approximations.models.assignment,
+            secrets=self._secrets.known(),
         )  # fmt: skip
 
     def _apply(
         self, changes: Changes, known: Mapping[str, AnyDef], readers: Mapping[str, str]
     ) -> bool:
         """False if what it was checked against has changed meanwhile."""
+        self._secrets.change(changes.keep)
+        done = False
+        try:
+            done = self._apply_kept(changes, known, readers)
+        finally:
+            self._forget_secrets(changes.forget if done else changes.keep)
+        return done
+
+    def _forget_secrets(self, names: Iterable[str]) -> None:
+        """These, if nothing names them, and those without a name that nothing names."""
+        used = [*self._catalog.definitions().values(), *self._catalog.intentions().values()]
+        still = {one.name for one in secrets_in(used)}
+        self._secrets.change({}, set(names) - still)
+        self._secrets.keep_only(used)
+
+    def _apply_kept(
+        self, changes: Changes, known: Mapping[str, AnyDef], readers: Mapping[str, str]
+    ) -> bool:
         left = {name: one for name, one in known.items() if name not in changes.drop}
         marked = [self._created(one) for one in changes.add]
         add, decision = self._placing.deadlines.admit(left, marked)
 
-        shared = [ApproximateResults(one) for one in add if isinstance(one, ApproximateDef)]
+        shared = [ApproximateResults(self._secrets.filled(one))
+                  for one in add if isinstance(one, ApproximateDef)]  # fmt: skip
         for results in shared:
             results.check_anew()
 
@@ -390,7 +416,7 @@ class Coordinator:
             for one in known.values():
                 forget_database(one, self._state / "stages")
                 if isinstance(one, ApproximateDef):
-                    ApproximateResults(one).clear()
+                    ApproximateResults(self._secrets.filled(one)).clear()
 
         self._runtime.run(self._control.deploy_anew(self._created, clear))
         for name in self._catalog.definitions():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from anabranch.hidden import MASK, masked, names_password
 from anabranch.language.binding.aggregates import bind_aggregates
 from anabranch.language.binding.from_clause import Lookup, bind_from, masters, union_ports, windows
 from anabranch.language.binding.outputs import outputs
@@ -22,6 +23,8 @@ from anabranch.language.grammar.statements import (
     CreateQuery,
     Expression,
     Name,
+    Option,
+    OptionValue,
     Select,
     SelectItem,
     StandbyNode,
@@ -42,6 +45,7 @@ from anabranch.plan.operators import (
     Union,
 )
 from anabranch.plan.protection import Standby
+from anabranch.plan.spec import Secret
 from anabranch.plan.where import Where
 from anabranch.stream.names import POSITION
 
@@ -93,13 +97,25 @@ def bind_query(
         where=where,
         deadline=stmt.deadline,
         cost=stmt.cost,
-        text=stmt.text,
+        text=script.shown(stmt.span),
         base=base,
     )
 
 
 def bind_call(node: CallNode) -> Call:
-    return Call(name=node.name, options=node.values)
+    """What is written there and is nobody's business is a secret without a name."""
+    return Call(name=node.name, options={one.name: bind_option(one) for one in node.options})
+
+
+def bind_option(option: Option) -> OptionValue:
+    value = option.value
+    if isinstance(value, bool | Secret) or value == "":
+        return value
+    if names_password(option.name):
+        return Secret(shown=MASK, value=str(value))
+    if isinstance(value, str) and (seen := masked(value)) != value:
+        return Secret(shown=f"'{seen}'", value=value)
+    return value
 
 
 def _names(sites: Iterable[Name]) -> tuple[str, ...]:

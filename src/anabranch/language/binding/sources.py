@@ -62,7 +62,7 @@ def bind_stream(
         unit=stmt.unit or "",
         lateness_us=stmt.lateness.us if stmt.lateness else 0,
         ahead_us=stmt.ahead.us if stmt.ahead else HOUR_US,
-        text=stmt.text,
+        text=script.shown(stmt.span),
         base=base,
     )
 
@@ -96,7 +96,7 @@ def bind_table(
         columns=_columns(script, stmt.columns),
         site=_site(stmt, script, "table", default_site),
         source=bind_call(stmt.source),
-        text=stmt.text,
+        text=script.shown(stmt.span),
         base=base,
     )
 
@@ -115,7 +115,7 @@ def bind_aggregate(stmt: CreateAggregate, script: Script, *, base: str) -> Aggre
         arguments=tuple(one.text for one in stmt.arguments),
         type=stmt.returns.text,
         source=source,
-        text=stmt.text,
+        text=script.shown(stmt.span),
         base=base,
     )
 

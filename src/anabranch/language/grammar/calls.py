@@ -8,10 +8,11 @@ import re
 from anabranch.language.grammar.lexer import Kind
 from anabranch.language.grammar.statements import CallNode, Option, OptionValue
 from anabranch.language.grammar.tokens import Cursor
+from anabranch.plan.spec import Secret
 
 _INTEGER = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
-_VALUE = "a string, a number, TRUE, FALSE or a duration"
+_VALUE = "a string, a number, TRUE, FALSE, a duration or secret('name')"
 
 
 def call(cursor: Cursor, what: str) -> CallNode:
@@ -46,10 +47,12 @@ def _option(cursor: Cursor) -> Option:
 
 
 def _value(cursor: Cursor) -> OptionValue:
-    """value := string | [-] number | TRUE | FALSE | duration"""
+    """value := string | [-] number | TRUE | FALSE | duration | secret"""
     token = cursor.peek()
+    if token.key == "SECRET" and cursor.peek(1).key == "(":
+        return _secret(cursor)
     if token.kind is Kind.STRING:
-        return _string(cursor)
+        return string(cursor)
     if token.kind is Kind.NUMBER:
         return _number_or_duration(cursor)
     if cursor.accept("-"):
@@ -62,7 +65,17 @@ def _value(cursor: Cursor) -> OptionValue:
     raise error
 
 
-def _string(cursor: Cursor) -> str:
+def _secret(cursor: Cursor) -> Secret:
+    """secret := secret(string | name)"""
+    cursor.advance()
+    cursor.expect("(")
+    is_text = cursor.peek().kind is Kind.STRING
+    name = string(cursor) if is_text else cursor.name("the name of a secret").text
+    cursor.expect(")")
+    return Secret(name=name)
+
+
+def string(cursor: Cursor) -> str:
     """Strings that touch are one with a quote in between, `'it''s'`, as in Spark."""
     token = cursor.advance()
     text = token.text

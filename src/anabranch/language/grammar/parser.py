@@ -16,6 +16,7 @@ from anabranch.language.grammar.column_types import column_type
 from anabranch.language.grammar.event_time import timestamp
 from anabranch.language.grammar.lexer import Token
 from anabranch.language.grammar.queries import create_query, query
+from anabranch.language.grammar.secrets import create_secret
 from anabranch.language.grammar.statements import (
     CallNode,
     ColumnDecl,
@@ -72,7 +73,7 @@ def _statement(cursor: Cursor) -> Statement:
 
 
 def _create(cursor: Cursor, start: Token) -> Statement:
-    """create := CREATE STREAM … | CREATE TABLE … | CREATE QUERY … | CREATE AGGREGATE …"""
+    """create := CREATE (STREAM | TABLE | QUERY | AGGREGATE | POCKET | SECRET) …"""
     if not cursor.at(*_CREATIONS):
         remedy = translations.creation(cursor.peek())
         raise cursor.unexpected(tuple(_CREATIONS), remedy=remedy)
@@ -216,6 +217,7 @@ _CREATIONS: dict[str, Callable[[Cursor, Token], Statement]] = {
     "QUERY": create_query,
     "AGGREGATE": _create_aggregate,
     "POCKET": _create_pocket,
+    "SECRET": create_secret,
 }
 
 
@@ -243,7 +245,7 @@ def _column(cursor: Cursor) -> ColumnDecl:
 
 
 def _drop(cursor: Cursor, start: Token) -> Drop:
-    """drop := DROP (STREAM | TABLE | QUERY | AGGREGATE | POCKET) [IF EXISTS] name"""
+    """drop := DROP (STREAM | TABLE | QUERY | AGGREGATE | POCKET | SECRET) [IF EXISTS] name"""
     kind = cast(DropKind, cursor.expect(*_CREATIONS).key.lower())
     if_exists = cursor.at("IF") and cursor.peek(1).key == "EXISTS"
     if if_exists:
@@ -254,11 +256,11 @@ def _drop(cursor: Cursor, start: Token) -> Drop:
     return Drop(kind, name.text, if_exists, name.span, span, cursor.script.slice(span))
 
 
-_SHOWN = ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES")
+_SHOWN = ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES", "SECRETS")
 
 
 def _show(cursor: Cursor, start: Token) -> Show:
-    """show := SHOW (STREAMS | TABLES | QUERIES | AGGREGATES | POCKETS | SITES)"""
+    """show := SHOW (STREAMS | TABLES | QUERIES | AGGREGATES | POCKETS | SITES | SECRETS)"""
     what = cursor.expect(*_SHOWN).key.lower()
     span = cursor.since(start)
     return Show(cast(ShowKind, what), span, cursor.script.slice(span))

@@ -14,11 +14,13 @@ from sqlglot import exp
 from anabranch.language.grammar.lexer import Token
 from anabranch.language.source import Span
 from anabranch.plan.protection import Standby
+from anabranch.plan.spec import Secret
 from anabranch.plan.timeliness import CostHint, Deadline
 
-OptionValue = str | int | float | bool
-DropKind = Literal["stream", "table", "query", "aggregate", "pocket"]
-ShowKind = Literal["streams", "tables", "queries", "aggregates", "pockets", "sites"]
+OptionValue = str | int | float | bool | Secret
+DropKind = Literal["stream", "table", "query", "aggregate", "pocket", "secret"]
+ShowKind = Literal["streams", "tables", "queries", "aggregates", "pockets", "sites", "secrets"]
+Origin = Literal["env", "file", "given"]
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,17 @@ class CreatePocket:
 
 
 @dataclass(frozen=True)
+class CreateSecret:
+    """`origin` says what `source` is: the name of a variable, a path, or the secret itself."""
+
+    name: str
+    origin: Origin
+    source: str = field(repr=False)
+    name_span: Span = field(compare=False)
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
 class StandbyNode:
     """`on` is the site in `asked`, with its place."""
 
@@ -323,4 +336,4 @@ class SelectState:
 
 
 Create = CreateStream | CreateTable | CreateQuery | CreateAggregate | CreatePocket
-Statement = Create | Drop | Show | Describe | Explain | SelectState
+Statement = Create | CreateSecret | Drop | Show | Describe | Explain | SelectState

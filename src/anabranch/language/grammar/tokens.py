@@ -132,7 +132,7 @@ class Cursor:
     def show(self, token: Token) -> str:
         if token.kind is Kind.END:
             return "the end of the script"
-        source = clip(self.script.slice(token.span))
+        source = clip(self.script.shown(token.span))
         return source if token.kind in (Kind.STRING, Kind.QUOTED) else f"'{source}'"
 
     def _quotes_for_hyphens(self, token: Token) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ from anabranch.errors import AnabranchError, SourceError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.reports import SourceReport
 from anabranch.plan.catalog import StreamDef
-from anabranch.runtime.log import note
+from anabranch.runtime.log import note, print_trace
 from anabranch.site.sources.arrival import ArrivalClock
 from anabranch.site.sources.beats import beats
 from anabranch.site.sources.intake import Intake
@@ -180,5 +179,5 @@ def _explained(error: Exception) -> AnabranchError:
         return SourceError(f"Spark's JVM has ended ({how})", remedy=NO_JVM)
     if isinstance(error, AnabranchError):
         return error
-    traceback.print_exception(error)
+    print_trace(error)
     return SourceError(f"{type(error).__name__}: {error}")

@@ -36,7 +36,7 @@ def load_class(name: str, base: str) -> Any:
 def load_custom(call: AggregateCall, type: pa.DataType) -> tuple[Custom, Callable[[Columns], Any]]:
     """The cell of a call of a user's aggregate, and how its results get their Arrow type."""
     assert call.source is not None
-    options = call.source.options
+    options = call.source.opened()
     name = str(options["class"])
     instance = load_class(name, str(options.get("base", "")))
     lift, merge, lower = (_guarded(name, one, getattr(instance, one)) for one in METHODS)

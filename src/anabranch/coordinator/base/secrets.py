@@ -1,0 +1,136 @@
+"""What secrets stand for: kept apart from the catalog, for its owner's eyes only.
+
+One that is read from the environment or from a file is read anew whenever a site needs it: of it
+only where it is found is kept here. Those that somebody gave are kept as they are, in a file that
+the owner alone can read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from anabranch.disk.folder import Folder
+from anabranch.errors import ConfigError, StorageError
+from anabranch.plan.secrets import secrets_in, with_secrets
+from anabranch.plan.spec import Secret, Spec
+
+T = TypeVar("T")
+
+FILE = "secrets.json"
+_LONGEST = 64_000
+"""Bytes of a file that is a secret."""
+
+
+class Kept(Spec):
+    """Where a secret is found: one of the three."""
+
+    env: str = ""
+    file: str = ""
+    value: str = ""
+
+    def read(self, shown: str) -> str:
+        """Raises ConfigError if it is not there."""
+        if self.env:
+            return self._nonempty(os.environ.get(self.env, ""), shown, f"variable {self.env}")
+        if self.file:
+            return self._nonempty(self._content(shown), shown, self.file)
+        return self.value
+
+    def _content(self, shown: str) -> str:
+        try:
+            with Path(self.file).open(encoding="utf-8") as file:
+                return file.read(_LONGEST).removesuffix("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise ConfigError(
+                f"{shown} cannot be read: {reason}",
+                place=self.file,
+                remedy="The coordinator reads it on its machine, whenever a site needs it.",
+            ) from None
+
+    def _nonempty(self, found: str, shown: str, where: str) -> str:
+        if not found:
+            raise ConfigError(
+                f"{shown} is not there: {where} of the coordinator is empty or missing",
+                remedy="Set it where `anabranch up` is started.",
+            )
+        return found
+
+
+class Secrets:
+    """Of one coordinator, by name. Names are compared as Spark does, without regard to case. Each
+    change is durable when the call returns. Safe to use from several threads."""
+
+    def __init__(self, folder: Folder | None = None) -> None:
+        """`folder` is its owner's; without one nothing outlives the process. Raises StorageError
+        if it cannot be read."""
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._kept: dict[str, Kept] = {}
+        if folder and (found := folder.read(FILE)):
+            try:
+                read = json.loads(found)
+                self._kept = {name: Kept.model_validate(one) for name, one in read.items()}
+            except ValueError:
+                raise StorageError(
+                    "this file is damaged",
+                    place=folder.place(FILE),
+                    remedy="Restore it, or remove it and create the secrets again.",
+                ) from None
+
+    def names(self) -> list[str]:
+        """Those that users gave."""
+        return sorted(name for name in self._kept if not _unnamed(name))
+
+    def known(self) -> dict[str, Kept]:
+        return dict(self._kept)
+
+    def change(self, add: Mapping[str, Kept], drop: Collection[str] = ()) -> None:
+        with self._lock:
+            kept = {name: one for name, one in self._kept.items() if name not in drop}
+            kept |= add
+            if kept != self._kept:
+                if self._folder:
+                    body = {name: one.model_dump(exclude_defaults=True)
+                            for name, one in kept.items()}  # fmt: skip
+                    self._folder.replace(FILE, json.dumps(body).encode())
+                self._kept = kept
+
+    def keep_only(self, used: object) -> None:
+        """Of those without a name, what these definitions name."""
+        unnamed = {name for name in self._kept if _unnamed(name)}
+        if unnamed:
+            self.change({}, unnamed - {one.name for one in secrets_in(used)})
+
+    def filled(self, value: T) -> T:
+        """A definition or message with the values of its secrets. Raises ConfigError for one that
+        is not there."""
+        return with_secrets(value, self._with_value)
+
+    def _with_value(self, secret: Secret) -> Secret:
+        if secret.value:
+            return secret
+        kept = find(self._kept, secret.name)
+        if kept is None:
+            raise ConfigError(f"there is no secret {secret}", remedy=create(secret.name))
+        return secret.model_copy(update={"value": kept.read(str(secret))})
+
+
+def find(kept: Mapping[str, Kept], name: str) -> Kept | None:
+    same = (one for other, one in kept.items() if other.lower() == name.lower())
+    return kept.get(name) or next(same, None)
+
+
+def create(name: str) -> str:
+    """What to do where there is none."""
+    return f"Write CREATE SECRET {name} FROM env('…'), FROM file('…') or AS '…'."
+
+
+def _unnamed(name: str) -> bool:
+    """It was written into a statement; no name of a user's begins like that."""
+    return name.startswith("#")
