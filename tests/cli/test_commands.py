@@ -18,8 +18,8 @@ from tests.e2e.terminal import END, TMUX, RealTerminal
 
 Run = Callable[..., Ended]
 COMMANDS = (
-    "check", "demo", "down", "explain", "kill", "move", "network", "pause", "prepare", "replan",
-    "report", "resume", "run", "site", "sql", "status", "submit", "token", "up",
+    "check", "dashboard", "demo", "down", "explain", "kill", "move", "network", "pause", "prepare",
+    "replan", "report", "resume", "run", "site", "sql", "status", "submit", "token", "up",
 )  # fmt: skip
 
 

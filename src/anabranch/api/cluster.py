@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import SparkSession
 
@@ -25,9 +25,7 @@ from anabranch.api.text import name as written
 from anabranch.config.cluster import Cluster as ClusterConfig
 from anabranch.config.cluster import load_cluster
 from anabranch.coordinator.scripts.replies import Answer
-from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.idle import failures, idle
-from anabranch.coordinator.service.launch import RunningCluster
 from anabranch.coordinator.service.state import credentials_for, endpoint_in
 from anabranch.coordinator.status.description import primaries
 from anabranch.coordinator.status.workers import task_and_sink
@@ -38,6 +36,9 @@ from anabranch.scratch import scratch_folder
 from anabranch.site.programs.submission import submission
 from anabranch.site.programs.user_class import pickled
 from anabranch.spark.session import guest_session
+
+if TYPE_CHECKING:
+    from anabranch.coordinator.service.launch import RunningCluster
 
 __all__ = ["Cluster", "Sink"]
 
@@ -64,6 +65,10 @@ class Cluster:
         """A coordinator and sites that live as long as this object: `sites` in this process, or
         those of a cluster `file`. They share `spark`, or a session that is active here, and leave
         it running; without either they start one of their own."""
+        # Only now: who connects to a system needs nothing of what runs one.
+        from anabranch.coordinator.service.coordinator import Coordinator
+        from anabranch.coordinator.service.launch import RunningCluster
+
         if bool(sites) == (file is not None):
             raise ConfigError("local takes the names of sites or a file", place="Cluster.local")
         config = load_cluster(Path(file)) if file else ClusterConfig.of_sites(sites)
