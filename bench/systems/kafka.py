@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from anabranch.errors import SiteError
 from anabranch.spark.jdk import find_java
@@ -65,11 +65,40 @@ class Broker:
     def stop(self) -> None:
         self._server.stop()
 
+    def kill(self) -> None:
+        self._server.kill()
+
     def remove(self) -> None:
         self._server.remove()
 
+    def topic(self, partitions: int = 1, **config: str) -> str:
+        """The name of a new topic; `cleanup_policy` is written with a dot."""
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        made = NewTopic(name, partitions, 1, config=settings)
+        self.admin.create_topics([made])[name].result(30)
+        return name
+
+    def records(self, topic: str, isolation: str = "read_committed") -> list[Message]:
+        """All there is, partition by partition."""
+        settings = {"group.id": "all", "isolation.level": isolation, "enable.partition.eof": True}
+        consumer = Consumer(self.client() | settings | {"fetch.wait.max.ms": 10})
+        try:
+            count = len(consumer.list_topics(topic, 30).topics[topic].partitions)
+            return [one for number in range(count) for one in _read(consumer, topic, number)]
+        finally:
+            consumer.close()
+
     def client(self) -> dict[str, Any]:
         return {"bootstrap.servers": self.servers, "log_level": 0}
+
+    def reader(self, topic: str) -> Consumer:
+        """Of partition 0 from its first record on, of what is committed."""
+        consumer = Consumer(
+            self.client() | {"group.id": "reader", "isolation.level": "read_committed"}
+        )
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return consumer
 
     def _answers(self) -> bool:
         try:
@@ -89,6 +118,17 @@ class Broker:
 
     def _command(self, main: str, *arguments: str) -> Sequence[str | Path]:
         return [self._java, *_JVM, *_LOG, "-cp", f"{self._jars}/*", main, *arguments]
+
+
+def _read(consumer: Consumer, topic: str, partition: int) -> Iterator[Message]:
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    while True:
+        message = consumer.poll(30)
+        if message is None:
+            raise SiteError("Kafka does not answer")
+        if message.error():
+            return
+        yield message
 
 
 def _jars() -> Path:

@@ -19,28 +19,37 @@ _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "o
 
 
 class Postgres:
-    """Trusts everybody on 127.0.0.1; its superuser is `test`."""
+    """Trusts everybody who reaches `host`; its superuser is `test`."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", **settings: str) -> None:
+        """`settings` of the server, beside those or instead of those that make it quick."""
         self._user = unprivileged_user()
         self._bin = programs()
+        self._host = host
+        self._settings = _SETTINGS | settings
         self.port = free_port()
-        self.url = f"postgresql://test@127.0.0.1:{self.port}/postgres"
+        self.url = f"postgresql://test@{host}:{self.port}/postgres"
         # A fast shutdown: connections are ended, not waited for.
         self._server = Server("PostgreSQL", own_folder("pg", self._user), signal.SIGINT)
         self._data = self._server.folder / "data"
         self._run("initdb", "-D", self._data, "-U", "test", "-A", "trust", "-E", "UTF8", "-N")
+        if host != "127.0.0.1":
+            with (self._data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {host}/24 trust\n")
 
     def start(self) -> None:
-        settings = [word for item in _SETTINGS.items() for word in ("-c", "=".join(item))]
+        settings = [word for item in self._settings.items() for word in ("-c", "=".join(item))]
         command: list[str | Path] = [
-            self._bin / "postgres", "-D", self._data, "-h", "127.0.0.1", "-p", str(self.port),
+            self._bin / "postgres", "-D", self._data, "-h", self._host, "-p", str(self.port),
             "-k", "", *settings,
         ]  # fmt: skip
         self._server.start(command, self._answers, **self._as_user())
 
     def stop(self) -> None:
         self._server.stop()
+
+    def kill(self) -> None:
+        self._server.kill()
 
     def remove(self) -> None:
         self._server.remove()

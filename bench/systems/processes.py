@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 
 import psutil
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A site's process and its JVM; empty if it is gone."""
+    """A process and all that it has started, such as a site's JVM; empty if it is gone."""
     with suppress(psutil.NoSuchProcess):
         return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     return []
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    """SIGKILL to each that is still there."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 class Busy:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import SiteError
+from bench.systems.processes import family, kill
 
 PATIENCE_S = 60
 PORTS = (15_000, 32_000)
@@ -74,6 +75,13 @@ class Server:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL to all of it at once."""
+        if self._process is not None:
+            kill(family(self._process.pid))
+            self._process.wait()
         self._process = None
 
     def remove(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,14 +20,6 @@ from bench.systems.kafka import Broker
 
 
 class Kafka(Broker):
-    def topic(self, partitions: int = 1, **config: str) -> str:
-        """The name of a new topic; `cleanup_policy` is written with a dot."""
-        name = f"t-{uuid.uuid4().hex[:12]}"
-        settings = {key.replace("_", "."): value for key, value in config.items()}
-        made = NewTopic(name, partitions, 1, config=settings)
-        self.admin.create_topics([made])[name].result(30)
-        return name
-
     def make_again(self, topic: str) -> None:
         """Delete it, with all that the broker has noted of it, and create another of its name."""
         self.admin.delete_topics([topic])[topic].result(30)
@@ -88,24 +79,6 @@ class Kafka(Broker):
             consumer.close()
 
     def records(self, topic: str, isolation: str = "read_committed") -> list[Message]:
-        """All there is, partition by partition."""
         if isolation == "read_committed":
             self.settle(topic)
-        settings = {"group.id": "test", "isolation.level": isolation, "enable.partition.eof": True}
-        consumer = Consumer(self.client() | settings | {"fetch.wait.max.ms": 10})
-        try:
-            count = len(consumer.list_topics(topic, 30).topics[topic].partitions)
-            return [one for number in range(count) for one in _read(consumer, topic, number)]
-        finally:
-            consumer.close()
-
-
-def _read(consumer: Consumer, topic: str, partition: int) -> list[Message]:
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found = []
-    while True:
-        message = consumer.poll(30)
-        assert message is not None, "the broker does not answer"
-        if message.error():
-            return found
-        found.append(message)
+        return super().records(topic, isolation)

@@ -267,6 +267,36 @@ def test_a_source_that_is_away_is_waited_for(tmp_path: Path) -> None:
     assert given(ingest) == expected()[3:]
 
 
+def test_a_source_that_is_back_and_brings_nothing_is_away_no_more(tmp_path: Path) -> None:
+    """Else it would be waited for in vain, and the clock would move no watermark."""
+
+    class Back(Log):
+        finite = False
+        refused = 0
+        stopped = threading.Event()
+
+        def reread(self, begin: Any, end: Any) -> pa.Table:
+            if self.refused < 2:
+                self.refused += 1
+                raise SourceAway("nobody answers", place="localhost:1")
+            return super().reread(begin, end)
+
+        def read_from(self, cursor: Any) -> Iterator[tuple[pa.Table, Any]]:
+            self.stopped.wait()
+            yield from ()
+
+    run(reading(Log(), Journal(RealFolder(tmp_path), "j")))
+    log = Back()
+    ingest = reading(log, Journal(RealFolder(tmp_path), "j"))
+    ingest.resume(3)
+    ingest.start()
+    eventually(lambda: ingest.report()["problem"] == "localhost:1: nobody answers")
+    eventually(lambda: given(ingest) == expected()[3:])
+    eventually(lambda: ingest.report()["problem"] == "")
+    log.stopped.set()
+    ingest.close()
+
+
 # -- the clock -----------------------------------------------------------------------------------
 
 

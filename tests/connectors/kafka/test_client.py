@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from anabranch.connectors.kafka import sink as kafka_sink
 from anabranch.connectors.kafka.client import Topic
-from anabranch.errors import SourceError
+from anabranch.errors import SinkAway, SinkError, SourceError
 
 
 class Said:
@@ -46,3 +46,11 @@ def test_a_coordinator_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.M
     answers = iter([KafkaError.GROUP_AUTHORIZATION_FAILED])
     with pytest.raises(KafkaException):
         kafka_sink._persist(ask)
+
+
+@pytest.mark.parametrize("code", ["NOT_COORDINATOR", "LEADER_NOT_AVAILABLE", "_TRANSPORT"])
+def test_what_a_broker_says_that_has_just_come_up_passes(code):
+    topic = Topic("localhost:1", "t", {}, SinkError, SinkAway)
+    assert isinstance(topic.asked(KafkaError(getattr(KafkaError, code)), 0), SinkAway)
+    refused = topic.asked(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), 0)
+    assert not isinstance(refused, SinkAway)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import threading
+import time
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -253,6 +254,16 @@ def test_mistakes(kafka, topic, make):
     assert "Did you mean 'format'?" in message(lambda: make(fromat="csv"))
 
 
+def taken(call):
+    """The same again, until it works: a broker that has just come up answers, and does not know
+    yet what it is there for."""
+    while True:
+        try:
+            return call()
+        except SinkAway:
+            time.sleep(0.1)
+
+
 def test_a_broker_that_goes_away(tmp_path, monkeypatch):
     broker = Kafka()
     try:
@@ -272,9 +283,10 @@ def test_a_broker_that_goes_away(tmp_path, monkeypatch):
         context = SinkContext("q", schema_of(COLUMNS), given, tmp_path, no_spark, resume=True)
         resumed = make_sink("kafka", context)  # what goes on waits for it when it is opened
         broker.start()
-        made.write(numbered(3, 1))  # the same again, until it is taken
-        made.write(numbered(4, 1))
-        again = opened(resumed)
+        taken(lambda: made.write(numbered(3, 1)))
+        taken(lambda: made.write(numbered(4, 1)))
+        taken(resumed.open)
+        again = resumed
         assert again.written() == 4
         again.write(numbered(5, 1))
         for one in (made, again):

@@ -373,6 +373,33 @@ def test_a_broker_that_comes_back(tmp_path, monkeypatch):
         broker.remove()
 
 
+def test_a_broker_that_is_not_there_yet(tmp_path, monkeypatch):
+    """What goes on after a restart waits for it, and says so."""
+    monkeypatch.setattr(kafka_reading, "SILENCE_S", 1e9)
+    broker = Kafka()
+    try:
+        broker.start()
+        topic = broker.topic()
+        broker.send(topic, [value(1)])
+        broker.stop()
+        given = {"servers": broker.servers, "topic": topic}
+        connector = CheckedSource("kafka", tmp_path, given, COLUMNS, "ts", resume=True).connector
+        with pytest.raises(SourceAway, match="no Kafka broker answers: Connection refused"):
+            list(connector.reread_many({"0": 0}, iter([{"0": 1}])))
+        tables = connector.read_from({"0": 0})
+        found = []
+        waiting = threading.Thread(target=lambda: found.append(next(tables)[0]), daemon=True)
+        waiting.start()
+        eventually(lambda: "no Kafka broker answers: Connection refused" in connector.problem, 60)
+        broker.start()
+        waiting.join(60)
+        assert [table.to_pylist() for table in found] == [[row(1)]]
+        assert connector.problem == ""
+        tables.close()
+    finally:
+        broker.remove()
+
+
 def test_mistakes(kafka, make):
     assert message(lambda: make("no-such")) == (
         f"{kafka.servers}: there is no topic 'no-such'. Create it first: "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -242,21 +241,15 @@ def test_a_server_that_comes_back_and_one_that_does_not(tmp_path):
         made = opened(make_sink("postgres", context))
         made.write(numbered(1, 2))
         server.stop()
-        writing = threading.Thread(target=made.write, args=(numbered(3, 2),))
-        writing.start()
-        time.sleep(0.5)
         server.start()
-        writing.join(30)
+        made.write(numbered(3, 2))
         assert rows(server, "t") == numbered(1, 4).to_pylist()
-        made._retry_s = 0.5
         server.stop()
         began = time.monotonic()
-        with pytest.raises(SinkAway) as away:
+        with pytest.raises(SinkAway) as away:  # soon, whatever `retry` says: it is to be seen
             made.write(numbered(5, 1))
-        assert str(away.value) == (
-            f"127.0.0.1:{server.port}/postgres: Connection refused. It was tried for 0.5 s."
-        )
-        assert time.monotonic() - began < 5
+        assert str(away.value) == f"127.0.0.1:{server.port}/postgres: Connection refused"
+        assert time.monotonic() - began < 10
         resumed = SinkContext("q", schema_of(COLUMNS), given, tmp_path, no_spark, "r1", True)
         make_sink("postgres", resumed)  # what goes on waits for the server when it is opened
         server.start()
@@ -363,7 +356,6 @@ def test_a_table_that_somebody_has_locked(postgres, table, make):
     made.write(numbered(1, 2))
     with psycopg.connect(postgres.url, application_name="somebody") as other:
         other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-        made._retry_s = 0.1
         with pytest.raises(SinkAway, match=r"process \d+ \(somebody, idle in transaction") as away:
             made.write(numbered(3, 2))
         assert "lock timeout" in away.value.message

@@ -33,12 +33,25 @@ _OURS = {
 }
 """Settings that what we promise depends on, and our option in their place."""
 _ANEW = "Drop the stream and create it again: that begins with what is there now."
-_AWAY = (
+_PASSING = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
 )
+"""What goes by itself: no broker answers, or one that has just come up has not yet found its part.
+librdkafka does not say of all of these that they may be tried again."""
 _NO_SUCH = re.compile(r'No such configuration property: "(.*)"')
 _CONNECT = re.compile(r"^(?:\S+/\S+: )?(?:.*failed: )?(.*?)(?: \((?:[^()]|\([^()]*\))*\))*$")
 """In `127.0.0.1:1/bootstrap: Connect to … failed: Connection refused (after 0ms …)`, the reason."""
@@ -60,6 +73,11 @@ def client_settings(
     words = {name: str(v).lower() if isinstance(v, bool) else v for name, v in passed.items()}
     # Its log goes to stderr, past everything; errors reach us anyway.
     return {"bootstrap.servers": servers, "log_level": 0} | words
+
+
+def passes(error: KafkaError) -> bool:
+    """Whether the same may work later, without anybody doing anything about it."""
+    return bool(error.retriable()) or error.code() in _PASSING
 
 
 def make_client(
@@ -124,7 +142,7 @@ class Topic(Generic[E]):
             ask_why()
             raise self.away(error.args[0]) from error
         if found.error is not None:
-            raise self._missing(found.error)
+            raise self.away(found.error) if passes(found.error) else self._missing(found.error)
         return sorted(found.partitions)
 
     def failed(self, message: str, remedy: str = "", partition: int | None = None) -> E:
@@ -140,7 +158,7 @@ class Topic(Generic[E]):
 
     def asked(self, error: KafkaError, partition: int) -> E:
         """What a broker that was asked about a partition did not answer."""
-        if error.code() in _AWAY:
+        if passes(error):
             return self.away(error)
         return self.failed(error.str(), partition=partition)
 

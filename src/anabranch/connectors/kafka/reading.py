@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from anabranch.connectors.kafka.client import PATIENCE_S, Topic, make_client
+from anabranch.connectors.kafka.client import PATIENCE_S, Topic, make_client, passes
 from anabranch.connectors.kafka.merge import Merge, in_order
 from anabranch.connectors.kafka.records import Record
 from anabranch.errors import AnabranchError
@@ -30,7 +30,8 @@ POLL_S = 0.1
 PARTITION_SILENCE_S = 3.0
 """A partition that gives nothing for this long, not even its end, holds up the others no more."""
 SILENCE_S = 30.0
-"""A broker that says nothing for this long while records must be there is gone."""
+"""A broker that says nothing for this long while records must be there is gone; of one that cannot
+be reached that is known after PATIENCE_S."""
 SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -45,13 +46,6 @@ EAGER = {"fetch.wait.max.ms": 10}
 """For a reading that has an end: a broker answers by itself when it has waited this long in vain,
 and only by that we learn that a partition has no more."""
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-PASSING = (
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._RESOLVE,
-    KafkaError._TIMED_OUT,
-    KafkaError._TRANSPORT,
-)
-"""librdkafka connects again by itself."""
 
 
 class Reading:
@@ -171,7 +165,7 @@ class Reading:
             raise self._gone(partition)
         if code == KafkaError._PARTITION_EOF:
             self.at_end[partition] = answer.offset()
-        elif code not in PASSING and not error.retriable():
+        elif not passes(error):  # else librdkafka connects again by itself
             raise self._topic.failed(error.str(), partition=partition)
         return False
 
@@ -190,9 +184,9 @@ def watermarks(
     topic: Topic[AnabranchError], settings: dict[str, Any]
 ) -> dict[int, tuple[int, int]]:
     """Per partition the offset of its first record, and the one behind its last."""
-    consumer = make_client(Consumer, settings, ())
+    consumer = make_client(Consumer, settings | {"error_cb": topic.note}, ())
     try:
-        numbers = topic.numbers(consumer, PATIENCE_S)
+        numbers = topic.numbers(consumer, PATIENCE_S, lambda: consumer.poll(0))
         return {number: _ends(consumer, topic, number) for number in numbers}
     finally:
         consumer.close()
@@ -253,7 +247,7 @@ def _gather(
                        and some[-1].offset() + 1 >= wanted.get(number, 0)})  # fmt: skip
         if records:
             heard = time.monotonic()
-        elif time.monotonic() - heard > SILENCE_S:
+        elif is_silent(topic, heard):
             raise topic.away()
     for number, offset in wanted.items():
         if reading.reach(number) < offset:
@@ -263,6 +257,11 @@ def _gather(
                 number,
             )
     return True
+
+
+def is_silent(topic: Topic[Any], heard: float) -> bool:
+    """Whether a reading that heard something last at that time waits in vain."""
+    return time.monotonic() - heard > (PATIENCE_S if topic.trouble_at > heard else SILENCE_S)
 
 
 def _up_to(held: dict[int, deque[Record]], wanted: Mapping[int, int]) -> Iterator[Record]:
@@ -293,7 +292,7 @@ def read_range(
             found += [one for one in records if one.offset() < end[one.partition()]]
             if records:
                 heard = time.monotonic()
-            elif stopped.is_set() or time.monotonic() - heard > SILENCE_S:
+            elif stopped.is_set() or is_silent(topic, heard):
                 raise topic.away()
         for number in starts:
             if reading.reach(number) < end[number]:

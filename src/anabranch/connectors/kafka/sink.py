@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from anabranch.connectors.formats.csv_text import csv_rows
 from anabranch.connectors.formats.json_text import json_column, json_objects
-from anabranch.connectors.kafka.client import SERVERS, TOPIC
+from anabranch.connectors.kafka.client import SERVERS, TOPIC, passes
 from anabranch.connectors.kafka.noted import Noted
 from anabranch.connectors.kafka.place import BrokerPlace, Notes, Place
 from anabranch.connectors.kafka.tail import marks
@@ -57,16 +57,8 @@ _NO_COORDINATOR = (
     KafkaError.NOT_COORDINATOR,
 )
 """A broker that has just begun to answer for groups."""
-_PASSING = (
-    *_NO_COORDINATOR,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._RESOLVE,
-    KafkaError._TIMED_OUT,
-    KafkaError._TRANSPORT,
-    KafkaError._STATE,
-    KafkaError._INCONSISTENT,
-)
-"""Also a producer whose transaction cannot go on: another one begins again."""
+_USED_UP = (KafkaError._STATE, KafkaError._INCONSISTENT)
+"""A producer whose transaction cannot go on: another one begins again."""
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
@@ -294,7 +286,7 @@ class Writer:
 
 
 def _is_passing(reason: KafkaError) -> bool:
-    return reason.retriable() or reason.fatal() or reason.code() in _PASSING
+    return passes(reason) or reason.fatal() or reason.code() in _USED_UP
 
 
 def _aborted(producer: Producer) -> bool:

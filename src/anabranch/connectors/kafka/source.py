@@ -74,7 +74,8 @@ class KafkaSource(Source):
         return _cursor({number: ends[which] for number, ends in found.items()})
 
     def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
-        present = watermarks(self._topic, self._settings)
+        if (present := self._present()) is None:
+            return
         goal = {number: high for number, (_, high) in present.items()}
         settings = self._settings | (kafka_reading.EAGER if self.finite else {})
         reading = Reading(self._topic, settings, self._offsets(cursor, present))
@@ -95,6 +96,19 @@ class KafkaSource(Source):
                     self.problem = reading.problem
         finally:
             reading.close()
+
+    def _present(self) -> dict[int, tuple[int, int]] | None:
+        """As `watermarks`, as soon as a broker answers; None if we are to stop before."""
+        while True:
+            try:
+                found = watermarks(self._topic, self._settings)
+            except SourceAway as away:
+                self.problem = f"{away.place}: {away.message}"
+                if self._stopped.wait(AGAIN_S):
+                    return None
+            else:
+                self.problem = ""
+                return found
 
     def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
         records = read_range(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.connectors.kafka.client import Topic
-from anabranch.connectors.kafka.reading import EAGER, SILENCE_S, Reading, watermarks
+from anabranch.connectors.kafka.reading import EAGER, Reading, is_silent, watermarks
 from anabranch.connectors.kafka.records import Record
 
 QUERY, RUN, POSITION = "query", "run", "pos"
@@ -94,7 +94,7 @@ class Tail:
                 found = max([found, *mine])
                 if records:
                     heard = time.monotonic()
-                elif time.monotonic() - heard > SILENCE_S:
+                elif is_silent(self._topic, heard):
                     raise self._topic.passing("reading its records again came to nothing", number)
         finally:
             reading.close()

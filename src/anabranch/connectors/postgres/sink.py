@@ -19,8 +19,11 @@ from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.errors import SinkAway
 from anabranch.runtime.threads import REAL_TIME, ThreadTime
 
-_PAUSES_S = (0.05, 2.0)
+_PAUSES_S = (0.05, 0.5)
 """Between two attempts to connect, from the first to the longest."""
+_AGAIN_S = 2.0
+"""A connection that was lost is made anew for so long. A server that is away for longer is waited
+for by whoever writes, who says so."""
 MODES = ("append", "replace")
 MODE = Option(
     "mode", TEXT, "what becomes of rows that an earlier query of this name wrote", choices=MODES
@@ -43,7 +46,12 @@ class PostgresSink(Sink):
         PASSWORD,
         Option("table", TEXT, "'table' or 'schema.table'; made if it is missing", required=True),
         MODE,
-        Option("retry", DURATION, "how long a lock or a lost connection is waited for", 30_000_000),
+        Option(
+            "retry",
+            DURATION,
+            "how long a lock or a server that is silent is waited for at a time",
+            30_000_000,
+        ),
     )
 
     def __init__(
@@ -157,14 +165,13 @@ class PostgresSink(Sink):
 
     def _attempt(self, work: Callable[[Transaction], T]) -> T:
         """All of `work` or nothing. What passes is tried again for a while, then it is SinkAway."""
-        deadline = self._time.monotonic() + self._retry_s
+        deadline = self._time.monotonic() + _AGAIN_S
         pause = _PAUSES_S[0]
         while True:
             try:
                 return self._place.transaction(work)
-            except SinkAway as away:
+            except SinkAway:
                 if self._time.monotonic() + pause > deadline or self._closed.wait(pause):
-                    away.remedy = f"It was tried for {self._retry_s:g} s."
                     raise
                 pause = min(2 * pause, _PAUSES_S[1])
 

@@ -229,6 +229,7 @@ class Reading:
         if journal.state is None and not self._source.releasing:
             journal.begin(state)
         self._promise_again(journal, state)
+        self.progress.trouble = ""  # the source answers; from now on it says itself when it is away
         tables = source.read_from(state.cursor)
         while (come := (yield Next(tables))) is not None:
             table, cursor = come
