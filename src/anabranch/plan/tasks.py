@@ -49,6 +49,8 @@ class TaskSpec(Spec):
     """The number of the creation that it is of."""
     once: Once | None = None
     """What results are known by that others may have estimated."""
+    recovery_us: int | None = None
+    """The RECOVERY that its query asks for."""
     base: str = ""
 
     def consumer(self, index: int) -> str:
@@ -68,6 +70,8 @@ def tasks_of(query: QueryDef, lookup: Lookup) -> tuple[TaskSpec, ...]:
     nodes = {node.name: node for node in query.nodes}
     tasks = tuple(_node_task(query, node, nodes, lookup) for node in query.nodes)
     whole = tasks if query.sink is None else (*tasks, _sink_task(query))
+    if query.standby and (recovery_us := query.standby.recovery_us):
+        whole = tuple(one.model_copy(update={"recovery_us": recovery_us}) for one in whole)
     return _urgent(query, whole) if query.deadline or query.urgencies else whole
 
 

@@ -66,7 +66,7 @@ class Links:
         self._behind = behind
         self.routes = Routes()
         self._interval_s = cluster.heartbeat_interval_us / 1e6
-        self._silence_s = max(LEAST_SILENCE_S, self._interval_s * cluster.missed_heartbeats)
+        self._missed = cluster.missed_heartbeats
         self._subscriptions: dict[str, list[Subscription[Any]]] = {}
         self._senders: dict[str, AckSender] = {}
         self._by_site: dict[str, Readers] | None = None
@@ -102,7 +102,8 @@ class Links:
             failed = partial(self._failed, task)
             receiver = _Input(self, task, index, inlet)
             request = partial(self._follow, task, index)
-            links.append(self.subscribe(source, receiver, request, failed))
+            silence_s = self._silence_s(task.spec.recovery_us)
+            links.append(self.subscribe(source, receiver, request, failed, silence_s))
         return links
 
     def subscribe(
@@ -111,17 +112,29 @@ class Links:
         receiver: Receiver[Any],
         request: Callable[[int], Follow | Ship],
         on_failure: Callable[[AnabranchError], None],
+        silence_s: float | None = None,
     ) -> Subscription[Any]:
         """Brings `source`, from wherever it is produced, to a receiver at this site."""
+        silence_s = silence_s or self._silence_s()
 
         def connect(after: int) -> Connection:
             site = self.route(source).site
             connection = self._network.connect(site, request(after))
             if emulation := self._emulation(site, self._name):
-                return Slowed(self._runtime, connection, emulation, self._silence_s)
+                return Slowed(self._runtime, connection, emulation, silence_s)
             return connection
 
-        return Subscription(self._runtime, receiver, connect, on_failure, self._silence_s)
+        return Subscription(self._runtime, receiver, connect, on_failure, silence_s)
+
+    def _silence_s(self, recovery_us: int | None = None) -> float:
+        """After so long without even a heartbeat a link is broken. A link that comes and goes may
+        answer the beats of a standby and yet bring nothing for seconds, since TCP waits twice as
+        long each time before it sends again: where a RECOVERY has to hold, another connection is
+        tried in half of it."""
+        silence_s = self._interval_s * self._missed
+        if recovery_us is not None:
+            silence_s = min(silence_s, max(recovery_us / 2e6, 2 * self._interval_s))
+        return max(LEAST_SILENCE_S, silence_s)
 
     def _follow(self, task: Task, index: int, after: int) -> Follow:
         spec = task.spec
