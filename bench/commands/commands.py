@@ -219,28 +219,6 @@ def experiment_forward(json_file: Path | None, tps: int, seconds: float) -> None
     forward.check(result)
 
 
-def experiment_silence(json_file: Path | None, recovery: str) -> None:
-    from bench.hops import silence
-
-    result = measured_long(lambda progress, keep: silence.run(progress, keep, recovery), json_file)
-    rows = [
-        (row["case"], row["recovery"], f"{row['promised_s']['noticed_s']:.2f} s",
-         f"{row['gap_s']:.2f} s", "yes" if row["took_over"] else "no",
-         *(row[name] for name in silence.FAULTS))
-        for row in result["rows"]
-    ]  # fmt: skip
-    names = (
-        "dropped",
-        "RECOVERY",
-        "noticed within",
-        "no output for",
-        "taken over",
-        *silence.FAULTS,
-    )
-    out.print(plain_table(names, rows))
-    silence.check(result)
-
-
 def experiment_kill(
     json_file: Path | None,
     *,

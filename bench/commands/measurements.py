@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from bench.commands.edges import app as edges
+
 app = typer.Typer(
     name="python -m bench",
     help="Measure the product against others in the same run, or check its promises at length.",
@@ -15,6 +17,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(edges)
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the result here.")]
 
@@ -166,17 +170,6 @@ def experiment_forward(
     from bench.commands.commands import experiment_forward as measure
 
     measure(json, tps, seconds)
-
-
-@app.command("silence")
-def experiment_silence(
-    json: JsonFile = None,
-    recovery: Annotated[str, typer.Option(help="The query's RECOVERY.")] = "2s",
-) -> None:
-    """A primary's machine vanishes without a word, or its link comes and goes. Needs root."""
-    from bench.commands.commands import experiment_silence as measure
-
-    measure(json, recovery)
 
 
 @app.command("shop")

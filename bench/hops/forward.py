@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from anabranch.errors import TaskError
-from bench.hops.silence import SilentCluster
+from bench.systems.silent import SilentCluster
 from bench.systems.cluster import Progress, Status, task_states
 
 SITES = ("plant", "centre")

@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
+from anabranch.coordinator.requests import AskStatus
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import AnabranchError, TaskError
-from anabranch.link.messages import Status as AskStatus
 from anabranch.scratch import scratch_folder
 from bench.systems.cluster import Status
 from bench.systems.processes import kill
@@ -47,7 +47,7 @@ class Installed:
 
     def wait_until_up(self) -> None:
         """Until the coordinator of this `up` answers that all its sites are there."""
-        self.wait(lambda s: all(one["state"] in ("up", "stuck") for one in s["sites"]), "up", UP_S)
+        self.wait(lambda s: all(one.state in ("up", "stuck") for one in s.sites), "up", UP_S)
 
     def down(self) -> None:
         self._run("down")
@@ -97,7 +97,7 @@ class Installed:
             if (status := self.status()) and true(status):
                 return status
             time.sleep(LOOK_S)
-        states = status["states"] if status else self.log.read_text()[-2000:]
+        states = status.states if status else self.log.read_text()[-2000:]
         raise TaskError(f"{what}: not within {timeout_s:g} s", remedy=str(states))
 
     def close(self) -> None:

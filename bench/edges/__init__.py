@@ -1,0 +1,1 @@
+"""Where deployments live: late services, networks that drop packets, disks that are full."""
