@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 
 from anabranch.errors import TaskError
-from bench.systems.silent import SilentCluster
 from bench.systems.cluster import Progress, Status, task_states
+from bench.systems.silent import SilentCluster
 
 SITES = ("plant", "centre")
 QUEUE_BYTES = 4_000_000
