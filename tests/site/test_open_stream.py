@@ -160,6 +160,25 @@ def test_what_comes_before_it_is_known_where_the_stream_goes_on_waits(tmp_path: 
     next_life.close()
 
 
+def test_nothing_is_taken_before_the_readers_are_there_again(tmp_path: Path) -> None:
+    """What was given in between would be kept for none of them."""
+    stream = a_stream(RealFolder(tmp_path))
+    stream.push(rows(1, 2), "a", 1)
+    stream.close()
+    next_life = a_stream(RealFolder(tmp_path))
+    next_life.resume(2)
+    assert not next_life.push(rows(3), "a", 2)
+    next_life.outlet.attach("reader", after=2)
+    next_life.start()
+    eventually(lambda: next_life.push(rows(3), "a", 2))
+    assert [value for _, value, _ in given(next_life, 2, 3)] == [3]
+    next_life.close()
+    unread = a_stream(RealFolder(tmp_path))
+    unread.resume(FOREVER)
+    assert unread.push(rows(4), "a", 3)  # nobody starts a stream that nobody reads
+    unread.close()
+
+
 def test_the_end_outlives_a_restart(tmp_path: Path) -> None:
     stream = a_stream(RealFolder(tmp_path))
     stream.push(rows(1, 2))

@@ -79,7 +79,7 @@ class OpenStream:
         self._log = StreamLog(folder, name, self._learn, self._notes) if folder else None
         self._power = power
         self._missing = bool(self._log and self._log.last)
-        """Readers still need what only the log has, as far as we know yet."""
+        """Readers still need what only the log has, or may, as far as we know yet."""
         self._rate = Rate()
         self._counted = 0
         self._heartbeat_s = heartbeat_s
@@ -114,6 +114,8 @@ class OpenStream:
             position = 0 if position == FOREVER else position  # nobody needs what was pushed
             self._missing = False
         else:
+            # Before the readers are there, what is given is kept for none of them: see `start`.
+            self._missing = position != FOREVER
             position = log.last if position == FOREVER else position
             if not log.begin <= position <= log.last:
                 raise CannotResume(
@@ -123,15 +125,14 @@ class OpenStream:
                     remedy="Restore that file, or drop the stream and its readers and create them"
                     " again.",
                 )
-            self._missing = position < log.last
         self.outlet.start_at(position)
         self._counted = position
         if not self._missing:
             self._go_on()
 
     def start(self) -> None:
-        """Idempotent. Gives what readers still need from the log; a stream that is new has begun
-        when it was made."""
+        """Idempotent. Its readers are there: gives what they still need from the log. A stream that
+        is new, and one that nobody reads, has begun already."""
         if self._missing and self._replay is None:
             self._replay = threading.Thread(
                 target=self._give_again, name=f"log-{self.stream.name}", daemon=True
