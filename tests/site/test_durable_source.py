@@ -290,9 +290,9 @@ def test_a_source_that_is_back_and_brings_nothing_is_away_no_more(tmp_path: Path
     ingest = reading(log, Journal(RealFolder(tmp_path), "j"))
     ingest.resume(3)
     ingest.start()
-    eventually(lambda: ingest.report()["problem"] == "localhost:1: nobody answers")
+    eventually(lambda: ingest.report().problem == "localhost:1: nobody answers")
     eventually(lambda: given(ingest) == expected()[3:])
-    eventually(lambda: ingest.report()["problem"] == "")
+    eventually(lambda: ingest.report().problem == "")
     log.stopped.set()
     ingest.close()
 
