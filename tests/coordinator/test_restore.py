@@ -9,9 +9,11 @@ import pytest
 
 from anabranch.coordinator.deploy.lost import begun
 from anabranch.coordinator.deploy.restore import Restoration
+from anabranch.coordinator.protection.restart_points import RestartPoints
 from anabranch.errors import SiteError
 from anabranch.link.message import Message
 from anabranch.link.messages import Drop, Prepare
+from anabranch.stream.restart import RestartPoint
 from simulation.reports import a_site, a_source, a_task
 from tests.link.support import LOOP
 from tests.plan.samples import a_query, a_stream
@@ -35,7 +37,7 @@ class FakeSites:
         """Its folder is the one it had."""
 
 
-async def no_points() -> dict[str, Any]:
+async def no_points(*needed: str) -> dict[str, Any]:
     return {}
 
 
@@ -53,6 +55,33 @@ def test_what_was_prepared_in_vain_does_not_pass_for_running() -> None:
     site, first = sites.asked[0]
     assert (site, type(first)) == ("centre", Prepare)
     assert sites.asked[-1] == ("centre", Drop(("hot",), resume=True))
+
+
+def test_nothing_goes_on_before_its_own_site_has_said_where() -> None:
+    """Others may know an older point, behind what was let go of on the word of that site."""
+
+    class Some:
+        own: int | None = None
+
+        async def ask(self, message: Message[Any]) -> dict[str, Any]:
+            return {"room1": {"hot": RestartPoint((29,), 29)}}
+
+        async def call(self, site: str, message: Message[Any]) -> dict[str, Any]:
+            if self.own is None:
+                raise SiteError(f"{site} does not answer")
+            return {"hot": RestartPoint((self.own,), self.own)}
+
+    class Assigned:
+        def incarnation(self, task: str) -> int:
+            return 0
+
+    sites = Some()
+    points = RestartPoints(sites, Assigned())  # type: ignore[arg-type]
+    assert LOOP.run(points.points())["hot"].output == 29
+    with pytest.raises(SiteError, match="centre does not answer"):
+        LOOP.run(points.points("centre"))
+    sites.own = 31
+    assert LOOP.run(points.points("centre"))["hot"].output == 31
 
 
 def test_what_was_only_prepared_has_not_begun() -> None:

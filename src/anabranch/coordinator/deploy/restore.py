@@ -63,7 +63,7 @@ class Restoration:
     async def _run(self) -> None:
         for site in self._lost:
             self._sites.check_state(site)
-        self._points = await self._protector.restart_points.points()
+        self._points = await self._protector.restart_points.points(*self._lost)
         for site in self._lost:
             await self._prepare(site)
         for task in self._tasks:

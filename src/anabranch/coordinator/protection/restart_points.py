@@ -23,11 +23,15 @@ class RestartPoints:
         self._sites = sites
         self._assignments = assignments
 
-    async def points(self) -> dict[str, RestartPoint]:
+    async def points(self, *needed: str) -> dict[str, RestartPoint]:
         """Task → the newest restart point that any site has of it: of those that run, and of those
         that ran before their site was killed, as they or those they read know. Each is true, so
-        they join."""
-        found = gather((await self._sites.ask(Points())).values())
+        they join. Raises the error of a site that is `needed` and does not say."""
+        answers = await self._sites.ask(Points())
+        for site in needed:
+            if site not in answers:
+                answers[site] = await self._sites.call(site, Points())
+        found = gather(answers.values())
         return {name: point for name, point in found.items()
                 if point.incarnation == self._assignments.incarnation(name)}  # fmt: skip
 
