@@ -34,7 +34,7 @@ def test_it_is_taken_over_with_its_stream(system: System) -> None:
         "CREATE QUERY seen AS SELECT m FROM doubled INTO jsonl(path = 'm.jsonl') AT room1;"
     )
     take_over(system, "Doubler")
-    assert assignment(system, "Doubler")["site"] == "room2"
+    assert assignment(system, "Doubler").site == "room2"
     (answer,) = system.execute("SHOW POCKETS;")
     assert answer.rows[0][:2] == ("Doubler", "room2")
     system.wait()

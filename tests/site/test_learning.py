@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from anabranch.approx.model import learn
 from anabranch.errors import SiteError
 from anabranch.link.messages import LearnModel
+from anabranch.plan.spec import Call
 from anabranch.site import learning
 from anabranch.site.learning import learn_model
 from bench.systems.postgres import Postgres
@@ -22,7 +23,8 @@ SLIDE = 100
 
 def asked(postgres: Postgres, newest: int, oldest: int = 0) -> LearnModel:
     return LearnModel(
-        url=postgres.url, table="history", streams="q/%", key_columns=("room", "n"), value="x",
+        sink=Call(name="postgres", options={"url": postgres.url, "table": "history"}),
+        streams="q/%", key_columns=("room", "n"), value="x",
         keys=[["a", key] for key in range(12)], oldest=oldest, newest=newest, slide=SLIDE,
     )  # fmt: skip
 
@@ -50,13 +52,13 @@ def test_by_a_job_and_here(
     answer = learn_model(spark, asked(postgres, 300 * SLIDE))
     late = learn_model(spark, asked(postgres, 300 * SLIDE, oldest=101 * SLIDE))
     postgres.execute("DROP TABLE history")
-    assert (answer["windows"], late["windows"]) == (300, 200)
-    with np.load(io.BytesIO(base64.b64decode(answer["arrays"])), allow_pickle=False) as found:
+    assert (answer.windows, late.windows) == (300, 200)
+    with np.load(io.BytesIO(base64.b64decode(answer.arrays)), allow_pickle=False) as found:
         here = learn(values)
         assert found["mean"] == pytest.approx(here.mean)
         assert found["sample"] == pytest.approx(here.sample)
         assert found["spread"] == pytest.approx(here.spread)
-    assert answer["shrinkage"] == pytest.approx(here.shrinkage)
+    assert answer.shrinkage == pytest.approx(here.shrinkage)
 
 
 @pytest.mark.spark
