@@ -143,8 +143,8 @@ def behind(held: int, acknowledged: int, place: str = "") -> SinkBehind:
         f"the sink holds results up to position {held:,}, but those up to {acknowledged:,} were"
         f" acknowledged: {rows} missing, and nobody keeps them any more",
         place=place,
-        remedy="Put them back from a replica or a backup, or go on without them:"
-        " RESUME QUERY … ACCEPT LOSS.",
+        remedy="Put them back from a replica or a backup; or go on without them: drop the query and"
+        " create it again.",
     )
 
 
