@@ -20,7 +20,18 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.link.gate import LOCAL, Credentials, Gate
-from anabranch.link.messages import Ack, Acks, Attach, Begin, Follow, Peers, Prepare, Start
+from anabranch.link.messages import (
+    Ack,
+    Acks,
+    Attach,
+    Begin,
+    Follow,
+    Peers,
+    Ping,
+    Pong,
+    Prepare,
+    Start,
+)
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peer
 from anabranch.link.wire import BORN, EVENT_TIME, ArrowBatches, record_batches, wire_schema
@@ -69,11 +80,12 @@ class Hop:
         )  # fmt: skip
         self.source.attach("hop")
         outlets = {"readings": self.source}
-        self._edge = Gate("127.0.0.1:0", credentials, {Acks: self._acks}, outlets.__getitem__)
-        LOCAL.pop(self._edge.address)  # as if it were in another process
+        answers = {Acks: self._acks, Ping: lambda asked: Pong(os.getpid())}
+        self.edge = Gate("127.0.0.1:0", credentials, answers, outlets.__getitem__)
+        LOCAL.pop(self.edge.address)  # as if it were in another process
         self._site = Site("hop", cluster, credentials, spark)
         self._peer = Peer("hop", self._site.address, credentials)
-        self._peer.send(Peers({"edge": self._edge.address}))
+        self._peer.send(Peers({"edge": self.edge.address}))
         self._peer.send(Prepare((), (self._task(),)))
         self._peer.send(Attach("warm", "bench"))
         self._peer.send(Start({"hop": Begin(RestartPoint((0,), 0))}))
@@ -119,7 +131,7 @@ class Hop:
         self._results.cancel()
         self.source.close()
         self._site.close()
-        self._edge.shutdown()
+        self.edge.shutdown()
         self._peer.close()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 import pytest
 from pyspark.sql import SparkSession
 
+from anabranch.link.gate import Credentials
+from anabranch.link.messages import Ping
+from anabranch.link.peer import Peer
 from bench.hops.hop import Hop, bare_seconds, compare, tuples
 from tests.link.support import eventually
 
@@ -23,6 +27,8 @@ def test_what_has_passed_the_hop_is_released_at_its_source(
         for rounds in (1, 2):
             assert hop.seconds(table) > 0
             eventually(lambda last=1000 * rounds: hop.source.released == last)
+        # The site measures its round trips to it, as to any other.
+        assert Peer("edge", hop.edge.address, Credentials("bench")).send(Ping()).pid == os.getpid()
     finally:
         hop.close()
     assert bare_seconds(spark, table) > 0

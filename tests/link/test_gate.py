@@ -62,6 +62,11 @@ class Rows(Bring[int]):
 
 
 @dataclass(frozen=True, slots=True)
+class Lost(Bring[int]):
+    """No gate answers it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Numbers(Fetch[int]):
     """Answered with the numbers below `upto`, and how often there are so many in a hundred."""
 
@@ -286,9 +291,16 @@ def test_errors_of_actions_arrive_whole(peer: Peer) -> None:
 def test_our_own_bugs_arrive_as_one_line(peer: Peer, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AnabranchError, match="action divide failed: ZeroDivisionError"):
         peer.send(Divide(1, 0))
-    with pytest.raises(AnabranchError, match="action where failed: KeyError"):
-        peer.send(Where())
     assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_a_message_that_a_gate_does_not_know_is_refused_without_a_trace(
+    gate: Gate, peer: Peer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for call in (lambda: peer.send(Where()), lambda: peer.bring(Lost(), NUMBERS, 30)):
+        with pytest.raises(SiteError, match=f"nobody answers .* at {gate.address}"):
+            call()
+    assert capfd.readouterr().err == ""
 
 
 def test_a_message_may_come_with_a_table(peer: Peer) -> None:

@@ -257,7 +257,7 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
         self._door.proved(context.peer())
         action, _, body = descriptor.command.partition(b" ")
         with _carried(action.decode()):
-            kind, handler = self._actions[action.decode()]
+            kind, handler = self._handler(action.decode())
             answer = handler(read_message(kind, body), reader.to_reader())
         writer.write(pa.py_buffer(written(answer)))
 
@@ -271,7 +271,7 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
     def _answer(self, name: str, body: bytes) -> bytes:
         """{"ok": result} or {"error": …}: errors are answers, so that they arrive whole."""
         try:
-            kind, handler = self._actions[name]
+            kind, handler = self._handler(name)
             answer = handler(read_message(kind, body))
             if inspect.iscoroutine(answer):
                 answer = self._runtime.run(answer)
@@ -281,12 +281,16 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
         except Exception as error:
             return written({"error": _unexpected(name, error).report()})
 
+    def _handler(self, action: str) -> tuple[type[Message[Any]], Handler]:
+        """Raises SiteError for a message that is not for this gate, as from another version."""
+        if action not in self._actions:
+            raise SiteError(f"nobody answers {action} at {self.address}")
+        return self._actions[action]
+
     async def answer(self, asked: Message[A], seconds: float) -> A:
         """The same for a caller in this process. Raises what the other side raised, and SiteError
         after so many seconds: what was asked for may yet be done."""
-        if asked.action not in self._actions:
-            raise SiteError(f"nobody answers {asked.action} at {self.address}")
-        _, handler = self._actions[asked.action]
+        _, handler = self._handler(asked.action)
         try:
             answer: Any = handler(asked)
             if inspect.iscoroutine(answer):
