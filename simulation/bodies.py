@@ -243,9 +243,16 @@ class SimTask(Task):
         """What the coordinator looks at: the time that Python takes says nothing here."""
         spec = self.spec
         return a_task(
-            spec.name, spec.site, query=spec.query, output=spec.output, role=self.role,
-            epoch=self.epoch, state=self.state, cut_off=self.cut_off, born=spec.born,
-        )  # fmt: skip
+            spec.name,
+            spec.site,
+            query=spec.query,
+            output=spec.output,
+            role=self.role,
+            epoch=self.epoch,
+            state=self.state,
+            cut_off=self.cut_off,
+            born=spec.born,
+        )
 
     def fail(self, error: AnabranchError) -> None:
         if isinstance(error, SinkError) or self._process.troubled:
@@ -306,8 +313,10 @@ class SimBuilder:
         return SimTask(self._begins, self._process, owner, spec, runs, inlets, outlet, NoJobs())
 
     def inlets(self, spec: TaskSpec) -> list[LiveInlet[Rows]]:
-        return [LiveInlet(one.stream, limit=self._queue_bytes, budget=self._budget)
-                for one in spec.inputs]  # fmt: skip
+        return [
+            LiveInlet(one.stream, limit=self._queue_bytes, budget=self._budget)
+            for one in spec.inputs
+        ]
 
     def unpacker(self, source: Input, codec: str | None) -> Unpack:
         return lambda batch: batch
@@ -317,10 +326,14 @@ class SimBuilder:
 
     def _outlet(self, stream: str) -> LiveOutlet[Rows]:
         return CheckedOutlet(
-            self._check, self._process, stream, RowPayloads(),
-            limit=max(1, self._queue_bytes // 4), heartbeat_s=self._heartbeat_s,
+            self._check,
+            self._process,
+            stream,
+            RowPayloads(),
+            limit=max(1, self._queue_bytes // 4),
+            heartbeat_s=self._heartbeat_s,
             shelves=self._shelves,
-        )  # fmt: skip
+        )
 
 
 class NoJobs:

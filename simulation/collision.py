@@ -15,8 +15,11 @@ from simulation.schedule import Policy, Result, Schedule, ScheduledTask, Step, T
 
 MS = 1000
 COMBINATIONS = (
-    "DeadlineAlloc.EDF", "ExistingAlloc.EDF", "DeadlineAlloc.FIFO", "ExistingAlloc.FIFO"
-)  # fmt: skip
+    "DeadlineAlloc.EDF",
+    "ExistingAlloc.EDF",
+    "DeadlineAlloc.FIFO",
+    "ExistingAlloc.FIFO",
+)
 RESULTS = {"O1": "control", "O21": "warning", "O5": "information"}
 HALVED = {"O3"}
 OPTIMISED_FOR = 15

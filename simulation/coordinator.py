@@ -39,9 +39,14 @@ class SimCoordinator:
         )
         self.placing = Placing(self._sites, world.catalog, plan.cluster)
         self.control = Control(
-            self.process, self._sites, world.catalog, self._heartbeat_s, self._say, self._look,
+            self.process,
+            self._sites,
+            world.catalog,
+            self._heartbeat_s,
+            self._say,
+            self._look,
             self.placing.standby_costs if plan.replan_ms else lambda task, known: {},
-        )  # fmt: skip
+        )
         self.replacement = Replacement(
             self.process, self.control, self.placing, plan.replan_ms / 1000, self._say
         )
@@ -93,10 +98,16 @@ class SimCoordinator:
         self.process.spawn(self._move_all(sites), "move")
 
     async def _move_all(self, sites: Sequence[tuple[str, str]]) -> None:
-        queries = {one.name: one for one in self._world.catalog.definitions().values()
-                   if isinstance(one, QueryDef)}  # fmt: skip
-        moves = [Moved(task, queries[task].site, site) for task, site in sites
-                 if queries[task].site != site]  # fmt: skip
+        queries = {
+            one.name: one
+            for one in self._world.catalog.definitions().values()
+            if isinstance(one, QueryDef)
+        }
+        moves = [
+            Moved(task, queries[task].site, site)
+            for task, site in sites
+            if queries[task].site != site
+        ]
         for one in await self.replacement.move(moves):
             said = one.problem or f"has moved from {one.was_at} to {one.site}"
             self._world.log(COORDINATOR, f"{one.task} {said}")

@@ -128,8 +128,9 @@ def draw_moves(rng: Random, plan: Plan, count: int) -> tuple[Fault, ...]:
 def draw_changes(rng: Random, plan: Plan, count: int) -> tuple[Fault, ...]:
     """Nothing goes wrong, but which site is near changes now and then."""
     every = plan.stream_ms // count
-    return tuple(Change(1 + n * every, rng.choice(plan.sites), rng.choice((40, 120)))
-                 for n in range(count))  # fmt: skip
+    return tuple(
+        Change(1 + n * every, rng.choice(plan.sites), rng.choice((40, 120))) for n in range(count)
+    )
 
 
 def draw_standbys(rng: Random, plan: Plan, count: int) -> tuple[Fault, ...]:

@@ -82,9 +82,11 @@ class Injection:
                 self._world.log(COORDINATOR, f"all are near to {fault.near}")
                 sites = self._world.plan.sites
                 self._world.wires.far = {
-                    (a, b): fault.far for a in sites for b in sites
+                    (a, b): fault.far
+                    for a in sites
+                    for b in sites
                     if a < b and fault.near not in (a, b)
-                }  # fmt: skip
+                }
 
     def _cut(self, one: str, other: str, lasts: int) -> None:
         self._world.log(one, f"is cut off from {other} for {lasts}")
@@ -134,6 +136,8 @@ class Injection:
         return [site for role in roles for site in self._who(fault.task, role)]
 
     def _who(self, task: str, role: str) -> list[SimSite]:
-        return [site for site in self._world.sites.values()
-                if site.process.alive and task in site.tasks
-                and site.tasks[task].role == role]  # fmt: skip
+        return [
+            site
+            for site in self._world.sites.values()
+            if site.process.alive and task in site.tasks and site.tasks[task].role == role
+        ]

@@ -94,8 +94,10 @@ class Plan:
         return {one.site for one in self.sources} | {one.site for one in self.sinks if one.site}
 
     def streams(self) -> list[StreamDef]:
-        return [StreamDef(name=one.name, columns=COLUMNS, site=one.site, source=Call(name="sim"))
-                for one in self.sources]  # fmt: skip
+        return [
+            StreamDef(name=one.name, columns=COLUMNS, site=one.site, source=Call(name="sim"))
+            for one in self.sources
+        ]
 
     def query(self, task: TaskPlan, creation: str) -> QueryDef:
         """`creation` is what sites know of the text: `base` carries it there."""
@@ -133,8 +135,9 @@ class Plan:
         to move, and with some queries that have no standby."""
         sources = [replace(one, due=tuple(slower * at for at in one.due)) for one in self.sources]
         bare = frozenset(task.name for task in self.tasks if rng.random() < 0.4)
-        return replace(self, sources=tuple(sources), stream_ms=slower * self.stream_ms,
-                       unprotected=bare)  # fmt: skip
+        return replace(
+            self, sources=tuple(sources), stream_ms=slower * self.stream_ms, unprotected=bare
+        )
 
 
 def with_shelves(rng: Random, drawn: Plan) -> Plan:
@@ -258,8 +261,10 @@ def draw_kind(rng: Random, inputs: int) -> Kind:
         return Join((rng.choice((20, 60, 150)), rng.choice((20, 60, 150))), rng.choice((2, 3)))
     slide = rng.choice((1, 2, 5))
     spell = rng.choice((50, 100))
-    return rng.choice((
-        Select(rng.choice((2, 3, 7))),
-        CountRows(slide * rng.choice((1, 2, 3)), slide),
-        CountTime(spell * rng.choice((1, 2, 4)), spell),
-    ))  # fmt: skip
+    return rng.choice(
+        (
+            Select(rng.choice((2, 3, 7))),
+            CountRows(slide * rng.choice((1, 2, 3)), slide),
+            CountTime(spell * rng.choice((1, 2, 4)), spell),
+        )
+    )

@@ -93,7 +93,10 @@ def _run(world: World, until: int) -> str:
 
 def _described(drawn: plan.Plan) -> list[str]:
     sources = [f"source {s.name} at {s.site}: {len(s.rows)} tuples" for s in drawn.sources]
-    tasks = [f"task {t.name} at {drawn.placed[t.name]} reads {', '.join(t.inputs)}: {t.kind},"
-             f" batches of {t.batch}" for t in drawn.tasks]  # fmt: skip
+    tasks = [
+        f"task {t.name} at {drawn.placed[t.name]} reads {', '.join(t.inputs)}: {t.kind},"
+        f" batches of {t.batch}"
+        for t in drawn.tasks
+    ]
     tasks += [f"sink {one.name} at {one.site or 'the site of its query'}" for one in drawn.sinks]
     return [*sources, *tasks, str(drawn.pace)]

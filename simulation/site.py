@@ -48,21 +48,33 @@ class SimSite:
         ledger = world.ledger
         folder = SimFolder(world.disks[name], self.process)
         builder = SimBuilder(
-            self.process, world.places[name], {one.name: one for one in plan.sources},
-            lambda creation: (ledger.kind(creation) or PASS).make(), ledger.check, self._begins,
-            plan.pace.queue_bytes, plan.pace.heartbeat / 1000,
+            self.process,
+            world.places[name],
+            {one.name: one for one in plan.sources},
+            lambda creation: (ledger.kind(creation) or PASS).make(),
+            ledger.check,
+            self._begins,
+            plan.pace.queue_bytes,
+            plan.pace.heartbeat / 1000,
             Shelves(
-                Budget(self.process, plan.pace.memory_bytes), self.disk,
+                Budget(self.process, plan.pace.memory_bytes),
+                self.disk,
                 Spills(folder, SEGMENT_BYTES).new,
             ),
-        )  # fmt: skip
+        )
         executor = SimExecutor(
             self.process, world.rng, plan.pace.work, plan.pace.patience, world.progress
         )
         self.service = SiteService(
-            name, plan.cluster, self.process, self.network, builder, executor,
-            PointsFile(folder), ReadersFile(folder),
-        )  # fmt: skip
+            name,
+            plan.cluster,
+            self.process,
+            self.network,
+            builder,
+            executor,
+            PointsFile(folder),
+            ReadersFile(folder),
+        )
         self.trips = (
             RoundTrips(name, self.process, self.network, self.service.links.emulated)
             if plan.replan_ms

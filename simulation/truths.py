@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 def truths(world: World) -> Iterator[str]:
     """What is not true yet, cheap things first."""
     yield from _sinks(world)
-    specs = {task.name: task for task in tasks(world.catalog.definitions().values(),
-                                               world.catalog.definitions())}  # fmt: skip
+    specs = {
+        task.name: task
+        for task in tasks(world.catalog.definitions().values(), world.catalog.definitions())
+    }
     here = [site for site in world.sites.values() if site.process.alive]
     yield from _runs(specs, here)
     yield from _sources(world, here)
@@ -59,8 +61,10 @@ def _runs(specs: dict[str, TaskSpec], here: list[SimSite]) -> Iterator[str]:
             if wanted is None:
                 yield f"{name} runs at {site.name} ({task.role}), the catalog does not know it"
             elif wanted.born != task.spec.born:
-                yield (f"{name} of {task.spec.born} runs at {site.name}, the catalog has that of"
-                       f" {wanted.born}")  # fmt: skip
+                yield (
+                    f"{name} of {task.spec.born} runs at {site.name}, the catalog has that of"
+                    f" {wanted.born}"
+                )
             elif task.role == "primary" and task.state in ("running", "done"):
                 primaries.setdefault(name, []).append(site.name)
     for name in specs:
@@ -70,8 +74,11 @@ def _runs(specs: dict[str, TaskSpec], here: list[SimSite]) -> Iterator[str]:
 
 
 def _sources(world: World, here: list[SimSite]) -> Iterator[str]:
-    wanted = {one.name: one.site for one in world.catalog.definitions().values()
-              if isinstance(one, StreamDef)}  # fmt: skip
+    wanted = {
+        one.name: one.site
+        for one in world.catalog.definitions().values()
+        if isinstance(one, StreamDef)
+    }
     found = [(name, site.name) for site in here for name in site.service.deployment.sources]
     for name, where in found:
         if wanted.get(name) != where:
@@ -83,8 +90,11 @@ def _sources(world: World, here: list[SimSite]) -> Iterator[str]:
 
 def _readers(specs: dict[str, TaskSpec], here: list[SimSite]) -> Iterator[str]:
     """At whoever produces a stream."""
-    known = {(source.stream, spec.consumer(index))
-             for spec in specs.values() for index, source in enumerate(spec.inputs)}  # fmt: skip
+    known = {
+        (source.stream, spec.consumer(index))
+        for spec in specs.values()
+        for index, source in enumerate(spec.inputs)
+    }
     for site in here:
         for name, outlet in site.service.outlets.items():
             for consumer in outlet.consumers:
@@ -95,7 +105,8 @@ def _readers(specs: dict[str, TaskSpec], here: list[SimSite]) -> Iterator[str]:
 def _disks(world: World, here: list[SimSite]) -> Iterator[str]:
     """What is spilled is accounted for, and nothing is left of what is not needed."""
     for site in here:
-        there = sum(len(data) for name, data in world.disks[site.name].files.items()
-                    if ".spill." in name)  # fmt: skip
+        there = sum(
+            len(data) for name, data in world.disks[site.name].files.items() if ".spill." in name
+        )
         if there != site.disk.used:
             yield f"{site.name} has spilled {there} bytes, and counts {site.disk.used}"

@@ -68,8 +68,11 @@ class User:
                 )
 
     def _creations(self) -> dict[str, str | None]:
-        return {one.name: one.base for one in self._world.catalog.definitions().values()
-                if isinstance(one, QueryDef)}  # fmt: skip
+        return {
+            one.name: one.base
+            for one in self._world.catalog.definitions().values()
+            if isinstance(one, QueryDef)
+        }
 
     def _look(self) -> None:
         self._world.clock.after(LOOK_MS, self._look)

@@ -80,9 +80,14 @@ def row(
     took: float,
 ) -> Row:
     return {
-        "data": data, "workers": workers, "epsilon": epsilon, "method": method, "model": model,
-        "estimable": sum(estimable), "assign_s": round(took, 4),
-    }  # fmt: skip
+        "data": data,
+        "workers": workers,
+        "epsilon": epsilon,
+        "method": method,
+        "model": model,
+        "estimable": sum(estimable),
+        "assign_s": round(took, 4),
+    }
 
 
 def errors(off: Floats, keys: list[int], epsilon: float) -> Row:
@@ -153,16 +158,23 @@ def run_windows(
                     progress(f"{name}: {model_name}, {count} workers, ε = {epsilon:g}, {method} …")
                     begin = time.perf_counter()
                     made = assigned(
-                        model, rehearsal, weight, replace(any_promise, epsilon=epsilon),
-                        even(windows.shape[1], count), method, settings,
-                    )  # fmt: skip
+                        model,
+                        rehearsal,
+                        weight,
+                        replace(any_promise, epsilon=epsilon),
+                        even(windows.shape[1], count),
+                        method,
+                        settings,
+                    )
                     took = time.perf_counter() - begin
                     off = misses(ahead.residuals(made.workers), made.calibration.memory)
                     plain = off
                     keys = [
-                        key for w, good in zip(made.workers, made.estimable, strict=True)
-                        if good for key in w
-                    ]  # fmt: skip
+                        key
+                        for w, good in zip(made.workers, made.estimable, strict=True)
+                        if good
+                        for key in w
+                    ]
                     watched = unwatched(made, plain, keys)
                     if settings.calibrate:
                         off, watched = watch(made, plain)

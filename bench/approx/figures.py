@@ -7,9 +7,18 @@ from pathlib import Path
 from bench.approx.experiment import AT_EPSILON, AT_WORKERS, FULL, SYNTHETIC, Row
 
 COLUMNS = (
-    "data", "model", "workers", "ε", "method", "estimable", "error", "worst key", "worst lag",
-    "bound", "assign",
-)  # fmt: skip
+    "data",
+    "model",
+    "workers",
+    "ε",
+    "method",
+    "estimable",
+    "error",
+    "worst key",
+    "worst lag",
+    "bound",
+    "assign",
+)
 FIGURES = {
     "10-estimable-by-workers": ("workers", "estimable", "estimable workers"),
     "11-estimable-by-epsilon": ("epsilon", "estimable", "estimable workers"),
@@ -25,11 +34,18 @@ def cells(row: Row) -> tuple[str, ...]:
 
     bound = row.get("bound")
     return (
-        row["data"], row["model"], str(row["workers"]), f"{row['epsilon']:g}", row["method"],
-        f"{row['estimable']} of {row['workers']}", share("error"), share("worst_key_error"),
-        share("worst_lag_error"), "–" if bound is None else f"±{bound:.2f}",
+        row["data"],
+        row["model"],
+        str(row["workers"]),
+        f"{row['epsilon']:g}",
+        row["method"],
+        f"{row['estimable']} of {row['workers']}",
+        share("error"),
+        share("worst_key_error"),
+        share("worst_lag_error"),
+        "–" if bound is None else f"±{bound:.2f}",
         f"{row['assign_s']:.2f} s",
-    )  # fmt: skip
+    )
 
 
 def draw(rows: list[Row], folder: Path) -> list[Path]:

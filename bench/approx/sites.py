@@ -141,14 +141,16 @@ def measure(progress: Progress, url: str, kills: int, seed: int) -> Row:
         replays = [_replay(cluster, url, progress) for _ in rivals]
     usual = statistics.median(times)
     return {
-        "kills": kills, "recovery_s": times, **checked,
+        "kills": kills,
+        "recovery_s": times,
+        **checked,
         "restart_s": [whole for whole, _ in restarts],
         "restart_after_start_s": [after for _, after in restarts],
         "replay_s": [whole for whole, _ in replays],
         "replay_after_start_s": [after for _, after in replays],
         "recovery_ratio": round(statistics.median(whole for whole, _ in restarts) / usual, 2),
         "replay_ratio": round(statistics.median(whole for whole, _ in replays) / usual, 2),
-    }  # fmt: skip
+    }
 
 
 def _kill(
@@ -195,18 +197,24 @@ def check(rows: list[Found], means: Mapping[tuple[int, int], float], full: int) 
     exact = [abs(row.x - wanted[row.end, row.key]) for row in found if not row.estimated]
     guesses = [row for row in found if row.estimated]
     off = [abs(row.x - wanted[row.end, row.key]) for row in guesses]
-    outside = [not row.lower <= wanted[row.end, row.key] <= row.upper for row in guesses
-               if row.lower is not None and row.upper is not None]  # fmt: skip
+    outside = [
+        not row.lower <= wanted[row.end, row.key] <= row.upper
+        for row in guesses
+        if row.lower is not None and row.upper is not None
+    ]
     return {
-        "rows": len(found), "missing": len(set(wanted) - set(places)),
-        "twice": len(places) - len(set(places)), "beyond": len(set(places) - set(wanted)),
-        "differences": sum(one > 1e-9 for one in exact), "estimated": len(guesses),
+        "rows": len(found),
+        "missing": len(set(wanted) - set(places)),
+        "twice": len(places) - len(set(places)),
+        "beyond": len(set(places) - set(wanted)),
+        "differences": sum(one > 1e-9 for one in exact),
+        "estimated": len(guesses),
         "needless": needless(found),
         "error": round(sum(one > EPSILON for one in off) / max(len(off), 1), 5),
         "worst_key_error": _worst_key(guesses, off),
         "largest_error": round(max(off, default=0.0), 4),
         "outside_bound": round(sum(outside) / max(len(outside), 1), 5),
-    }  # fmt: skip
+    }
 
 
 def _worst_key(guesses: list[Found], off: list[float]) -> float:

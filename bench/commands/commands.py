@@ -67,10 +67,13 @@ def bench_hop(json_file: Path | None, rounds: int) -> None:
     result = measured(lambda progress: hop.run(progress, rounds=rounds), json_file)
     ways = ("kept", "job", "bare")
     rows = [
-        (f"{row['tuples']:,}", *(f"{row[way]['ms']:,.1f} ms" for way in ways),
-         *(f"{row[way]['cpu_ms']:,.1f} ms" for way in ways))
+        (
+            f"{row['tuples']:,}",
+            *(f"{row[way]['ms']:,.1f} ms" for way in ways),
+            *(f"{row[way]['cpu_ms']:,.1f} ms" for way in ways),
+        )
         for row in result["rows"]
-    ]  # fmt: skip
+    ]
     names = ("hop, kept plan", "hop, job", "bare job")
     out.print(plain_table(("tuples", *names, *("CPU" for _ in names)), rows))
     out.print(
@@ -117,15 +120,23 @@ def bench_join(json_file: Path | None, seconds: float, tuples: int) -> None:
         lambda spark, progress: join.run(spark, progress, seconds, tuples), json_file
     )
     rows = [
-        (f"windows of {row['window_s']} s, latency", f"{row['spark_ms']:,.0f} ms",
-         f"{row['ours_ms']:,.0f} ms", f"{row['ratio']:.2f}")
+        (
+            f"windows of {row['window_s']} s, latency",
+            f"{row['spark_ms']:,.0f} ms",
+            f"{row['ours_ms']:,.0f} ms",
+            f"{row['ratio']:.2f}",
+        )
         for row in result["rows"]
-    ]  # fmt: skip
+    ]
     first, last = result["rows"][0], result["rows"][-1]
-    rows.append((
-        f"windows of {first['window_s']} s, rate", f"{result['spark_tuples_per_s']:,.0f}/s",
-        f"{first['ours_tuples_per_s']:,.0f}/s", f"{result['rate_ratio']:.2f}",
-    ))  # fmt: skip
+    rows.append(
+        (
+            f"windows of {first['window_s']} s, rate",
+            f"{result['spark_tuples_per_s']:,.0f}/s",
+            f"{first['ours_tuples_per_s']:,.0f}/s",
+            f"{result['rate_ratio']:.2f}",
+        )
+    )
     out.print(plain_table(("", "Spark's join", "ours", "ratio"), rows))
     out.print(
         f"cost per tuple at {last['window_s']} s over that at {first['window_s']} s:"
@@ -152,9 +163,13 @@ def bench_replay(json_file: Path | None, tuples: int) -> None:
 
     result = with_spark(lambda spark, progress: replay.run(spark, progress, tuples), json_file)
     rows = [
-        ("Parquet → selection → Parquet", f"{result['spark_tuples_per_s']:,.0f}/s",
-         f"{result['ours_tuples_per_s']:,.0f}/s", f"{result['throughput_ratio']:.2f}")
-    ]  # fmt: skip
+        (
+            "Parquet → selection → Parquet",
+            f"{result['spark_tuples_per_s']:,.0f}/s",
+            f"{result['ours_tuples_per_s']:,.0f}/s",
+            f"{result['throughput_ratio']:.2f}",
+        )
+    ]
     out.print(plain_table(("", "Spark, availableNow", "ours", "ratio"), rows))
 
 
@@ -163,10 +178,16 @@ def bench_crowd(json_file: Path | None, seconds: float, tps: float) -> None:
 
     result = with_spark(lambda spark, progress: crowd.run(spark, progress, seconds, tps), json_file)
     rows = [
-        (f"{row['tuples_per_s']:g}/s", f"{row['results']:,}", f"{row['p50_ms']:,.0f} ms",
-         f"{row['p99_ms']:,.0f} ms", f"{row['cores']:.2f}", f"{row['threads']}")
+        (
+            f"{row['tuples_per_s']:g}/s",
+            f"{row['results']:,}",
+            f"{row['p50_ms']:,.0f} ms",
+            f"{row['p99_ms']:,.0f} ms",
+            f"{row['cores']:.2f}",
+            f"{row['threads']}",
+        )
         for row in (result, result["tenfold"])
-    ]  # fmt: skip
+    ]
     out.print(plain_table(("each stream", "results", "p50", "p99", "cores", "threads"), rows))
 
 
@@ -192,10 +213,16 @@ def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
 
     result = with_spark(lambda spark, progress: chain.run(sizes, progress, spark), json_file)
     rows = [
-        (f"{row['tuples']:,}", row["differences"], f"{row['seconds']:.1f} s",
-         f"{row['python_mb']:,.0f} MB", f"{row['jvm_mb']:,.0f} MB", f"{row['peak_mb']:,.0f} MB")
+        (
+            f"{row['tuples']:,}",
+            row["differences"],
+            f"{row['seconds']:.1f} s",
+            f"{row['python_mb']:,.0f} MB",
+            f"{row['jvm_mb']:,.0f} MB",
+            f"{row['peak_mb']:,.0f} MB",
+        )
         for row in result["rows"]
-    ]  # fmt: skip
+    ]
     names = ("tuples", "differences", "time", "Python", "JVM", "peak memory")
     out.print(plain_table(names, rows))
     out.print(f"peak memory of the largest over the smallest: {result['memory_ratio']:.2f}")
@@ -238,12 +265,17 @@ def experiment_kill(
         json_file,
     )
     rows = [
-        (row["kind"], row["query"], row["options"], row["killed"],
-         "yes" if row["took_over"] else "no",
-         "–" if row["recovery_s"] is None else f"{row['recovery_s']:.2f} s",
-         *(row[name] for name in kill.FAULTS))
+        (
+            row["kind"],
+            row["query"],
+            row["options"],
+            row["killed"],
+            "yes" if row["took_over"] else "no",
+            "–" if row["recovery_s"] is None else f"{row['recovery_s']:.2f} s",
+            *(row[name] for name in kill.FAULTS),
+        )
         for row in result["rows"]
-    ]  # fmt: skip
+    ]
     names = ("run", "query", "standby", "struck", "taken over", "recovery", *kill.FAULTS)
     out.print(plain_table(names, rows))
     kill.check(result)
@@ -292,9 +324,15 @@ def experiment_approx(
         rows = approx.run_synthetic(progress) + approx.run_regimes(progress)
         for file in files:
             rows += approx.run_file(
-                file, progress, name=approx_data.name_of(file), width=width, slide=slide, part=part,
-                workers=tuple(workers), epsilons=tuple(epsilons),
-            )  # fmt: skip
+                file,
+                progress,
+                name=approx_data.name_of(file),
+                width=width,
+                slide=slide,
+                part=part,
+                workers=tuple(workers),
+                epsilons=tuple(epsilons),
+            )
         result: Result = {"rows": rows, "speed": approx.run_speed(progress)}
         if real:
             result["sites"] = approx_sites.run(progress, kills)

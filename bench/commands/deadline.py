@@ -27,10 +27,15 @@ def experiment_deadline(
 
 def _show(result: dict[str, Any]) -> None:
     hand = [
-        (name, f"{row['control']:.0f} ms", f"{row['warning']:.0f} ms",
-         f"{row['information']:.0f} ms", "yes" if row["met"] else "no")
+        (
+            name,
+            f"{row['control']:.0f} ms",
+            f"{row['warning']:.0f} ms",
+            f"{row['information']:.0f} ms",
+            "yes" if row["met"] else "no",
+        )
         for name, row in result["hand"].items()
-    ]  # fmt: skip
+    ]
     out.print(plain_table(("hand example", "control", "warning", "information", "met"), hand))
     out.print()
     _show_rates("figure 7, simulated", result["figure7"])
@@ -39,11 +44,16 @@ def _show(result: dict[str, Any]) -> None:
         _show_busy(result)
     out.print(f"the queue, of an instance, with 10,000 waiting: {result['queue_s'] * 1e6:.1f} µs")
     mip = [
-        (row["sites"], row["operators"], f"{row['tight']:g}", f"{row['seconds']:.2f} s",
-         "–" if row["gap"] is None else f"{row['gap']:.1%}",
-         "no plan" if row["misses"] is None else f"{row['misses']:.1%}")
+        (
+            row["sites"],
+            row["operators"],
+            f"{row['tight']:g}",
+            f"{row['seconds']:.2f} s",
+            "–" if row["gap"] is None else f"{row['gap']:.1%}",
+            "no plan" if row["misses"] is None else f"{row['misses']:.1%}",
+        )
         for row in result["mip"]
-    ]  # fmt: skip
+    ]
     out.print(plain_table(("sites", "operators", "tightness", "time", "gap", "late"), mip))
 
 
@@ -54,11 +64,18 @@ def _show_busy(result: dict[str, Any]) -> None:
         f" {fifo:.2%} (FIFO)"
     )
     rows = [
-        (name, f"{one['shed']:.1%}", f"{one['late']:.2%}", f"{one['other_late']:.2%}",
-         f"{one['worth']:.0%}")
-        for name, one in (("shed", result["overload"]["shed"]),
-                          ("not shed", result["overload"]["not_shed"]))
-    ]  # fmt: skip
+        (
+            name,
+            f"{one['shed']:.1%}",
+            f"{one['late']:.2%}",
+            f"{one['other_late']:.2%}",
+            f"{one['worth']:.0%}",
+        )
+        for name, one in (
+            ("shed", result["overload"]["shed"]),
+            ("not shed", result["overload"]["not_shed"]),
+        )
+    ]
     columns = ("3 × too much", "shed", "late of the rest", "late of others", "worth, of the best")
     out.print(plain_table(columns, rows))
     out.print()

@@ -44,10 +44,13 @@ def late(
         json,
     )
     rows = [
-        (row["how"], *(f"{row['goes_on_s'][name]:.1f} s" for name in ("totals", "large")),
-         *(row[name] for name in FAULTS))
+        (
+            row["how"],
+            *(f"{row['goes_on_s'][name]:.1f} s" for name in ("totals", "large")),
+            *(row[name] for name in FAULTS),
+        )
         for row in result["rows"]
-    ]  # fmt: skip
+    ]
     names = ("what", "goes on after: table", "topic", *FAULTS)
     out.print(plain_table(names, rows))
     _say_whole(result, FAULTS)
@@ -78,20 +81,36 @@ def cut(
 
     result = measured_long(
         lambda progress, keep: scenario.run(
-            progress, keep,
+            progress,
+            keep,
             tuple(f"RECOVERY {one}" for one in recovery or ()) or tuple(scenario.PROMISED_S),
-            tuple(case or scenario.CASES), tuple(sink or scenario.SINKS),
+            tuple(case or scenario.CASES),
+            tuple(sink or scenario.SINKS),
         ),
         json,
-    )  # fmt: skip
+    )
     rows = [
-        (row["recovery"] or "none", row["sink"], row["case"],
-         f"{row['promised_s']['noticed_s']:.2f} s", f"{row['gap_s']:.2f} s",
-         "yes" if row["took_over"] else "no", "yes" if row["fenced"] else "no",
-         *(row[name] for name in scenario.FAULTS))
+        (
+            row["recovery"] or "none",
+            row["sink"],
+            row["case"],
+            f"{row['promised_s']['noticed_s']:.2f} s",
+            f"{row['gap_s']:.2f} s",
+            "yes" if row["took_over"] else "no",
+            "yes" if row["fenced"] else "no",
+            *(row[name] for name in scenario.FAULTS),
+        )
         for row in result["rows"]
-    ]  # fmt: skip
-    names = ("RECOVERY", "sink", "away", "noticed within", "no output for", "taken over",
-             "old one stops", *scenario.FAULTS)  # fmt: skip
+    ]
+    names = (
+        "RECOVERY",
+        "sink",
+        "away",
+        "noticed within",
+        "no output for",
+        "taken over",
+        "old one stops",
+        *scenario.FAULTS,
+    )
     out.print(plain_table(names, rows))
     scenario.check(result)

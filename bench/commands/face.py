@@ -17,23 +17,31 @@ def bench_face(json_file: Path | None, sites: int, operators: int, seconds: floa
     from bench.face.viewer import measure
 
     result = measured(lambda progress: measure(progress, sites, operators, seconds), json_file)
-    rows = [(one["view"], f"{one['server']:.1%}", f"{one['browser']:.1%}")
-            for one in result["rows"]]  # fmt: skip
+    rows = [
+        (one["view"], f"{one['server']:.1%}", f"{one['browser']:.1%}") for one in result["rows"]
+    ]
     rows.append(("nobody looks", f"{result['nobody']:.1%}", ""))
     out.print(plain_table(("one viewer of", "server, of a core", "browser, of a core"), rows))
-    out.print(f"{sites} sites, {operators} operators; the first view after"
-              f" {result['first_view_s']:.2f} s.")  # fmt: skip
+    out.print(
+        f"{sites} sites, {operators} operators; the first view after"
+        f" {result['first_view_s']:.2f} s."
+    )
 
 
 def experiment_fuzz_api(json_file: Path | None, requests: int, seed: int) -> None:
     """Raises if a request failed, or changed what it must not."""
     with stdout_to_stderr():  # what an operator's statements print is no result
         result = measured(lambda progress: _fuzzed(progress, requests, seed), json_file)
-    sent = ", ".join(f"{count:,} by a {who}" if who != "operator" else f"{count:,} by an operator"
-                     for who, count in result["sent"].items())  # fmt: skip
-    out.print(plain_table(("answered", "requests"), [
-        (code, f"{count:,}") for code, count in result["answers"].items()
-    ]))  # fmt: skip
+    sent = ", ".join(
+        f"{count:,} by a {who}" if who != "operator" else f"{count:,} by an operator"
+        for who, count in result["sent"].items()
+    )
+    out.print(
+        plain_table(
+            ("answered", "requests"),
+            [(code, f"{count:,}") for code, count in result["answers"].items()],
+        )
+    )
     out.print(f"{sent}.")
     for problem in result["problems"]:
         err.print(escape(problem), soft_wrap=True)

@@ -26,8 +26,10 @@ MOST_SHOWN = 20
 def experiment_fuzz(texts: int, first: int, jobs: int | None, json_file: Path | None) -> None:
     """Raises if a text was not refused or taken as it should be."""
     result = measured(lambda progress: _run(progress, texts, first, jobs), json_file)
-    rows = [(kind, f"{count:,}", f"{result['taken'].get(kind, 0):,}")
-            for kind, count in sorted(result["refused"].items())]  # fmt: skip
+    rows = [
+        (kind, f"{count:,}", f"{result['taken'].get(kind, 0):,}")
+        for kind, count in sorted(result["refused"].items())
+    ]
     out.print(plain_table(("", "refused", "taken"), rows))
     out.print(
         f"{texts:,} texts in {result['seconds']:.0f} s, the slowest took"

@@ -15,10 +15,15 @@ def experiment_shop(json_file: Path | None, seconds: float, per_s: float) -> Non
         lambda progress, keep: experiment.run(progress, keep, seconds, per_s), json_file
     )
     rows = [
-        (row["what"], *(f"{row[name]:.1f} s" for name in ("first_s", "each_sale_s", "windows_s",
-                                                            "caught_up_s")))
+        (
+            row["what"],
+            *(
+                f"{row[name]:.1f} s"
+                for name in ("first_s", "each_sale_s", "windows_s", "caught_up_s")
+            ),
+        )
         for row in result["rows"]
-    ]  # fmt: skip
+    ]
     names = ("what", "first new result", "of each sale", "of each query", "caught up")
     out.print(plain_table(names, rows))
     for row in result["rows"]:

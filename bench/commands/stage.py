@@ -20,11 +20,17 @@ def bench_stage(json_file: Path | None, figures: Path | None, quick: bool) -> No
     size = stage.QUICK if quick else stage.FULL
     result = with_spark(lambda spark, progress: stage.run(spark, progress, size), json_file)
     rows = [
-        (row["engine"], row["input"], f"{row['keys']:,}", row["zipf"],
-         f"{row['tuples_per_s']:,.0f}/s", f"{row['cpu_s_per_million']:.2f} s",
-         f"{row['state_bytes'] / 1e6:,.1f} MB")
+        (
+            row["engine"],
+            row["input"],
+            f"{row['keys']:,}",
+            row["zipf"],
+            f"{row['tuples_per_s']:,.0f}/s",
+            f"{row['cpu_s_per_million']:.2f} s",
+            f"{row['state_bytes'] / 1e6:,.1f} MB",
+        )
         for row in result["rows"]
-    ]  # fmt: skip
+    ]
     names = ("engine", "input", "keys", "skew", "throughput", "CPU per million", "state written")
     out.print(plain_table(names, rows))
     ratios = [
@@ -33,10 +39,16 @@ def bench_stage(json_file: Path | None, figures: Path | None, quick: bool) -> No
     ]
     out.print(plain_table(("stage against", "input", "keys", "skew", "ratio"), ratios))
     spent = [
-        (row["input"], f"{row['keys']:,}", row["zipf"], f"{row['seconds']:.2f} s",
-         *(f"{seconds:.2f} s" for seconds in row["parts"].values()))
-        for row in result["rows"] if row["engine"] == "stage"
-    ]  # fmt: skip
+        (
+            row["input"],
+            f"{row['keys']:,}",
+            row["zipf"],
+            f"{row['seconds']:.2f} s",
+            *(f"{seconds:.2f} s" for seconds in row["parts"].values()),
+        )
+        for row in result["rows"]
+        if row["engine"] == "stage"
+    ]
     parts = next(row["parts"] for row in result["rows"] if row["engine"] == "stage")
     out.print(plain_table(("stage spent", "keys", "skew", "in all", *parts), spent))
     out.print(f"throughput with checkpoints every second: {result['checkpoint_ratio']:.2f}")
@@ -66,11 +78,15 @@ def experiment_stage_faults(
         json_file,
     )
     rows = [
-        (stage_faults.MEANS[kind], len(of), sum(bool(one["difference"]) for one in of),
-         f"{max(one['took_s'] for one in of):.1f} s")
+        (
+            stage_faults.MEANS[kind],
+            len(of),
+            sum(bool(one["difference"]) for one in of),
+            f"{max(one['took_s'] for one in of):.1f} s",
+        )
         for kind in stage_faults.MEANS
         if (of := [one for one in result["runs"] if one["kind"] == kind])
-    ]  # fmt: skip
+    ]
     out.print(plain_table(("what happened", "runs", "wrong", "longest run"), rows))
     for one in result["runs"]:
         if one["difference"]:

@@ -17,8 +17,13 @@ def draw(result: dict[str, Any], folder: Path) -> None:
         axes = figure.subplots()
         for combination, points in curves.items():
             v2v = sorted(points, key=int)
-            axes.plot([int(one) for one in v2v], [points[one] * 100 for one in v2v], "o-",
-                      markersize=3, label=combination)  # fmt: skip
+            axes.plot(
+                [int(one) for one in v2v],
+                [points[one] * 100 for one in v2v],
+                "o-",
+                markersize=3,
+                label=combination,
+            )
         axes.set(xlabel="V2V tuples", ylabel="late results [%]", ylim=(0, 105))
         axes.legend()
         axes.grid(alpha=0.3)

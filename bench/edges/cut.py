@@ -146,8 +146,13 @@ def one_run(cluster: SilentCluster, case: str, recovery: str, output: Output) ->
     fenced = _gives_up(cluster, "one") if taken else False
     found = faults(output.rows())
     cluster.execute("DROP QUERY q; DROP STREAM r;")
-    return {"gap_s": round(gap_s, 3), "took_over": taken, "fenced": fenced,
-            "promised_s": _promised(status), **found}  # fmt: skip
+    return {
+        "gap_s": round(gap_s, 3),
+        "took_over": taken,
+        "fenced": fenced,
+        "promised_s": _promised(status),
+        **found,
+    }
 
 
 def _gives_up(cluster: SilentCluster, site: str) -> bool:

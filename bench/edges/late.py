@@ -104,8 +104,10 @@ def _reasons(status: Status | None) -> list[str]:
     """Without the time for which something has been waited for so far."""
     if status is None:
         return []
-    return [f"{name}: {one.state}: {re.sub(' [(][0-9a-z ]+so far[)]', '', one.reason)}"
-            for name, one in status.states.items()]  # fmt: skip
+    return [
+        f"{name}: {one.state}: {re.sub(' [(][0-9a-z ]+so far[)]', '', one.reason)}"
+        for name, one in status.states.items()
+    ]
 
 
 def _named(said: Iterable[str]) -> bool:
@@ -134,9 +136,15 @@ def shop(progress: Progress, *, apart: bool) -> Iterator[Shop]:
 
 
 def run(
-    progress: Progress, keep: Keep, *, away_s: float = 75.0, kills: int = 10, stops: int = 1,
-    seed: int = 1, apart: bool = True,
-) -> dict[str, Any]:  # fmt: skip
+    progress: Progress,
+    keep: Keep,
+    *,
+    away_s: float = 75.0,
+    kills: int = 10,
+    stops: int = 1,
+    seed: int = 1,
+    apart: bool = True,
+) -> dict[str, Any]:
     """A row of each stop and kill: what was waited for, how soon results came after both services
     were back, and how many old rows were no longer as they were; then what is wrong in all."""
     chance = random.Random(seed)
@@ -176,8 +184,10 @@ def _end(made: Shop) -> dict[str, Any]:
     while made.results.counts() < wanted and time.monotonic() < deadline:
         time.sleep(0.2)
     found = made.results.read()
-    return {"results": [len(found.totals), len(found.large)],
-            **faults(found, expected, complete=True)}  # fmt: skip
+    return {
+        "results": [len(found.totals), len(found.large)],
+        **faults(found, expected, complete=True),
+    }
 
 
 def check(result: dict[str, Any]) -> None:

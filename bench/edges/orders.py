@@ -117,9 +117,13 @@ class Results:
     def script(self) -> str:
         kafka = self._orders.kafka
         return SCRIPT.format(
-            servers=kafka.servers, source=self._orders.source, target=self._orders.target,
-            url=self._postgres.url, late=LATENESS_MS, window=WINDOW_MS,
-        )  # fmt: skip
+            servers=kafka.servers,
+            source=self._orders.source,
+            target=self._orders.target,
+            url=self._postgres.url,
+            late=LATENESS_MS,
+            window=WINDOW_MS,
+        )
 
     def counts(self) -> tuple[int, int]:
         """Rows of the table and records of the topic so far."""

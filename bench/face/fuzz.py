@@ -77,8 +77,13 @@ class Fuzz:
         from hypothesis import HealthCheck, Phase, given, seed, settings
 
         @seed(chance.getrandbits(32))
-        @settings(max_examples=count, database=None, deadline=None, phases=[Phase.generate],
-                  suppress_health_check=list(HealthCheck))  # fmt: skip
+        @settings(
+            max_examples=count,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
         @given(case=self._schema.as_strategy())
         def send(case: Any) -> None:
             self._one(case, chance)

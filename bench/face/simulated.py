@@ -97,9 +97,12 @@ class SimulatedCoordinator:
         return self._names[(chain * 7 + step * (1 + chain % 3)) % len(self._names)]
 
     def _chain(
-        self, chain: int, now: float, parts: dict[str, list[TaskReport | SourceReport]],
+        self,
+        chain: int,
+        now: float,
+        parts: dict[str, list[TaskReport | SourceReport]],
         protection: dict[str, ProtectionReport],
-    ) -> None:  # fmt: skip
+    ) -> None:
         rate = (50.0 + 40 * chain) * (1.2 + math.sin(now / 7 + chain))
         rows = int((50.0 + 40 * chain) * now)
         home = self._at(chain, 0)
@@ -121,24 +124,41 @@ class SimulatedCoordinator:
         slow = chain == 0 and step == 2
         latency = (3.0 + chain % 9) * (step + 1) + (400 * abs(math.sin(now / 20)) if slow else 0)
         return a_task(
-            name, site, inputs=(self._input(name),),
+            name,
+            site,
+            inputs=(self._input(name),),
             plans=(PlanReport("kept", "kept plan 0.4 ms for some 20 tuples", 1, 0),),
-            queue=int(2000 * abs(math.sin(now / 20))) if slow else 0, position=rows,
-            instances=rows // 20 + 1, rows_in=int(rows * share) + 1,
-            rows_out=int(rows * share * 0.8), rate_in=rate * share, rate_out=rate * share * 0.8,
-            fixed_ms=0.6, per_tuple_us=4.0 + chain, p50_ms=latency, p99_ms=latency * 2.4,
+            queue=int(2000 * abs(math.sin(now / 20))) if slow else 0,
+            position=rows,
+            instances=rows // 20 + 1,
+            rows_in=int(rows * share) + 1,
+            rows_out=int(rows * share * 0.8),
+            rate_in=rate * share,
+            rate_out=rate * share * 0.8,
+            fixed_ms=0.6,
+            per_tuple_us=4.0 + chain,
+            p50_ms=latency,
+            p99_ms=latency * 2.4,
             deadline_ms=500.0 if step == 3 and chain % 3 == 0 else None,
-            sub_deadline_ms=125.0 if chain % 3 == 0 else None, laxity_ms=80.0, judged=rows,
+            sub_deadline_ms=125.0 if chain % 3 == 0 else None,
+            laxity_ms=80.0,
+            judged=rows,
             late=rows // 5000,
-        )  # fmt: skip
+        )
 
     def _site(self, name: str, parts: Iterable[TaskReport | SourceReport]) -> SiteStatus:
-        trips = {other: 0.002 + 0.001 * (index % 40)
-                 for index, other in enumerate(self._names) if other != name}  # fmt: skip
+        trips = {
+            other: 0.002 + 0.001 * (index % 40)
+            for index, other in enumerate(self._names)
+            if other != name
+        }
         address = f"10.0.0.{self._names.index(name) + 1}:7101"
         return up(name, *parts, address=address, round_trips=trips)
 
     def _reasons(self) -> dict[str, PlacementReport]:
         why = "20% of the cost; at site01 all would cost 12% more"
-        return {name: PlacementReport(name, "site02", 2.0, 0.2, "site01", 1.2, why)
-                for name in self._queries() if name[-1] in "bc"}  # fmt: skip
+        return {
+            name: PlacementReport(name, "site02", 2.0, 0.2, "site01", 1.2, why)
+            for name in self._queries()
+            if name[-1] in "bc"
+        }

@@ -48,17 +48,26 @@ def measure(progress: Progress, sites: int, operators: int, seconds: float) -> d
             page.get_by_text(f"{sites} of {sites} sites up").wait_for(timeout=60_000)
             page.locator("canvas").first.wait_for(timeout=60_000)
             first_s = time.monotonic() - opened
-            rows = [_view(progress, page, server, name, path, seconds)
-                    for name, path in (("System", ""), ("Query", "query/q00c"),
-                                       ("Timeline", "timeline"))]  # fmt: skip
+            rows = [
+                _view(progress, page, server, name, path, seconds)
+                for name, path in (
+                    ("System", ""),
+                    ("Query", "query/q00c"),
+                    ("Timeline", "timeline"),
+                )
+            ]
             page.goto("about:blank")
         time.sleep(SETTLE_S)
         progress("Nobody looks …")
         idle = _cpu_share(psutil.Process(), seconds)
     return {
-        "sites": sites, "operators": operators, "first_view_s": round(first_s, 3),
-        "browser_start_s": round(opened - begun, 3), "nobody": round(idle, 4), "rows": rows,
-    }  # fmt: skip
+        "sites": sites,
+        "operators": operators,
+        "first_view_s": round(first_s, 3),
+        "browser_start_s": round(opened - begun, 3),
+        "nobody": round(idle, 4),
+        "rows": rows,
+    }
 
 
 def _view(

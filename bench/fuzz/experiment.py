@@ -134,8 +134,12 @@ def _alarm() -> Iterator[None]:
             signal.setitimer(timer, 0)
 
 
-_USERS = {"mine.csv": CSVS[0], "mine.jsonl": JSONS[0], "rooms.csv": "id,name\n1,hall\n",
-          "notes.txt": "precious\n"}  # fmt: skip
+_USERS = {
+    "mine.csv": CSVS[0],
+    "mine.jsonl": JSONS[0],
+    "rooms.csv": "id,name\n1,hall\n",
+    "notes.txt": "precious\n",
+}
 
 
 def _fresh(folder: Path) -> dict[Path, str]:
@@ -182,8 +186,11 @@ def _read(suffix: str) -> Callable[[str, Path, Random], None]:
             at = chance.randint(0, len(data))
             data = data[:at] + bytes(chance.choices(range(256), k=5)) + data[at:]
         (folder / f"fuzz{suffix}").write_bytes(data)
-        options = {"path": f"fuzz{suffix}", "on_error": chance.choice(("fail", "skip")),
-                   "max_line": chance.choice((1000, 16_000_000))}  # fmt: skip
+        options = {
+            "path": f"fuzz{suffix}",
+            "on_error": chance.choice(("fail", "skip")),
+            "max_line": chance.choice((1000, 16_000_000)),
+        }
         timestamp = chance.choice(("ts", None))
         context = SourceContext("S", _COLUMNS, timestamp, options, folder, spark=_no_spark)
         for table in make_source("file", context).read():

@@ -30,9 +30,14 @@ from anabranch.plan.places import Place
 from anabranch.plan.spec import Column
 
 _TYPES = {
-    "bigint": pa.int64(), "int": pa.int32(), "double": pa.float64(), "string": pa.string(),
-    "boolean": pa.bool_(), "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"),
-}  # fmt: skip
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
 _OFFLINE = {"file", "csv", "jsonl", "parquet", "console"}
 
 
@@ -87,10 +92,17 @@ def check_files(asked: Check, folder: Path) -> Checked:
         if isinstance(one, TableDef):
             kind(TableContext(one.name, schema, options, folder))
         else:
-            kind(SourceContext(
-                one.name, schema, one.timestamp, options, folder, spark=_no_spark,
-                stopped=threading.Event(),
-            ))  # fmt: skip
+            kind(
+                SourceContext(
+                    one.name,
+                    schema,
+                    one.timestamp,
+                    options,
+                    folder,
+                    spark=_no_spark,
+                    stopped=threading.Event(),
+                )
+            )
         places += kind.places(options, folder)
     for task in asked.tasks:
         if task.sink and (sink := _sink(task.query, task.sink, task.columns, folder)):

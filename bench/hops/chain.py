@@ -44,8 +44,9 @@ def write_input(path: Path, rows: int) -> None:
     """The standby paper's tuples, 56 bytes each, in row groups."""
     rng = np.random.default_rng(0)
     names = ("id", "timestamp", "temperature", "illuminance", "x", "y", "z")
-    schema = pa.schema([(name, pa.int64() if i < 2 else pa.float64())
-                        for i, name in enumerate(names)])  # fmt: skip
+    schema = pa.schema(
+        [(name, pa.int64() if i < 2 else pa.float64()) for i, name in enumerate(names)]
+    )
     with pq.ParquetWriter(path, schema) as writer:
         for first in range(0, rows, PIECE):
             count = min(PIECE, rows - first)

@@ -50,9 +50,14 @@ def _measured(
     results = len(ages)
     p50, p99 = np.percentile(ages, [50, 99]) if results else (float("nan"), float("nan"))
     return {
-        "tuples_per_s": tps, "results": results, "p50_ms": float(p50), "p99_ms": float(p99),
-        "cores": share, "threads": threads, "deploy_s": deployed,
-    }  # fmt: skip
+        "tuples_per_s": tps,
+        "results": results,
+        "p50_ms": float(p50),
+        "p99_ms": float(p99),
+        "cores": share,
+        "threads": threads,
+        "deploy_s": deployed,
+    }
 
 
 def script(tps: float) -> str:

@@ -84,7 +84,7 @@ def run(progress: Progress, *, tps: int = 5_000, cut_s: float = 120.0) -> dict[s
             "catch_up_tps": caught_up_at / caught_up_s,
             "left_bytes": left,
             "faults": faults(cluster.folder, rows),
-        }  # fmt: skip
+        }
 
 
 def _watched(cluster: SilentCluster, seconds: float) -> Iterator[Moment]:

@@ -75,9 +75,12 @@ class Hop:
         cluster = Cluster(sites=sites)
         schema = wire_schema(arrow_schema(COLUMNS))
         self.source = LiveOutlet(
-            process_loop(), "readings", ArrowBatches(schema), limit=cluster.queue_bytes,
+            process_loop(),
+            "readings",
+            ArrowBatches(schema),
+            limit=cluster.queue_bytes,
             heartbeat_s=0.25,
-        )  # fmt: skip
+        )
         self.source.attach("hop")
         outlets = {"readings": self.source}
         answers = {Acks: self._acks, Ping: lambda asked: Pong(os.getpid())}
@@ -95,16 +98,22 @@ class Hop:
     @staticmethod
     def _task() -> TaskSpec:
         return TaskSpec(
-            name="hop", query="hop", site="hop", output="warm", columns=COLUMNS,
+            name="hop",
+            query="hop",
+            site="hop",
+            output="warm",
+            columns=COLUMNS,
             inputs=(Input(stream="readings", site="edge", alias="readings", columns=COLUMNS),),
             operators=(
                 Selection(condition=Condition(expr=Expr(pieces=(CONDITION,)))),
-                Projection(items=tuple(
-                    Item(expr=Expr.of("readings", one.name), name=one.name, type=one.type)
-                    for one in COLUMNS
-                )),
+                Projection(
+                    items=tuple(
+                        Item(expr=Expr.of("readings", one.name), name=one.name, type=one.type)
+                        for one in COLUMNS
+                    )
+                ),
             ),
-        )  # fmt: skip
+        )
 
     def _acks(self, asked: Acks) -> list[tuple[str, int]]:
         """As a site's gate takes them: no consumer has been superseded."""

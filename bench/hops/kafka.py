@@ -42,9 +42,12 @@ CREATE QUERY selected AS SELECT id * 2 AS twice, sent FROM readings WHERE id % 1
 
 
 def run(
-    spark: SparkSession, progress: Progress, servers: str | None, seconds: float = 30.0,
+    spark: SparkSession,
+    progress: Progress,
+    servers: str | None,
+    seconds: float = 30.0,
     warm_up_s: float = WARM_UP_S,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Milliseconds from sending a record until its result is read; on a broker of its own if none
     is named."""
     if servers is not None:
@@ -123,10 +126,13 @@ def _ages_ms(
 ) -> list[float]:
     consumer = Consumer(
         {
-            "bootstrap.servers": servers, "group.id": "bench", "enable.auto.commit": False,
-            "isolation.level": "read_committed", "fetch.wait.max.ms": 5,
+            "bootstrap.servers": servers,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 5,
         }
-    )  # fmt: skip
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     begin, told = time.monotonic() + warm_up_s, False
     ages: list[float] = []
@@ -196,9 +202,11 @@ class KafkaReader(SimpleDataSourceStreamReader):
 
     def __init__(self, servers: str, topic: str) -> None:
         self._settings = {
-            "bootstrap.servers": servers, "group.id": "bench-spark", "enable.auto.commit": False,
+            "bootstrap.servers": servers,
+            "group.id": "bench-spark",
+            "enable.auto.commit": False,
             "fetch.wait.max.ms": 5,
-        }  # fmt: skip
+        }
         self._topic = topic
         self._consumer: Consumer | None = None
 

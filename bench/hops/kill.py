@@ -206,10 +206,14 @@ def _one_run(
     faults = compare(read_lines(output), case)
     cluster.drop_all()
     return {
-        "kind": kind, "query": case.name, "options": options, "killed": killed,
-        "took_over": _epochs(end) > _epochs(status), "recovery_s": _recovery_s(end, struck),
+        "kind": kind,
+        "query": case.name,
+        "options": options,
+        "killed": killed,
+        "took_over": _epochs(end) > _epochs(status),
+        "recovery_s": _recovery_s(end, struck),
         **faults,
-    }  # fmt: skip
+    }
 
 
 def _up(cluster: FailingCluster, least: int) -> list[str]:

@@ -8,21 +8,39 @@ from typing import Any
 from bench.figures import markdown_table
 
 Row = dict[str, Any]
-COLUMNS = ("data", "plan", "method", "sites", "operators", "cost", "p95", "regret", "p95",
-           "moves", "saved", "time")  # fmt: skip
+COLUMNS = (
+    "data",
+    "plan",
+    "method",
+    "sites",
+    "operators",
+    "cost",
+    "p95",
+    "regret",
+    "p95",
+    "moves",
+    "saved",
+    "time",
+)
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """A row for people, under `COLUMNS`: costs over the exact optimum, regret over one that knows
     the samples to come, moves per sample, what re-placement saves against never moving."""
     return (
-        row["data"], row["graph"], row["method"], str(row["sites"]), str(row["operators"]),
-        _number(row["cost_ratio"]), _number(row["cost_ratio_p95"]),
-        _number(row["regret_median"]), _number(row["regret_p95"]),
+        row["data"],
+        row["graph"],
+        row["method"],
+        str(row["sites"]),
+        str(row["operators"]),
+        _number(row["cost_ratio"]),
+        _number(row["cost_ratio_p95"]),
+        _number(row["regret_median"]),
+        _number(row["regret_p95"]),
         _number(row["moves_per_sample"]),
         "–" if row["saved"] is None else f"{row['saved']:.0%}",
         f"{row['seconds'] * 1e3:,.1f} ms",
-    )  # fmt: skip
+    )
 
 
 def _number(value: float | None) -> str:
@@ -32,13 +50,21 @@ def _number(value: float | None) -> str:
 def draw(result: dict[str, Any], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = [
-        _bars(result, folder / "placement-cost.png", "cost_ratio",
-              "cost over the exact optimum (median)"),
-        _bars(result, folder / "placement-regret.png", "regret_median",
-              "regret over the following samples (median)"),
+        _bars(
+            result,
+            folder / "placement-cost.png",
+            "cost_ratio",
+            "cost over the exact optimum (median)",
+        ),
+        _bars(
+            result,
+            folder / "placement-regret.png",
+            "regret_median",
+            "regret over the following samples (median)",
+        ),
         _time(result, folder / "placement-time.png"),
         folder / "placement.md",
-    ]  # fmt: skip
+    ]
     table = markdown_table(COLUMNS, map(cells, result["rows"]))
     written[-1].write_text("\n".join(["# Placement", "", *table]) + "\n", encoding="utf-8")
     return written
@@ -71,12 +97,19 @@ def _time(result: dict[str, Any], path: Path) -> Path:
     axes = figure.subplots()
     for graph in ("tree", "re-merging"):
         for method in ("best", "search", "sbon", "vote"):
-            points = sorted((row["sites"], row["seconds"]) for row in result["rows"]
-                            if (row["graph"], row["method"]) == (graph, method))  # fmt: skip
+            points = sorted(
+                (row["sites"], row["seconds"])
+                for row in result["rows"]
+                if (row["graph"], row["method"]) == (graph, method)
+            )
             style = "o-" if graph == "tree" else "s--"
             axes.plot(*zip(*points, strict=True), style, label=f"{method}, {graph}")
-    axes.set(xlabel="sites (30 operators; at 1,000 sites 200)", ylabel="time [s]",
-             xscale="log", yscale="log")  # fmt: skip
+    axes.set(
+        xlabel="sites (30 operators; at 1,000 sites 200)",
+        ylabel="time [s]",
+        xscale="log",
+        yscale="log",
+    )
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)

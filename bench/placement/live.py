@@ -73,8 +73,10 @@ LAST_S = 5.0
 def script(tps: int, rows: int, window: str, *, start: bool) -> str:
     """`start` gives event times of their own, so that every run has the same."""
     begin = ", start = 0" if start else ""
-    sources = [SOURCE.format(n=n, tps=tps, rows=rows, start=begin, temp=temp)
-               for n, temp in enumerate(TEMPERATURES, 1)]  # fmt: skip
+    sources = [
+        SOURCE.format(n=n, tps=tps, rows=rows, start=begin, temp=temp)
+        for n, temp in enumerate(TEMPERATURES, 1)
+    ]
     return "\n".join(sources) + QUERIES.format(window=window)
 
 
@@ -96,8 +98,9 @@ class System:
         self.state = scratch_folder()
         links = tuple(
             LinkConfig(sender=a, receiver=b, delay_us=int(1e6 * delay))
-            for a, row in delays(near).items() for b, delay in row.items()
-        )  # fmt: skip
+            for a, row in delays(near).items()
+            for b, delay in row.items()
+        )
         cluster = Cluster.of_sites(SITES).model_copy(
             update={"links": links, "placement": Placement(sample_us=1_000_000)}
         )
@@ -114,13 +117,15 @@ class System:
 
     def nodes(self) -> dict[str, str]:
         """The queries' nodes and where they are."""
-        queries = [one for one in self.coordinator.plan(Script(""), "")
-                   if isinstance(one, QueryDef)]  # fmt: skip
+        queries = [
+            one for one in self.coordinator.plan(Script(""), "") if isinstance(one, QueryDef)
+        ]
         return {node.name: node.site for query in queries for node in query.nodes}
 
     def pocket(self) -> str:
-        (pocket,) = [one for one in self.coordinator.plan(Script(""), "")
-                     if isinstance(one, PocketDef)]  # fmt: skip
+        (pocket,) = [
+            one for one in self.coordinator.plan(Script(""), "") if isinstance(one, PocketDef)
+        ]
         return pocket.site
 
     def sources_run(self) -> bool:
@@ -133,8 +138,10 @@ class System:
     def lines(self) -> dict[str, list[str]]:
         """Of every output."""
         paths = {name: self.state / f"{name}.jsonl" for name in OUTPUTS}
-        return {name: path.read_text().splitlines() if path.exists() else []
-                for name, path in paths.items()}  # fmt: skip
+        return {
+            name: path.read_text().splitlines() if path.exists() else []
+            for name, path in paths.items()
+        }
 
     def close(self) -> None:
         self._sites.close()
@@ -196,8 +203,9 @@ class Tail(threading.Thread):
         return 1e3 * median(ages) if ages else None
 
 
-def run(spark: SparkSession, progress: Progress, phases: int, seconds: float, moves: int,
-        seed: int) -> dict[str, Any]:  # fmt: skip
+def run(
+    spark: SparkSession, progress: Progress, phases: int, seconds: float, moves: int, seed: int
+) -> dict[str, Any]:
     followed = changing(spark, progress, phases, seconds)
     return followed | exact(spark, progress, moves, random.Random(seed))
 
@@ -223,10 +231,14 @@ def changing(
         stayed = system.pocket() == pocket
     begun = tail.arrivals[0][0] if tail.arrivals else 0.0
     return {
-        "placed": first, "pocket": pocket, "pocket_stayed": stayed, "rows": rows, "begun": begun,
+        "placed": first,
+        "pocket": pocket,
+        "pocket_stayed": stayed,
+        "rows": rows,
+        "begun": begun,
         "latencies": [(at - begun, age) for at, age in tail.arrivals],
         "costs": [(at - begun, cost) for at, cost in costs.series],
-    }  # fmt: skip
+    }
 
 
 def _phase(system: System, tail: Tail, costs: Costs, near: str, seconds: float) -> dict[str, Any]:
@@ -239,12 +251,17 @@ def _phase(system: System, tail: Tail, costs: Costs, near: str, seconds: float) 
     time.sleep(max(LAST_S, seconds / 2))
     before, after = (asked - LAST_S, asked), (done, time.time())
     return {
-        "near": near, "at": system.nodes(), "begun": begun, "replanned": done,
-        "cost_before": costs.within(*before), "cost_after": costs.within(*after),
+        "near": near,
+        "at": system.nodes(),
+        "begun": begun,
+        "replanned": done,
+        "cost_before": costs.within(*before),
+        "cost_after": costs.within(*after),
         "expected": {"before": found.before, "after": found.after},
         "moves": [one.__dict__ for one in found.moves],
-        "latency_before_ms": tail.median_ms(*before), "latency_after_ms": tail.median_ms(*after),
-    }  # fmt: skip
+        "latency_before_ms": tail.median_ms(*before),
+        "latency_after_ms": tail.median_ms(*after),
+    }
 
 
 def exact(
@@ -272,13 +289,15 @@ def exact(
         "results": {name: len(lines) for name, lines in outputs[1].items()},
         "identical": outputs[0] == outputs[1],
         "pause_ms": {"p50": median(pauses), "max": max(pauses)} if pauses else None,
-    }  # fmt: skip
+    }
 
 
 def _round(system: System, rng: random.Random, most: int) -> list[Moved]:
     """Some nodes, to sites where they are not."""
     nodes = system.nodes()
     chosen = rng.sample(sorted(nodes), rng.randint(1, min(most, len(nodes))))
-    wanted = [Moved(name, nodes[name], rng.choice([one for one in SITES if one != nodes[name]]))
-              for name in chosen]  # fmt: skip
+    wanted = [
+        Moved(name, nodes[name], rng.choice([one for one in SITES if one != nodes[name]]))
+        for name in chosen
+    ]
     return system.coordinator.move_all(wanted)

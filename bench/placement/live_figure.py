@@ -13,10 +13,15 @@ COLUMNS = ("near", "query at", "moves", "cost before", "after", "saved", "latenc
 def cells(row: Row) -> tuple[str, ...]:
     before, after = row["cost_before"], row["cost_after"]
     return (
-        row["near"], row["at"].get("fire", ""), str(len(row["moves"])),
-        _number(before), _number(after), f"{1 - after / before:.0%}" if before and after else "–",
-        _ms(row["latency_before_ms"]), _ms(row["latency_after_ms"]),
-    )  # fmt: skip
+        row["near"],
+        row["at"].get("fire", ""),
+        str(len(row["moves"])),
+        _number(before),
+        _number(after),
+        f"{1 - after / before:.0%}" if before and after else "–",
+        _ms(row["latency_before_ms"]),
+        _ms(row["latency_after_ms"]),
+    )
 
 
 def _number(value: float | None) -> str:

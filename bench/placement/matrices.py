@@ -26,16 +26,18 @@ def read(folder: Path) -> Array:
         raise ConfigError("there is no such folder", place=str(folder))
     named = sorted(_files(folder), key=lambda one: _natural(one[0]))
     if not named:
-        raise ConfigError("it has no files", place=str(folder),
-                          remedy="Put one N×N matrix into each.")  # fmt: skip
+        raise ConfigError(
+            "it has no files", place=str(folder), remedy="Put one N×N matrix into each."
+        )
     found = [_matrix(text, f"{folder}/{name}") for name, text in named]
     shapes = {one.shape for one in found}
     if len(shapes) > 1:
         sizes = ", ".join(f"{n}×{n}" for n, _ in sorted(shapes))
         raise ConfigError(f"its matrices are not of one size: {sizes}", place=str(folder))
     if len(found) < FEWEST:
-        raise ConfigError(f"it has {len(found)} matrices, and {FEWEST} are needed",
-                          place=str(folder))  # fmt: skip
+        raise ConfigError(
+            f"it has {len(found)} matrices, and {FEWEST} are needed", place=str(folder)
+        )
     return np.array(found)
 
 
@@ -62,8 +64,11 @@ def _matrix(text: str, place: str) -> Array:
     except ValueError as error:
         raise ConfigError(f"this is no matrix: {error}", place=place) from None
     if found.shape[0] != found.shape[1]:
-        raise ConfigError(f"this matrix is {found.shape[0]}×{found.shape[1]}", place=place,
-                          remedy="It must have a row and a column for each site.")  # fmt: skip
+        raise ConfigError(
+            f"this matrix is {found.shape[0]}×{found.shape[1]}",
+            place=place,
+            remedy="It must have a row and a column for each site.",
+        )
     gaps = (found <= 0) & ~np.eye(len(found), dtype=bool)
     return np.where(gaps, np.nan, found)
 

@@ -54,15 +54,23 @@ def run(progress: Progress, data: Path | None, trials: int, seed: int) -> dict[s
         for kind in ("tree", "re-merging"):
             progress(f"{name}: {trials} {kind} plans of 30 operators …")
             tallies = _trials(rng, latency, 30, kind == "re-merging", trials)
-            rows += [_row(name, kind, latency.shape[1], 30, method, tally)
-                     for method, tally in tallies.items()]  # fmt: skip
+            rows += [
+                _row(name, kind, latency.shape[1], 30, method, tally)
+                for method, tally in tallies.items()
+            ]
             if kind == "tree":
                 means = {m: float(np.mean(t.following)) for m, t in tallies.items()}
                 follow[name] = means["best"] / means["vote"]
     progress(f"{LARGE[0]:,} sites, {LARGE[1]} operators …")
     rows += _large(rng)
-    return {"samples": SAMPLES, "following": FOLLOWING, "trials": trials, "penalty": MOVE_PENALTY,
-            "following_best_to_vote": follow, "rows": rows}  # fmt: skip
+    return {
+        "samples": SAMPLES,
+        "following": FOLLOWING,
+        "trials": trials,
+        "penalty": MOVE_PENALTY,
+        "following_best_to_vote": follow,
+        "rows": rows,
+    }
 
 
 def _trials(
@@ -75,8 +83,9 @@ def _trials(
         window = latency[begin : begin + SAMPLES + max(FOLLOWING, STEPS)]
         problem = query(rng, Network(names, window[:SAMPLES]), operators, remerging=remerging)
         exact = _lowest(problem)
-        ideal = [_lowest(_at(problem, window[SAMPLES + i : SAMPLES + i + 1]))
-                 for i in range(FOLLOWING)]  # fmt: skip
+        ideal = [
+            _lowest(_at(problem, window[SAMPLES + i : SAMPLES + i + 1])) for i in range(FOLLOWING)
+        ]
         for method, tally in tallies.items():
             found, seconds = _timed(placer(method), problem)
             later = [_cost(problem, found, one) for one in window[SAMPLES:][:FOLLOWING]]
@@ -160,15 +169,21 @@ def _large(rng: np.random.Generator) -> list[Row]:
 def _row(data: str, graph: str, sites: int, operators: int, method: str, tally: Tally) -> Row:
     moving, staying = np.sum(tally.saved, axis=0) if tally.saved else (0.0, 0.0)
     return {
-        "data": data, "graph": graph, "method": method, "sites": sites, "operators": operators,
-        "cost_ratio": _median(tally.ratios), "cost_ratio_p95": _high(tally.ratios),
+        "data": data,
+        "graph": graph,
+        "method": method,
+        "sites": sites,
+        "operators": operators,
+        "cost_ratio": _median(tally.ratios),
+        "cost_ratio_p95": _high(tally.ratios),
         "following": float(np.mean(tally.following)) if tally.following else None,
-        "regret_median": _median(tally.regrets), "regret_p95": _high(tally.regrets),
+        "regret_median": _median(tally.regrets),
+        "regret_p95": _high(tally.regrets),
         "moves_per_sample": float(np.mean(tally.moves)) if tally.moves else None,
         "saved": float(1 - moving / staying) if staying else None,
         "saved_median": _median([1 - a / b for a, b in tally.saved if b]),
         "seconds": _median(tally.seconds),
-    }  # fmt: skip
+    }
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -29,16 +29,20 @@ def expected(sales: Mapping[str, Sequence[Sale]]) -> dict[str, Counter[Row]]:
     everything = [sale for store in STORES for sale in sales[store]]
     revenue = list(_revenue(everything))
     return {
-        **{f"large_{store}": Counter((s.id, s.cents) for s in sales[store] if s.cents > 5000)
-           for store in STORES},
-        **{f"revenue_{store}": Counter(row[1:] for row in revenue if row[0] == store)
-           for store in STORES},
+        **{
+            f"large_{store}": Counter((s.id, s.cents) for s in sales[store] if s.cents > 5000)
+            for store in STORES
+        },
+        **{
+            f"revenue_{store}": Counter(row[1:] for row in revenue if row[0] == store)
+            for store in STORES
+        },
         "named": Counter((sale.id, f"product {sale.product}") for sale in everything),
         "revenue": Counter(revenue),
         "best": Counter(_best(revenue)),
         "so_far": Counter(_so_far(everything)),
         "totals": Counter(_totals(everything)),
-    }  # fmt: skip
+    }
 
 
 def _begin(sale: Sale) -> int:

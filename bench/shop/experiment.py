@@ -60,8 +60,11 @@ class Shop:
         with (self.folder / "up.log").open("ab") as log:
             self._up = subprocess.Popen(
                 self._command("up", "--cluster", "cluster.toml", "--http", "off"),
-                cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
 
     def down(self) -> None:
         self.run("down")
@@ -70,9 +73,12 @@ class Shop:
 
     def run(self, *words: str) -> str:
         done = subprocess.run(
-            self._command(*words), cwd=self.folder, capture_output=True, text=True,
+            self._command(*words),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
             timeout=PATIENCE_S,
-        )  # fmt: skip
+        )
         if done.returncode:
             raise TaskError(f"anabranch {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
@@ -152,8 +158,11 @@ def _down_and_up(shop: Shop, tills: Tills, progress: Progress) -> dict[str, Any]
 def _office_killed(shop: Shop, tills: Tills, progress: Progress) -> dict[str, Any]:
     progress("killing the office …")
     before = len(shop.said())
-    return {"what": "kill -9 office", **_watched(shop, tills, lambda: shop.run("kill", "office")),
-            "said": shop.said()[before:]}  # fmt: skip
+    return {
+        "what": "kill -9 office",
+        **_watched(shop, tills, lambda: shop.run("kill", "office")),
+        "said": shop.said()[before:],
+    }
 
 
 def _watched(shop: Shop, tills: Tills, mishap: Callable[[], object]) -> dict[str, Any]:
@@ -209,8 +218,11 @@ def _until(true: Callable[[], bool], what: str, shop: Shop | None = None) -> Non
 
 def check(result: dict[str, Any]) -> None:
     """Raises TaskError if a row is wrong, or the first new result came too late."""
-    bad = [table for table, row in result["tables"].items()
-           if any(row[fault] for fault in ("missing", "twice", "wrong"))]  # fmt: skip
+    bad = [
+        table
+        for table, row in result["tables"].items()
+        if any(row[fault] for fault in ("missing", "twice", "wrong"))
+    ]
     if bad:
         raise TaskError(f"the tables {', '.join(bad)} are not what Kafka holds")
     for row in result["rows"]:

@@ -78,9 +78,16 @@ MEANS = {
 
 
 def run(
-    progress: Progress, keep: Keep, *, each: int = 10, seed: int = 1, files: int = 40,
-    rows: int = 200_000, keys: int = 2_000, kinds: tuple[str, ...] = tuple(MEANS),
-) -> dict[str, Any]:  # fmt: skip
+    progress: Progress,
+    keep: Keep,
+    *,
+    each: int = 10,
+    seed: int = 1,
+    files: int = 40,
+    rows: int = 200_000,
+    keys: int = 2_000,
+    kinds: tuple[str, ...] = tuple(MEANS),
+) -> dict[str, Any]:
     """Each kind of failure `each` times, at random moments."""
     draw = random.Random(seed)
     wanted = [kind for kind in KINDS if kind.name in kinds]
@@ -139,9 +146,14 @@ class _Run:
         cluster.drop_all()
         cluster.wait_until_up()
         made = {
-            "kind": kind.name, "at_s": at_s, "at_rows": at_rows, "happened": happened,
-            "took_s": took, "results": len(found), "difference": differences(found, expected),
-        }  # fmt: skip
+            "kind": kind.name,
+            "at_s": at_s,
+            "at_rows": at_rows,
+            "happened": happened,
+            "took_s": took,
+            "results": len(found),
+            "difference": differences(found, expected),
+        }
         return made | ({"spilt_bytes": spilt} if spilt is not None else {})
 
     def _fail(self) -> str:

@@ -190,8 +190,13 @@ def _means(kills: list[Row]) -> Row:
 def _labels(one: Series, batch: int) -> Row:
     scheme = "SASC" if one.compress else {1: "AS", UNLIMITED: "UB"}.get(batch, "SAS")
     load = round(BUSY.get(one.source, 0.0) * 125)
-    return {"scheme": scheme, "operator": one.operator.name, "load": load, "b": batch,
-            "compressed": one.compress}  # fmt: skip
+    return {
+        "scheme": scheme,
+        "operator": one.operator.name,
+        "load": load,
+        "b": batch,
+        "compressed": one.compress,
+    }
 
 
 def show_batch(batch: int) -> str:

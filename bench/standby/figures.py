@@ -25,8 +25,10 @@ def figures(rows: list[Row]) -> dict[str, tuple[tuple[str, str], Curves]]:
     plain, packed, sums = of(rows), of(rows, compressed=True), of(rows, "aggregation")
     methods = {"SAS": plain, "SASC": packed}
     operators = {"selection": plain, "aggregation": sums}
-    loads = {f"{load} MB/s" if load else "no load": of(rows, "aggregation", load)
-             for load in sorted({row["load"] for row in rows})}  # fmt: skip
+    loads = {
+        f"{load} MB/s" if load else "no load": of(rows, "aggregation", load)
+        for load in sorted({row["load"] for row in rows})
+    }
     return {
         "08-overhead": (OVERHEAD, {"SAS": plain}),
         "09-recovery": (RECOVERY, {"SAS": plain}),
@@ -66,36 +68,62 @@ def draw(result: dict[str, Any], folder: Path) -> list[Path]:
 
 def _plot(axes: Axes, label: str, curve: dict[int, Row], key: str) -> None:
     """Against b; what Upstream Backup has, and what the model says, as thin lines."""
-    points = [(b, row[key]) for b, row in sorted(curve.items())
-              if b != UNLIMITED and row.get(key) is not None]  # fmt: skip
+    points = [
+        (b, row[key])
+        for b, row in sorted(curve.items())
+        if b != UNLIMITED and row.get(key) is not None
+    ]
     if not points:
         return
     (line,) = axes.plot(*zip(*points, strict=True), "o-", markersize=3, label=label)
-    model = [(b, row[f"model_{key}"]) for b, row in sorted(curve.items())
-             if b != UNLIMITED and row.get(f"model_{key}") is not None]  # fmt: skip
+    model = [
+        (b, row[f"model_{key}"])
+        for b, row in sorted(curve.items())
+        if b != UNLIMITED and row.get(f"model_{key}") is not None
+    ]
     if model:
         axes.plot(*zip(*model, strict=True), ":", color=line.get_color(), label=f"{label}, model")
     backup = curve.get(UNLIMITED, {}).get(key)
     if backup is not None:
-        axes.axhline(backup, linestyle="--", linewidth=1, color=line.get_color(),
-                     label=f"{label}, b = ∞ (UB)")  # fmt: skip
+        axes.axhline(
+            backup,
+            linestyle="--",
+            linewidth=1,
+            color=line.get_color(),
+            label=f"{label}, b = ∞ (UB)",
+        )
 
 
-COLUMNS = ("scheme", "operator", "load", "b", "overhead", "model", "recovery", "model", "gap",
-           "throughput", "CPU")  # fmt: skip
+COLUMNS = (
+    "scheme",
+    "operator",
+    "load",
+    "b",
+    "overhead",
+    "model",
+    "recovery",
+    "model",
+    "gap",
+    "throughput",
+    "CPU",
+)
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """A row for people, under `COLUMNS`."""
     return (
-        row["scheme"], row["operator"], f"{row['load']} MB/s" if row["load"] else "–",
+        row["scheme"],
+        row["operator"],
+        f"{row['load']} MB/s" if row["load"] else "–",
         "∞" if row["b"] == UNLIMITED else str(row["b"]),
-        f"{row['overhead']:.0%}", f"{row['model_overhead']:.0%}",
-        _seconds(row.get("recovery_s")), _seconds(row.get("model_recovery_s")),
+        f"{row['overhead']:.0%}",
+        f"{row['model_overhead']:.0%}",
+        _seconds(row.get("recovery_s")),
+        _seconds(row.get("model_recovery_s")),
         _seconds(row.get("gap_s")),
         "–" if row.get("throughput") is None else f"{row['throughput']:,.0f}/s",
         _number(row["cpu"]),
-    )  # fmt: skip
+    )
 
 
 def _seconds(value: float | None) -> str:

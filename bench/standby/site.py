@@ -148,8 +148,7 @@ class Deployed:
         return (traffic.primary, traffic.packed, traffic.shipped) if traffic else (0, 0, 0)
 
     def _pids(self) -> dict[str, int]:
-        return {"source": self.site(self.source).pid,
-                "standby": self.site(self.standby()).pid}  # fmt: skip
+        return {"source": self.site(self.source).pid, "standby": self.site(self.standby()).pid}
 
     # -- a failure -------------------------------------------------------------------------------
 

@@ -54,11 +54,14 @@ class Second:
 
     def report(self) -> dict[str, Any]:
         return {
-            "since_step_s": round(self.since_step_s, 2), "batch": self.batch,
-            "overhead": self.overhead, "rate": self.load.rate,
+            "since_step_s": round(self.since_step_s, 2),
+            "batch": self.batch,
+            "overhead": self.overhead,
+            "rate": self.load.rate,
             "worst_recovery_s": Model(self.load).worst_recovery(self.batch),
-            "possible": possible(self.load), "held": held(self),
-        }  # fmt: skip
+            "possible": possible(self.load),
+            "held": held(self),
+        }
 
 
 def possible(load: Load) -> bool:
@@ -76,9 +79,10 @@ def held(second: Second) -> bool:
 def share_held(seconds: Iterable[Second]) -> tuple[float | None, int]:
     """Of the seconds that count, and how many those are."""
     counted = [
-        one for one in seconds
+        one
+        for one in seconds
         if one.since_step_s > GRACE_S and one.overhead is not None and possible(one.load)
-    ]  # fmt: skip
+    ]
     return (sum(map(held, counted)) / len(counted), len(counted)) if counted else (None, 0)
 
 

@@ -41,8 +41,9 @@ def of(
 ) -> dict[int, Row]:
     """One curve: b → its row."""
     wanted = (operator, load, compressed)
-    return {row["b"]: row for row in rows
-            if (row["operator"], row["load"], row["compressed"]) == wanted}  # fmt: skip
+    return {
+        row["b"]: row for row in rows if (row["operator"], row["load"], row["compressed"]) == wanted
+    }
 
 
 def gaps(rows: list[Row], spark: dict[str, Any]) -> dict[str, Any]:
@@ -76,8 +77,11 @@ def shapes(rows: list[Row]) -> dict[str, bool]:
     plain, packed = of(rows), of(rows, compressed=True)
     sums = of(rows, "aggregation")
     busy = of(rows, "aggregation", load=max(row["load"] for row in rows))
-    pairs = [(plain[b]["overhead"], packed[b]["overhead"] / _ratio(packed[b]))
-             for b in plain if b in packed]  # fmt: skip
+    pairs = [
+        (plain[b]["overhead"], packed[b]["overhead"] / _ratio(packed[b]))
+        for b in plain
+        if b in packed
+    ]
     return {
         "active_standby_ships_everything": all(
             abs(row["overhead"] - _ratio(row)) < 0.05 for row in rows if row["b"] == 1
@@ -104,6 +108,9 @@ def _rising(curve: dict[int, Row]) -> bool:
 
 def _longer(short: dict[int, Row], long: dict[int, Row]) -> bool:
     """On average over the batch sizes with kills in both."""
-    found = [long[b]["recovery_s"] - row["recovery_s"] for b, row in short.items()
-             if "recovery_s" in row and "recovery_s" in long.get(b, {})]  # fmt: skip
+    found = [
+        long[b]["recovery_s"] - row["recovery_s"]
+        for b, row in short.items()
+        if "recovery_s" in row and "recovery_s" in long.get(b, {})
+    ]
     return bool(found) and fmean(found) > 0

@@ -41,9 +41,12 @@ class Installed:
         with self.log.open("ab") as log:
             self._up = subprocess.Popen(
                 [*COMMAND, "up", "--cluster", "cluster.toml", "--http", "off"],
-                cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def wait_until_up(self) -> None:
         """Until the coordinator of this `up` answers that all its sites are there."""

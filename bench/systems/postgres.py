@@ -40,9 +40,17 @@ class Postgres:
     def start(self) -> None:
         settings = [word for item in self._settings.items() for word in ("-c", "=".join(item))]
         command: list[str | Path] = [
-            self._bin / "postgres", "-D", self._data, "-h", self._host, "-p", str(self.port),
-            "-k", "", *settings,
-        ]  # fmt: skip
+            self._bin / "postgres",
+            "-D",
+            self._data,
+            "-h",
+            self._host,
+            "-p",
+            str(self.port),
+            "-k",
+            "",
+            *settings,
+        ]
         self._server.start(command, self._answers, **self._as_user())
 
     def stop(self) -> None:
@@ -76,9 +84,12 @@ class Postgres:
 
     def _run(self, program: str, *arguments: str | Path) -> None:
         done = subprocess.run(
-            [self._bin / program, *arguments], capture_output=True, text=True,
-            cwd=self._server.folder, **self._as_user(),
-        )  # fmt: skip
+            [self._bin / program, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=self._server.folder,
+            **self._as_user(),
+        )
         if done.returncode:
             self.remove()
             raise SiteError(f"{program} failed:\n{done.stdout}{done.stderr}")

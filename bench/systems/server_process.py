@@ -55,9 +55,15 @@ class Server:
         log = (self.folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                preexec_fn=_end_with_parent, start_new_session=True, **more,
-            )  # fmt: skip
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_end_with_parent,
+                start_new_session=True,
+                **more,
+            )
         deadline = time.monotonic() + PATIENCE_S
         while not ready():
             if self._process.poll() is not None or time.monotonic() > deadline:

@@ -35,10 +35,15 @@ class SilentCluster:
         self.machines = Machines(names)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         sites = {
-            name: SiteConfig(name=name, isolation="process", master="local[1]", conf=YOUNG_JVM,
-                             listen=HostPort(self.machines.address_of(name), 0))
+            name: SiteConfig(
+                name=name,
+                isolation="process",
+                master="local[1]",
+                conf=YOUNG_JVM,
+                listen=HostPort(self.machines.address_of(name), 0),
+            )
             for name in names
-        }  # fmt: skip
+        }
         here = HostPort(self.machines.address, 0)
         cluster = Cluster(
             sites=sites, listen=here, security=Security(plaintext=True), queue_bytes=queue_bytes
@@ -59,9 +64,13 @@ class SilentCluster:
         command += ["--state", str(self.coordinator.site_state(name))]
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                env=os.environ | {"ANABRANCH_TOKEN": "bench"}, start_new_session=True,
-            )  # fmt: skip
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=os.environ | {"ANABRANCH_TOKEN": "bench"},
+                start_new_session=True,
+            )
 
     def wait_until_up(self) -> None:
         """All of them."""

@@ -204,11 +204,29 @@ class Gap(ProtocolError):
 _KINDS: dict[str, type[AnabranchError]] = {
     kind.__name__: kind
     for kind in (
-        AnabranchError, ConfigError, SetupError, PlacementError, SiteError, Refused, StorageError,
-        SourceError, SourceAway, CannotResume, SinkError, SinkAway, SinkBehind, Fenced, TaskError,
-        AdmissionError, TooMany, ProtocolError, StaleEpoch, Superseded, Gap,
+        AnabranchError,
+        ConfigError,
+        SetupError,
+        PlacementError,
+        SiteError,
+        Refused,
+        StorageError,
+        SourceError,
+        SourceAway,
+        CannotResume,
+        SinkError,
+        SinkAway,
+        SinkBehind,
+        Fenced,
+        TaskError,
+        AdmissionError,
+        TooMany,
+        ProtocolError,
+        StaleEpoch,
+        Superseded,
+        Gap,
     )
-}  # fmt: skip
+}
 
 
 def from_dict(data: dict[str, Any]) -> AnabranchError:

@@ -7,17 +7,38 @@ import re
 from anabranch.errors import ConfigError
 
 _DURATIONS_US = {
-    "us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000,
-    "h": 3_600_000_000, "d": 86_400_000_000,
-}  # fmt: skip
+    "us": 1,
+    "µs": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
 _WORDS = {
-    "usec": "us", "micro": "us", "microsecond": "us", "msec": "ms", "milli": "ms",
-    "millisecond": "ms", "sec": "s", "second": "s", "minute": "m", "hr": "h", "hour": "h",
+    "usec": "us",
+    "micro": "us",
+    "microsecond": "us",
+    "msec": "ms",
+    "milli": "ms",
+    "millisecond": "ms",
+    "sec": "s",
+    "second": "s",
+    "minute": "m",
+    "hr": "h",
+    "hour": "h",
     "day": "d",
-}  # fmt: skip
+}
 _SIZES = {
-    "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30,
-}  # fmt: skip
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ%/]*)\s*")
 
 
@@ -33,9 +54,11 @@ def duration_us(text: str) -> int:
     value, unit = _split(text, "250ms")
     if unit not in _DURATIONS_US:
         meant = unit_meant(unit)
-        remedy = f"Write {value:g}{meant}." if meant else (
-            f"Use one of {', '.join(_DURATIONS_US)}, as in 250ms."
-        )  # fmt: skip
+        remedy = (
+            f"Write {value:g}{meant}."
+            if meant
+            else (f"Use one of {', '.join(_DURATIONS_US)}, as in 250ms.")
+        )
         raise ConfigError(f"{text!r} has no known unit of time", remedy=remedy)
     return round(value * _DURATIONS_US[unit])
 

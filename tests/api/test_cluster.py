@@ -86,8 +86,9 @@ def test_a_cluster_file(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_broken_connection_loses_and_repeats_nothing(cluster: Cluster) -> None:
-    s = cluster.stream("s", {"n": "BIGINT"}, at="room1",
-                       source=source("rate", tps=2000, rows=2000, n="value"))  # fmt: skip
+    s = cluster.stream(
+        "s", {"n": "BIGINT"}, at="room1", source=source("rate", tps=2000, rows=2000, n="value")
+    )
     query = s.start("q", at="centre")
     found: list[int] = []
     for number, batch in enumerate(query.batches()):

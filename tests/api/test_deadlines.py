@@ -19,9 +19,11 @@ def task(cluster: Cluster, name: str) -> dict[str, Any]:
 def test_results_are_held_against_their_deadline(cluster: Cluster) -> None:
     s = cluster.stream("s", {"n": "BIGINT"}, at="room1")
     kept = s.where("n > 2").select(m="n * 2").deadline("1h").start("kept", at="room1", follow=False)
-    never = s.select(m="n + 1").deadline("2ms", best_effort=True).start(
-        "never", at="room2", follow=False
-    )  # fmt: skip
+    never = (
+        s.select(m="n + 1")
+        .deadline("2ms", best_effort=True)
+        .start("never", at="room2", follow=False)
+    )
     assert "DEADLINE 1h" in kept.explain()
     assert "kept: sub-deadline 1h, 1h from the source on" in kept.explain()
     assert "BEST EFFORT" in never.explain()

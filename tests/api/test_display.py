@@ -69,8 +69,10 @@ class Read:
     def __init__(self) -> None:
         schema = pa.schema({"x": pa.int64(), "_pos": pa.int64(), "_ts": pa.int64()})
         rows = [[1, 1, 0], [2, 2, 1_000_000]]
-        self.batches = [pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True))],
-                                                   schema) for row in rows]  # fmt: skip
+        self.batches = [
+            pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True))], schema)
+            for row in rows
+        ]
         self.schema = schema
 
     def next(self, timeout_s: float) -> pa.RecordBatch | None:
@@ -100,5 +102,7 @@ def test_part_by_part_goes_on_where_it_was() -> None:
 
 def test_event_times_as_timestamps() -> None:
     times = results().to_pandas(timestamps=True)["_ts"]
-    assert [str(time) for time in times] == ["1970-01-01 00:00:00+00:00",
-                                             "1970-01-01 00:00:01+00:00"]  # fmt: skip
+    assert [str(time) for time in times] == [
+        "1970-01-01 00:00:00+00:00",
+        "1970-01-01 00:00:01+00:00",
+    ]

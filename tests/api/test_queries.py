@@ -22,10 +22,18 @@ START_US = 1_769_860_800_000_000
 def sensor(cluster: Cluster, name: str, first: int, at: str, rows: int = 20) -> Stream:
     """One tuple every 100 ms, each a degree warmer."""
     return cluster.stream(
-        name, {"Temp": "DOUBLE", "room": "INT"}, at=at,
-        source=source("rate", tps=10_000, rows=rows, start=START, Temp=f"{first} + value",
-                      room="CAST(value % 2 AS INT)"),
-    )  # fmt: skip
+        name,
+        {"Temp": "DOUBLE", "room": "INT"},
+        at=at,
+        source=source(
+            "rate",
+            tps=10_000,
+            rows=rows,
+            start=START,
+            Temp=f"{first} + value",
+            room="CAST(value % 2 AS INT)",
+        ),
+    )
 
 
 def test_a_selection(cluster: Cluster) -> None:
@@ -42,9 +50,13 @@ def test_a_selection(cluster: Cluster) -> None:
 def test_a_file_with_event_times_and_a_sink(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "a b'.csv").write_text(f"t,ts\n1,{START}\n2,2026-01-31T11:59:00Z\n3,{START}\n")
     s = cluster.stream(
-        "a stream", {"t": "INT"}, at="room1", timestamp="ts", lateness=timedelta(seconds=1),
+        "a stream",
+        {"t": "INT"},
+        at="room1",
+        timestamp="ts",
+        lateness=timedelta(seconds=1),
         source=source("file", path=tmp_path / "a b'.csv", speed="max"),
-    )  # fmt: skip
+    )
     kept = s.start("kept", into=sink("jsonl", path="out.jsonl"))
     assert [row["t"] for row in kept] == [1, 3]
     cluster.wait("20s")
@@ -73,9 +85,12 @@ def test_a_join_with_masters_and_a_self_join(cluster: Cluster) -> None:
 def test_an_aggregate(cluster: Cluster) -> None:
     s1 = sensor(cluster, "Sensor1", 0, "room1", rows=40)
     means = (
-        s1.window("1ms", slide="1ms").group_by("room").having("COUNT(*) > 1")
-        .select("room", mean="AVG(Temp)", n="COUNT(*)").start("means", at="centre")
-    )  # fmt: skip
+        s1.window("1ms", slide="1ms")
+        .group_by("room")
+        .having("COUNT(*) > 1")
+        .select("room", mean="AVG(Temp)", n="COUNT(*)")
+        .start("means", at="centre")
+    )
     table = means.to_pandas()
     assert list(table["n"]) == [5] * 8
     assert list(table["mean"])[:2] in ([4.0, 5.0], [5.0, 4.0])
@@ -83,8 +98,12 @@ def test_an_aggregate(cluster: Cluster) -> None:
 
 def test_a_table_and_an_aggregate_of_ones_own(cluster: Cluster) -> None:
     Path("rooms.csv").write_text("id,name\n0,hall\n1,attic\n")
-    rooms = cluster.table("Rooms", {"id": "INT", "name": "STRING"}, at="centre",
-                          source=source("file", path="rooms.csv"))  # fmt: skip
+    rooms = cluster.table(
+        "Rooms",
+        {"id": "INT", "name": "STRING"},
+        at="centre",
+        source=source("file", path="rooms.csv"),
+    )
     s1 = cluster.stream("Sensor1", {"Temp": "DOUBLE", "room": "INT"}, at="room1")
     named = join(s1[1], rooms).where("room = id").select("name", "Temp").start("named")
     cluster.aggregate("midrange", stats.Midrange, ["DOUBLE"], "DOUBLE")
@@ -117,10 +136,12 @@ def test_explain_describe_and_drop(cluster: Cluster) -> None:
         ({"on": "room 2", "batch": 100, "compress": True}, " ON `room 2` BATCH 100 COMPRESS"),
         ({"batch": "unlimited", "compress": "lz4"}, " BATCH unlimited COMPRESS lz4"),
         ({"recovery": "2s", "overhead": 0.3}, " RECOVERY 2s OVERHEAD 30%"),
-        ({"recovery": timedelta(seconds=1.5), "overhead": "0.5%", "compress": False},
-         " RECOVERY 1500000us OVERHEAD 0.5%"),
+        (
+            {"recovery": timedelta(seconds=1.5), "overhead": "0.5%", "compress": False},
+            " RECOVERY 1500000us OVERHEAD 0.5%",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_standby_as_the_draft_writes_it(
     cluster: Cluster, asked: dict[str, Any], clause: str
 ) -> None:
@@ -190,11 +211,15 @@ def test_what_is_there_already(cluster: Cluster) -> None:
         (lambda c, s: join(s.where("Temp > 1")), r"join\(inputs\): what is joined is a stream"),
         (lambda c, s: c.stream("t", {"a": "DUBLE"}), r"stream\(columns\): a: unknown type 'DUBLE'"),
         (lambda c, s: c.stream("t", {"a": "INT"}, lateness="9 x"), r"stream\(lateness\): "),
-        (lambda c, s: s.start("q", into=sink("console").on("attic")),
-         r"start\(into\): on: unknown site 'attic'"),
+        (
+            lambda c, s: s.start("q", into=sink("console").on("attic")),
+            r"start\(into\): on: unknown site 'attic'",
+        ),
         (lambda c, s: s.standby(on="attic").start("q"), r"standby\(on\): unknown site 'attic'"),
-        (lambda c, s: s.standby(on="room1").start("q", at="room1"),
-         r"standby\(on\): the query itself runs"),
+        (
+            lambda c, s: s.standby(on="room1").start("q", at="room1"),
+            r"standby\(on\): the query itself runs",
+        ),
         (lambda c, s: s.standby(batch=0).start("q"), r"standby\(batch\): a batch cannot have 0"),
         (lambda c, s: s.standby(recovery="5").start("q"), r"standby\(recovery\): '5' has no"),
         (lambda c, s: s.standby(overhead=1.5).start("q"), r"standby\(overhead\): an overhead of"),
@@ -203,7 +228,7 @@ def test_what_is_there_already(cluster: Cluster) -> None:
         (lambda c, s: c.query("s"), r"query\(name\): s is a stream"),
         (lambda c, s: list(s.start("q", follow=False)), "this is not followed"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_said_of_its_argument(cluster: Cluster, mistake, message: str) -> None:
     s = cluster.stream("s", {"Temp": "DOUBLE"}, at="room1", source=source("rate", tps=1, Temp="1"))
     with pytest.raises(AnabranchError, match=message):

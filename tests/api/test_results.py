@@ -19,9 +19,11 @@ from anabranch.errors import ConfigError, SourceError, TaskError
 
 def ticks(cluster: Cluster, rows: int, pad: int = 0) -> Stream:
     return cluster.stream(
-        "ticks", {"n": "BIGINT", "pad": "STRING"}, at="room1",
+        "ticks",
+        {"n": "BIGINT", "pad": "STRING"},
+        at="room1",
         source=source("rate", tps=1_000_000, rows=rows, n="value", pad=f"repeat('x', {pad})"),
-    )  # fmt: skip
+    )
 
 
 def test_parts_of_the_results(cluster: Cluster) -> None:
@@ -119,8 +121,7 @@ def test_everything_that_can_be_pushed(cluster: Cluster) -> None:
     s.push([{"n": 1, "d": Decimal("1.5"), "_ts": now}, {"N": 2, "m": {"a": 1}, "_ts": now}])
     s.push({"n": 3, "_ts": "2026-01-31T12:00:01Z"})
     s.push(pa.table({"n": [4], "d": [None], "m": [None], "_ts": [1_769_860_802_000_000]}))
-    s.push(pd.DataFrame({"n": [5], "d": [Decimal(2)], "m": [None],
-                         "_ts": [1_769_860_803_000_000]}))  # fmt: skip
+    s.push(pd.DataFrame({"n": [5], "d": [Decimal(2)], "m": [None], "_ts": [1_769_860_803_000_000]}))
     s.push([{"n": 6, "_ts": now}])  # late
     s.end()
     rows = list(query)
@@ -165,7 +166,7 @@ def test_a_window_over_pushed_rows_closes_by_the_clock(cluster: Cluster) -> None
         (pa.table({"m": [1]}), "the column 'n' is missing"),
         ([{"n": 1, "_ts": 1}, {"n": 2}], "1 rows have no _ts"),
     ],
-)  # fmt: skip
+)
 def test_rows_that_do_not_fit(cluster: Cluster, rows: object, message: str) -> None:
     s = cluster.stream("s", {"n": "INT"})
     with pytest.raises(ConfigError, match=message):

@@ -23,8 +23,9 @@ class Doubled(Pocket):
 
 
 def test_all_that_is_started_together_sees_the_first_tuple(cluster: Cluster) -> None:
-    s = cluster.stream("s", {"n": "BIGINT"}, at="room1",
-                       source=source("rate", tps=1_000_000, rows=ROWS, n="value"))  # fmt: skip
+    s = cluster.stream(
+        "s", {"n": "BIGINT"}, at="room1", source=source("rate", tps=1_000_000, rows=ROWS, n="value")
+    )
     with cluster.script():
         even = s.where("n % 2 = 0").start("even")
         same = join(even["1us"], s["1us"]).where("even.n = s.n").select(n="s.n").start("same")

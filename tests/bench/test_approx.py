@@ -16,9 +16,16 @@ from bench.approx import data, experiment, figures, sites
 from bench.commands.measurements import app
 
 COLUMNS = {
-    "data", "workers", "epsilon", "method", "model", "estimable", "error", "worst_key_error",
+    "data",
+    "workers",
+    "epsilon",
+    "method",
+    "model",
+    "estimable",
+    "error",
+    "worst_key_error",
     "assign_s",
-}  # fmt: skip
+}
 REAL = Path(os.environ.get("ANABRANCH_DATA", "../shared/data")) / "intel_lab" / "temperature.txt"
 
 
@@ -50,9 +57,15 @@ def test_figures_of_readings_by_workers_and_by_epsilon(
     monkeypatch.setattr(experiment, "LADDER", few)
     file = readings(tmp_path / "lab.csv")
     rows = experiment.run_file(
-        file, lambda line: None, width=3, slide=1, part=0.6, workers=(4, 2), epsilons=(0.5, 1.0),
+        file,
+        lambda line: None,
+        width=3,
+        slide=1,
+        part=0.6,
+        workers=(4, 2),
+        epsilons=(0.5, 1.0),
         name=data.name_of(file),
-    )  # fmt: skip
+    )
     assert all(row.keys() >= COLUMNS for row in rows)
     drawn = figures.draw(rows, tmp_path / "figures")
     assert [one.name for one in drawn] == [f"approx-lab-{name}.png" for name in figures.FIGURES]

@@ -9,20 +9,30 @@ def row(end: int, key: int, stream: str, x: float = 1.0) -> Found:
 
 
 ROWS = [
-    row(1, 0, "q/1"), row(2, 0, "estimated", 1.2), row(3, 0, "q/1.2"),
-    row(1, 1, "q/2"), row(2, 1, "q/2"), row(3, 1, "q/2"),
-]  # fmt: skip
+    row(1, 0, "q/1"),
+    row(2, 0, "estimated", 1.2),
+    row(3, 0, "q/1.2"),
+    row(1, 1, "q/2"),
+    row(2, 1, "q/2"),
+    row(3, 1, "q/2"),
+]
 MEANS = {(end, key): 1.0 for end in (1, 2, 3, 4) for key in (0, 1)}
 
 
 def test_all_is_well() -> None:
     found = check(ROWS, MEANS, 3)
     assert {name: found[name] for name in ("missing", "twice", "beyond", "differences")} == {
-        "missing": 0, "twice": 0, "beyond": 0, "differences": 0
-    }  # fmt: skip
+        "missing": 0,
+        "twice": 0,
+        "beyond": 0,
+        "differences": 0,
+    }
     assert (found["estimated"], found["needless"], found["error"], found["outside_bound"]) == (
-        1, 0, 0, 0
-    )  # fmt: skip
+        1,
+        0,
+        0,
+        0,
+    )
 
 
 def test_each_fault_is_counted() -> None:

@@ -74,8 +74,18 @@ def test_the_whole_experiment(
     result = CliRunner().invoke(app, ["placement", *options, "--trials", "2"])
     assert result.exit_code == 0, result.output
     found = json.loads((to / "p.json").read_text())
-    wanted = {"data", "method", "sites", "operators", "cost_ratio", "regret_median", "regret_p95",
-              "moves_per_sample", "saved", "seconds"}  # fmt: skip
+    wanted = {
+        "data",
+        "method",
+        "sites",
+        "operators",
+        "cost_ratio",
+        "regret_median",
+        "regret_p95",
+        "moves_per_sample",
+        "saved",
+        "seconds",
+    }
     assert all(wanted <= row.keys() for row in found["rows"])
     best = [row for row in found["rows"] if row["method"] == "best" and row["graph"] == "tree"]
     assert all(row["cost_ratio"] == pytest.approx(1) for row in best)

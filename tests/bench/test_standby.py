@@ -26,9 +26,18 @@ from bench.standby.site import longest_gap, overhead
 from bench.systems import processes
 
 LOAD = Load(
-    rate=1000, ack_interval_s=0.25, lag_s=0.1, window=0, tuple_bytes=72, ratio=1,
-    bandwidth=math.inf, rtt_s=0.002, heartbeat_s=0.25, fixed_s=0.05, per_tuple_s=1e-5,
-)  # fmt: skip
+    rate=1000,
+    ack_interval_s=0.25,
+    lag_s=0.1,
+    window=0,
+    tuple_bytes=72,
+    ratio=1,
+    bandwidth=math.inf,
+    rtt_s=0.002,
+    heartbeat_s=0.25,
+    fixed_s=0.05,
+    per_tuple_s=1e-5,
+)
 
 
 def lines(operator: Operator, count: int) -> list[str]:
@@ -153,14 +162,25 @@ def row(b: int, operator: str = "selection", load: int = 0, compressed: bool = F
     ratio = 0.5 if compressed else 1.0
     share = 1.0 if b == 1 else max(0.0, 1 - b / 350)
     slow = (3 if operator == "aggregation" else 1) * (5 if load else 1)
-    killed = {"recovery_s": slow * (0.2 + min(b, 500) / 1000), "gap_s": 0.4,
-              "model_recovery_s": slow * (0.2 + min(b, 500) / 1000) * 1.1}  # fmt: skip
+    killed = {
+        "recovery_s": slow * (0.2 + min(b, 500) / 1000),
+        "gap_s": 0.4,
+        "model_recovery_s": slow * (0.2 + min(b, 500) / 1000) * 1.1,
+    }
     scheme = {1: "AS", UNLIMITED: "UB"}.get(b, "SAS")
     return {
-        "scheme": scheme, "operator": operator, "load": load, "b": b, "compressed": compressed,
-        "overhead": ratio * share, "model_overhead": ratio * share + 0.02, "ratio": ratio,
-        "zero_from": 350, "cpu": 0.5, **(killed if b in (1, 100, 500, UNLIMITED) else {}),
-    }  # fmt: skip
+        "scheme": scheme,
+        "operator": operator,
+        "load": load,
+        "b": b,
+        "compressed": compressed,
+        "overhead": ratio * share,
+        "model_overhead": ratio * share + 0.02,
+        "ratio": ratio,
+        "zero_from": 350,
+        "cpu": 0.5,
+        **(killed if b in (1, 100, 500, UNLIMITED) else {}),
+    }
 
 
 def canned() -> dict[str, Any]:

@@ -17,8 +17,17 @@ _OF_STANDBYS = {one.name for one in fields(StandbyReport)}
 def task(name: str, site: str, role: str = "primary", **said: Any) -> TaskReport:
     """One that has worked. What only one says that stands by, or has done so, goes there."""
     standing_by = {key: said.pop(key) for key in _OF_STANDBYS & said.keys()}
-    measured = {"rate_in": 5.0, "rate_out": 5.0, "rows_in": 10, "rows_out": 4, "position": 10,
-                "fixed_ms": 1.0, "per_tuple_us": 2.0, "p50_ms": 1.0, "p99_ms": 2.0}  # fmt: skip
+    measured = {
+        "rate_in": 5.0,
+        "rate_out": 5.0,
+        "rows_in": 10,
+        "rows_out": 4,
+        "position": 10,
+        "fixed_ms": 1.0,
+        "per_tuple_us": 2.0,
+        "p50_ms": 1.0,
+        "p99_ms": 2.0,
+    }
     if standing_by:
         said["standby"] = reports.guarding(**{"primary": "centre"} | standing_by)
     return reports.a_task(name, site, role, **measured | said)
@@ -50,8 +59,11 @@ def assigned(site: str, standby: str | None, problem: str = "") -> dict[str, Pro
 
 def status(*sites: AnySite, **said: Any) -> SystemStatus:
     usual = {
-        "streams": ("s",), "protection": {"q": reports.assigned("centre", "centre2")},
-        "standbys": {"q": "STANDBY"}, "reads": {"q": ("s",)}, "ends": {"q": ("s",)},
+        "streams": ("s",),
+        "protection": {"q": reports.assigned("centre", "centre2")},
+        "standbys": {"q": "STANDBY"},
+        "reads": {"q": ("s",)},
+        "ends": {"q": ("s",)},
         "states": states(q="running"),
-    }  # fmt: skip
+    }
     return reports.a_status(*sites, **usual | said)

@@ -8,8 +8,10 @@ from simulation.reports import a_source, a_status, up
 
 
 def status(*sources: tuple[str, int, int, float]) -> SystemStatus:
-    told = [a_source(name, replayed=there, to_replay=whole, rate=rate)
-            for name, there, whole, rate in sources]  # fmt: skip
+    told = [
+        a_source(name, replayed=there, to_replay=whole, rate=rate)
+        for name, there, whole, rate in sources
+    ]
     return a_status(up("office", *told))
 
 

@@ -46,7 +46,7 @@ def checked(
         "SELECT n FROM s WHERE regexp_like(room, 'x') INTO jsonl(path = 'x.jsonl') AT b",
         "SELECT date_trunc('HOUR', at) AS h FROM s WHERE array_contains(array(n), 3)",
     ],
-)  # fmt: skip
+)
 def test_what_is_right(checked: Callable[[str], Ended], query: str) -> None:
     ended = checked(f"CREATE QUERY q AS {query};")
     assert ended.out.startswith("s.sql: 4 statements, nothing wrong found.\n"), ended.err

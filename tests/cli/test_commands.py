@@ -18,9 +18,27 @@ from tests.e2e.terminal import END, TMUX, RealTerminal
 
 Run = Callable[..., Ended]
 COMMANDS = (
-    "check", "dashboard", "demo", "down", "explain", "kill", "move", "network", "pause", "prepare",
-    "replan", "report", "resume", "run", "site", "sql", "status", "submit", "token", "up",
-)  # fmt: skip
+    "check",
+    "dashboard",
+    "demo",
+    "down",
+    "explain",
+    "kill",
+    "move",
+    "network",
+    "pause",
+    "prepare",
+    "replan",
+    "report",
+    "resume",
+    "run",
+    "site",
+    "sql",
+    "status",
+    "submit",
+    "token",
+    "up",
+)
 
 
 def test_help_lists_every_command(anabranch: Run) -> None:

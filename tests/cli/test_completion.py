@@ -64,23 +64,33 @@ def texts(before: str, after: str = "") -> list[str]:
         (f"{QUERY} celsius FROM warm INTO jsonl(", ["path = "]),
         (f"{QUERY} celsius FROM warm AT c", ["centre"]),
         (f"{QUERY} celsius FROM warm S", ["STANDBY", "SLIDE"]),
-        (f"{QUERY} celsius FROM warm INTO jsonl(path = 'x') ",
-         ["ON", "STANDBY", "DEADLINE", "COST", "AT"]),
+        (
+            f"{QUERY} celsius FROM warm INTO jsonl(path = 'x') ",
+            ["ON", "STANDBY", "DEADLINE", "COST", "AT"],
+        ),
         (f"{QUERY} celsius FROM warm INTO jsonl() ON ", ["room1", "centre"]),
-        (f"{QUERY} celsius FROM warm INTO jsonl() ON room1 AT centre ",
-         ["STANDBY", "DEADLINE", "COST"]),
-        (f"{QUERY} celsius FROM warm AT centre STANDBY ",
-         ["ON", "BATCH", "RECOVERY", "OVERHEAD", "COMPRESS", "DEADLINE", "COST", "INTO"]),
+        (
+            f"{QUERY} celsius FROM warm INTO jsonl() ON room1 AT centre ",
+            ["STANDBY", "DEADLINE", "COST"],
+        ),
+        (
+            f"{QUERY} celsius FROM warm AT centre STANDBY ",
+            ["ON", "BATCH", "RECOVERY", "OVERHEAD", "COMPRESS", "DEADLINE", "COST", "INTO"],
+        ),
         (f"{QUERY} celsius FROM warm STANDBY ON ", ["room1", "centre"]),
         (f"{QUERY} celsius FROM warm STANDBY ON room1 RECOVERY 2s O", ["OVERHEAD"]),
         (f"{QUERY} celsius FROM warm STANDBY BATCH ", ["UNLIMITED"]),
-        (f"{QUERY} celsius FROM warm DEADLINE 1s ",
-         ["BEST EFFORT", "STANDBY", "COST", "INTO", "AT"]),
+        (
+            f"{QUERY} celsius FROM warm DEADLINE 1s ",
+            ["BEST EFFORT", "STANDBY", "COST", "INTO", "AT"],
+        ),
         (f"{QUERY} celsius FROM warm COST 1ms ", ["STANDBY", "DEADLINE", "INTO", "AT"]),
-        (f"{QUERY} celsius FROM warm STANDBY BATCH 5 OVERHEAD 30% ON room1 COMPRESS ",
-         ["zlib", "lz4", "zstd", "RECOVERY", "DEADLINE", "COST", "INTO", "AT"]),
+        (
+            f"{QUERY} celsius FROM warm STANDBY BATCH 5 OVERHEAD 30% ON room1 COMPRESS ",
+            ["zlib", "lz4", "zstd", "RECOVERY", "DEADLINE", "COST", "INTO", "AT"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_proposals(before: str, expected: list[str]) -> None:
     assert texts(before) == expected
 

@@ -78,9 +78,11 @@ def test_kill_kills_that_process(
     system(status=status(site("centre", pid=process.pid)))
     ended = anabranch("kill", "centre")
     assert ended == Ended(
-        0, "", f"site centre (process {process.pid}) killed; `anabranch status` shows who took"
-        " over, and `up` starts it again\n"
-    )  # fmt: skip
+        0,
+        "",
+        f"site centre (process {process.pid}) killed; `anabranch status` shows who took"
+        " over, and `up` starts it again\n",
+    )
     assert process.wait(5) == -signal.SIGKILL
 
 
@@ -106,14 +108,14 @@ def test_pause_and_resume(
         ),
         (
             site("centre", pid=2),
-            "site centre shares the coordinator's process. Give it isolation = \"process\" in"
+            'site centre shares the coordinator\'s process. Give it isolation = "process" in'
             " cluster.toml, under [site.centre].",
         ),
         (site("centre", pid=0), "the process of site centre (0) is gone already"),
         (site("centre", pid=os.getpid()), "is gone already"),  # its number has been given anew
     ],
     ids=["unknown", "remote", "shared", "gone", "another"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("command", ["kill", "pause", "resume"])
 def test_whom_not_to_signal(
     anabranch: Run,
@@ -168,8 +170,10 @@ def test_a_source_that_waits_says_what_for() -> None:
 
 
 def test_what_is_on_a_disk_is_told_and_for_whom() -> None:
-    spilled = {"s": SpilledReport(1_200_000_000, {"q": 4_000_000}),
-               "t": SpilledReport(7_000_000, {})}  # fmt: skip
+    spilled = {
+        "s": SpilledReport(1_200_000_000, {"q": 4_000_000}),
+        "t": SpilledReport(7_000_000, {}),
+    }
     disk = DiskReport(10_000_000_000, 10_000_000_000)
     lines = shown(status(site("edge", spilled=spilled, disk=disk), SPARE))
     assert [line for line in lines if "disk" in line or "for streams" in line] == [
@@ -228,17 +232,26 @@ def test_a_query_on_its_way_is_not_lost() -> None:
     [
         (standby("q", "centre2", batch=UNLIMITED), None, "protected by centre2, batch unlimited"),
         (standby("q", "centre2", batch=2500), None, "protected by centre2, batch 2,500"),
-        (standby("q", "centre2", tuning=(tuned(why="b = 7 is best"),)), None,
-         "protected by centre2, b = 7 is best"),
+        (
+            standby("q", "centre2", tuning=(tuned(why="b = 7 is best"),)),
+            None,
+            "protected by centre2, b = 7 is best",
+        ),
         (standby("q", "centre2", protects=False), None, "unprotected: centre2 is catching up"),
-        (standby("q", "centre2", error=ErrorReport("TaskError", "no disk")), None,
-         "unprotected: its standby failed: no disk"),
+        (
+            standby("q", "centre2", error=ErrorReport("TaskError", "no disk")),
+            None,
+            "unprotected: its standby failed: no disk",
+        ),
         (standby("q", "centre2", guard="claiming"), None, "taking over: centre2 after centre"),
-        (task("p", "centre2"), assigned("centre", None, "no site is up"),
-         "unprotected: no site is up"),
+        (
+            task("p", "centre2"),
+            assigned("centre", None, "no site is up"),
+            "unprotected: no site is up",
+        ),
         (task("p", "centre2"), {}, "unprotected: no standby yet"),
     ],
-)  # fmt: skip
+)
 def test_what_is_said_of_a_query(one: TaskReport, protection: Any, text: str) -> None:
     more = {} if protection is None else {"protection": protection}
     system = status(CENTRE, site("centre2", one), **more)
@@ -275,8 +288,9 @@ def test_a_site_whose_work_is_taken_over_is_no_error() -> None:
 def test_one_that_is_back_before_anyone_looked() -> None:
     run = Watched()
     run.look(down("centre", "q"), SPARE)
-    run.look(site("centre"), site("centre2", task("q", "centre2")),
-             protection=assigned("centre2", None))  # fmt: skip
+    run.look(
+        site("centre"), site("centre2", task("q", "centre2")), protection=assigned("centre2", None)
+    )
     assert run.said == ["site centre is lost; centre2 took over q"]
 
 

@@ -23,13 +23,17 @@ def test_all_is_well() -> None:
 
 def test_blame_goes_to_whoever_made_most_late_that_came_in_time() -> None:
     tasks = [
-        task("a", ["s"], overran=3), task("b", ["a"], overran=90, laxity_ms=-2.0),
+        task("a", ["s"], overran=3),
+        task("b", ["a"], overran=90, laxity_ms=-2.0),
         task("q", ["b"], overran=95, deadline_ms=300.0, judged=1000, late=95),
-    ]  # fmt: skip
+    ]
     assert list(deadline_lines(tasks)) == [
-        ("query q: due in 300 ms, p99 31 ms, 95 of 1,000 late (9.50%), because of b at at-b;"
-         " least laxity -2.0 ms", False)
-    ]  # fmt: skip
+        (
+            "query q: due in 300 ms, p99 31 ms, 95 of 1,000 late (9.50%), because of b at at-b;"
+            " least laxity -2.0 ms",
+            False,
+        )
+    ]
 
 
 def test_queries_without_a_deadline_have_no_line() -> None:

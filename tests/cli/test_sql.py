@@ -79,12 +79,18 @@ def test_statements_are_read_from_stdin_without_a_terminal(
         ("TAIL q;", "", ("q", "", None)),
         ("SHOW SITES; tail `my q` LIMIT 5", "SHOW SITES; ", ("my q", "", 5)),
         ("SELECT a FROM b;", "", ("", "SELECT a FROM b", None)),
-        ("SHOW SITES;\nMASTER a SELECT b FROM a LIMIT 3;", "SHOW SITES;\n",
-         ("", "           \nMASTER a SELECT b FROM a", 3)),
-        ("EXPLAIN SELECT a FROM b; CREATE QUERY q AS SELECT a FROM b",
-         "EXPLAIN SELECT a FROM b; CREATE QUERY q AS SELECT a FROM b", None),
+        (
+            "SHOW SITES;\nMASTER a SELECT b FROM a LIMIT 3;",
+            "SHOW SITES;\n",
+            ("", "           \nMASTER a SELECT b FROM a", 3),
+        ),
+        (
+            "EXPLAIN SELECT a FROM b; CREATE QUERY q AS SELECT a FROM b",
+            "EXPLAIN SELECT a FROM b; CREATE QUERY q AS SELECT a FROM b",
+            None,
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_followed(
     text: str, before: str, following: tuple[str, str, int | None] | None
 ) -> None:
@@ -97,14 +103,19 @@ def test_what_is_followed(
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("TAIL q; SHOW SITES;", "sql:1:1: TAIL goes on until Ctrl-C, so nothing can come after it."
-         " Put it last."),
+        (
+            "TAIL q; SHOW SITES;",
+            "sql:1:1: TAIL goes on until Ctrl-C, so nothing can come after it. Put it last.",
+        ),
         ("TAIL;", "sql:1:1: this is no TAIL. Write TAIL name, or TAIL name LIMIT 10."),
         ("TAIL q LIMIT all", "sql:1:1: this is no TAIL. Write TAIL name, or TAIL name LIMIT 10."),
-        ("SELECT a FROM b INTO csv(path = 'x')", "sql:1:17: a query that writes somewhere needs a"
-         " name. Write CREATE QUERY name AS SELECT …, or leave INTO out to see its tuples here."),
+        (
+            "SELECT a FROM b INTO csv(path = 'x')",
+            "sql:1:17: a query that writes somewhere needs a"
+            " name. Write CREATE QUERY name AS SELECT …, or leave INTO out to see its tuples here.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_followed(
     anabranch: Run, coordinator: FakeCoordinator, text: str, line: str
 ) -> None:

@@ -36,9 +36,14 @@ def test_defaults():
 def test_site_defaults():
     site = parse_cluster("[site.room1]").sites["room1"]
     assert site == SiteConfig(
-        name="room1", listen=HostPort("127.0.0.1", 0), address=None, isolation="thread",
-        master="local[2]", conf={}, slots=1,
-    )  # fmt: skip
+        name="room1",
+        listen=HostPort("127.0.0.1", 0),
+        address=None,
+        isolation="thread",
+        master="local[2]",
+        conf={},
+        slots=1,
+    )
     assert site.reached_at == site.listen
     assert site.shares_process
     assert not site.remote

@@ -33,10 +33,19 @@ def message(settings: dict[str, str]) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    ["plugin.library.paths", "ssl.engine.location", "ssl.providers", "sasl.kerberos.kinit.cmd",
-     "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.config", "debug",
-     "sasl.oauthbearer.assertion.private.key.file", "log_level", "metadata.broker.list"],
-)  # fmt: skip
+    [
+        "plugin.library.paths",
+        "ssl.engine.location",
+        "ssl.providers",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.oauthbearer.config",
+        "debug",
+        "sasl.oauthbearer.assertion.private.key.file",
+        "log_level",
+        "metadata.broker.list",
+    ],
+)
 def test_settings_of_librdkafka_that_no_statement_chooses(name: str) -> None:
     assert f"kafka() has no option '{name}'" in message({name: "/tmp/any"})
 

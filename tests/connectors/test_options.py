@@ -22,12 +22,22 @@ def line(**given):
 
 def test_defaults_and_values():
     assert take("file", DECLARED, {"path": "a"}) == {
-        "path": "a", "mode": "append", "rows": None, "tps": 1.0, "once": False, "pause": 5,
-    }  # fmt: skip
+        "path": "a",
+        "mode": "append",
+        "rows": None,
+        "tps": 1.0,
+        "once": False,
+        "pause": 5,
+    }
     given = {"path": "a", "rows": "7", "tps": "0.5", "once": "TRUE", "pause": "10ms"}
     assert take("file", DECLARED, given) == {
-        "path": "a", "mode": "append", "rows": 7, "tps": 0.5, "once": True, "pause": 10_000,
-    }  # fmt: skip
+        "path": "a",
+        "mode": "append",
+        "rows": 7,
+        "tps": 0.5,
+        "once": True,
+        "pause": 10_000,
+    }
 
 
 def test_misspelt_names_get_the_nearest_one():

@@ -23,13 +23,25 @@ def rate(tmp_path, spark):
 
 def test_exact_values(rate):
     columns = {
-        "Value": pa.int64(), "ts": pa.int64(), "Temp": pa.float64(), "room": pa.string(),
-        "flag": pa.bool_(), "n": pa.int32(), "at": UTC_MICROS,
-    }  # fmt: skip
+        "Value": pa.int64(),
+        "ts": pa.int64(),
+        "Temp": pa.float64(),
+        "room": pa.string(),
+        "flag": pa.bool_(),
+        "n": pa.int32(),
+        "at": UTC_MICROS,
+    }
     source = rate(
-        columns, tps=2000, rows=1000, start=START, temp="20 + value % 10 / 2", room="'r' || value",
-        flag=True, n=7, at="timestamp_micros(ts)",
-    )  # fmt: skip
+        columns,
+        tps=2000,
+        rows=1000,
+        start=START,
+        temp="20 + value % 10 / 2",
+        room="'r' || value",
+        flag=True,
+        n=7,
+        at="timestamp_micros(ts)",
+    )
     assert source.connector.finite
     rows = source.rows()
     assert len(rows) == 1000
@@ -37,9 +49,15 @@ def test_exact_values(rate):
         ts = START + i * 500
         at = datetime.fromtimestamp(ts // 1_000_000, UTC).replace(microsecond=ts % 1_000_000)
         assert row == {
-            "Value": i, "ts": ts, "Temp": 20 + i % 10 / 2, "room": f"r{i}", "flag": True, "n": 7,
-            "at": at, "_ts": ts,
-        }  # fmt: skip
+            "Value": i,
+            "ts": ts,
+            "Temp": 20 + i % 10 / 2,
+            "room": f"r{i}",
+            "flag": True,
+            "n": 7,
+            "at": at,
+            "_ts": ts,
+        }
     assert source.table().schema == pa.schema([*columns.items(), ("_ts", pa.int64())])
 
 

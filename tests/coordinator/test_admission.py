@@ -42,8 +42,9 @@ def test_a_task_and_its_sink_share_the_deadline() -> None:
     text = "SELECT Temp FROM Sensor1 DEADLINE 300ms INTO jsonl(path = 'x') AT room1"
     decision = admission(catalog(q=text)).decide(["q"])
     assert {name: one.summed_us for name, one in decision.urgencies.items()} == {
-        "q": 300_000, "q/sink": 300_000
-    }  # fmt: skip
+        "q": 300_000,
+        "q/sink": 300_000,
+    }
     assert decision.promised == {"q": 0.3}
 
 
@@ -84,8 +85,11 @@ def test_best_effort_is_admitted_and_takes_nothing_from_others() -> None:
     assert decision.promised == {"sure": 0.005, "maybe": pytest.approx(0.010)}
     text = "SELECT Room FROM Sensor1 DEADLINE 5ms COST 4ms AT room1"
     with pytest.raises(AdmissionError, match="query other cannot hold"):
-        admission(catalog(**{"sure": "SELECT Temp FROM Sensor1 DEADLINE 5ms COST 4ms AT room1",
-                             "other": text})).decide(["other"])  # fmt: skip
+        admission(
+            catalog(
+                **{"sure": "SELECT Temp FROM Sensor1 DEADLINE 5ms COST 4ms AT room1", "other": text}
+            )
+        ).decide(["other"])
 
 
 def test_input_that_a_site_cannot_keep_up_with_is_refused_whatever_the_deadline() -> None:
@@ -120,8 +124,10 @@ def test_what_was_measured_counts_more_than_what_was_said() -> None:
 
 
 def test_only_queries_whose_part_changed_are_told() -> None:
-    known = catalog(q="SELECT Temp FROM Sensor1 DEADLINE 300ms AT room1",
-                    free="SELECT Temp FROM Sensor1 AT room1")  # fmt: skip
+    known = catalog(
+        q="SELECT Temp FROM Sensor1 DEADLINE 300ms AT room1",
+        free="SELECT Temp FROM Sensor1 AT room1",
+    )
     decision = admission(known).decide(["q"])
     (changed,) = urgent(list(known.values()), decision, known)
     assert isinstance(changed, QueryDef)
@@ -156,5 +162,6 @@ def test_a_best_effort_and_what_has_no_deadline_get_what_is_left() -> None:
     decision = admission(known).decide(["maybe"])
     assert decision.promised["sure"] == 1
     assert {name: one.best_effort for name, one in decision.urgencies.items()} == {
-        "sure": False, "maybe": True
-    }  # fmt: skip
+        "sure": False,
+        "maybe": True,
+    }

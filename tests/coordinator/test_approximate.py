@@ -46,9 +46,12 @@ def made(url: str = "postgresql://x", table: str = "results") -> ApproximateDef:
     aggregate = Aggregate(
         panes=TimePanes(width_us=WIDTH, slide_us=SLIDE),
         keys=(Item(expr=Expr.of("r", "k"), name="k", type="bigint"),),
-        calls=(AggregateCall(function="AVG", arguments=(Expr.of("r", "x"),), name="_agg0",
-                             type="double"),),
-    )  # fmt: skip
+        calls=(
+            AggregateCall(
+                function="AVG", arguments=(Expr.of("r", "x"),), name="_agg0", type="double"
+            ),
+        ),
+    )
     projection = Projection(
         items=(
             Item(expr=Expr.of("", "k"), name="k", type="bigint"),
@@ -57,10 +60,21 @@ def made(url: str = "postgresql://x", table: str = "results") -> ApproximateDef:
         )
     )
     columns = tuple(Column(name=item.name, type=item.type) for item in projection.items)
-    node = Node(name="q", site="one", inputs=(Port(stream="r", alias="r"),),
-                operators=(aggregate, projection), columns=columns)  # fmt: skip
-    query = QueryDef(name="q", columns=columns, site="one", written=node, nodes=(node,),
-                     sink=Call(name="postgres", options={"url": url, "table": table}))  # fmt: skip
+    node = Node(
+        name="q",
+        site="one",
+        inputs=(Port(stream="r", alias="r"),),
+        operators=(aggregate, projection),
+        columns=columns,
+    )
+    query = QueryDef(
+        name="q",
+        columns=columns,
+        site="one",
+        written=node,
+        nodes=(node,),
+        sink=Call(name="postgres", options={"url": url, "table": table}),
+    )
     asked = Approximate(epsilon=0.5, confidence=0.9, sites=("one", "two"))
     return approximate(query, asked, ("k",), "x", WIDTH, SLIDE)
 
@@ -390,8 +404,10 @@ def test_a_worker_that_cannot_be_estimated_wants_a_standby() -> None:
     state = learnt_state()
     assert not state.wants_standby(0, has=False)
     more = range(6100, 7100, SLIDE)
-    wild = [one._replace(value=one.value + 9 * (one.end // SLIDE % 2)) if one.key == (3,) else one
-            for one in results(more, 1, "q/2")]  # fmt: skip
+    wild = [
+        one._replace(value=one.value + 9 * (one.end // SLIDE % 2)) if one.key == (3,) else one
+        for one in results(more, 1, "q/2")
+    ]
     state.take(results(more, 0, "q/1") + wild)
     state.refresh()
     assert state.wants_standby(1, has=False)
@@ -422,12 +438,20 @@ def test_workers_are_where_their_queries_are() -> None:
     assert [worker.site for worker in located(made(), {}).workers] == ["one", "two"]
 
 
-SCHEMA = pa.schema([
-    ("k", pa.string()), ("n", pa.int64()), ("x", pa.float64()),
-    ("window_end", pa.timestamp("us", "UTC")), ("estimated", pa.bool_()), ("lower", pa.float64()),
-    ("upper", pa.float64()), ("confidence", pa.float64()), ("_pos", pa.int64()),
-    ("_ts", pa.int64()),
-])  # fmt: skip
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()),
+        ("n", pa.int64()),
+        ("x", pa.float64()),
+        ("window_end", pa.timestamp("us", "UTC")),
+        ("estimated", pa.bool_()),
+        ("lower", pa.float64()),
+        ("upper", pa.float64()),
+        ("confidence", pa.float64()),
+        ("_pos", pa.int64()),
+        ("_ts", pa.int64()),
+    ]
+)
 
 
 @pytest.fixture

@@ -57,8 +57,9 @@ def test_sinks_of_an_earlier_version_go_where_they_went(path: Path) -> None:
     with sqlite3.connect(path) as db:
         for table in ("definition", "intention"):
             for shared in ("true", "false"):
-                db.execute(f"UPDATE {table} SET body = replace(body, ?, '')",
-                           [f'"sink_shared":{shared},'])  # fmt: skip
+                db.execute(
+                    f"UPDATE {table} SET body = replace(body, ?, '')", [f'"sink_shared":{shared},']
+                )
     again = Catalog(path)
     assert list(again.definitions().values()) == there
     assert [one.add for one in again.intentions().values()] == [(coming,)]

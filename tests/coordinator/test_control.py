@@ -42,9 +42,12 @@ def took_ms(world: World, coroutine: Coroutine[Any, Any, Any]) -> int:
 
 def a_query(name: str, source: str, site: str, *, standby: bool) -> QueryDef:
     node = Node(
-        name=name, site=site, inputs=(Port(stream=source, alias="i"),), operators=(),
+        name=name,
+        site=site,
+        inputs=(Port(stream=source, alias="i"),),
+        operators=(),
         columns=plan.COLUMNS,
-    )  # fmt: skip
+    )
     asked = Standby(batch=1) if standby else None
     return QueryDef(
         name=name, columns=plan.COLUMNS, site=site, written=node, nodes=(node,), standby=asked

@@ -5,10 +5,16 @@ from __future__ import annotations
 from anabranch.coordinator.deploy.lost import by_sites, in_parts, only
 from tests.plan.samples import a_query, a_stream
 
-KNOWN = {one.name: one for one in (
-    a_stream("door", "room1"), a_stream("fire", "room2"), a_query("open", "door", site="centre"),
-    a_query("hot", "fire", site="centre"), a_query("hotter", "hot", site="desk"),
-)}  # fmt: skip
+KNOWN = {
+    one.name: one
+    for one in (
+        a_stream("door", "room1"),
+        a_stream("fire", "room2"),
+        a_query("open", "door", site="centre"),
+        a_query("hot", "fire", site="centre"),
+        a_query("hotter", "hot", site="desk"),
+    )
+}
 
 
 def test_what_reads_a_lost_stream_goes_on_with_it() -> None:

@@ -21,8 +21,15 @@ def report(site: str, trips: dict[str, float], *tasks: TaskReport) -> SiteReport
 
 
 def task(**said: Any) -> TaskReport:
-    usual = {"rate_in": 40.0, "rate_out": 10.0, "rows_in": 400, "rows_out": 100, "instances": 40,
-             "fixed_ms": 5.0, "per_tuple_us": 1000.0}  # fmt: skip
+    usual = {
+        "rate_in": 40.0,
+        "rate_out": 10.0,
+        "rows_in": 400,
+        "rows_out": 100,
+        "instances": 40,
+        "fixed_ms": 5.0,
+        "per_tuple_us": 1000.0,
+    }
     return a_task("q", **usual | said)
 
 

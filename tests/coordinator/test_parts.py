@@ -11,8 +11,14 @@ from bench.stage.input import stage_over
 
 
 def part(number: int, site: str, role: Role = "part", moves: int = 0) -> StreamDef:
-    update = {"sites": ("a", "b", "c"), "part": number, "role": role, "name": "q-1",
-              "lost_us": 5_000_000, "moves": moves}  # fmt: skip
+    update = {
+        "sites": ("a", "b", "c"),
+        "part": number,
+        "role": role,
+        "name": "q-1",
+        "lost_us": 5_000_000,
+        "moves": moves,
+    }
     stage = stage_over(Path(".")).model_copy(update=update)
     return StreamDef(name=f"q.stage.{number}", columns=(), site=site, stage=stage)
 

@@ -34,9 +34,7 @@ def test_a_failed_stream_and_the_queries_that_it_stops() -> None:
     why = State("no input", "stream s failed: no number")
     watched.states = dict.fromkeys(watched.states, why)
     assert watched.look() == ["stream s at store2 failed: p: no number. r"]
-    assert watched.look(2.0) == [
-        "queries have no input: q0, q1, q2, q3, q4, q5, q6, q7 and 2 more"
-    ]  # fmt: skip
+    assert watched.look(2.0) == ["queries have no input: q0, q1, q2, q3, q4, q5, q6, q7 and 2 more"]
     assert watched.look(60.0) == []
     watched.sources = []
     watched.states = {"q0": State("running")}  # the others are dropped

@@ -75,8 +75,9 @@ def test_a_sink_whose_site_is_away_is_told() -> None:
     """It runs, and nothing is written; who reads it is not held up."""
     found = states(ROOM, CENTRE, site("desk", state="unreachable"))
     assert found["hot"] == (
-        "sink away", "its sink is at desk, which is unreachable; results wait for it"
-    )  # fmt: skip
+        "sink away",
+        "its sink is at desk, which is unreachable; results wait for it",
+    )
     assert found["hotter"] == ("running", "")
 
 
@@ -123,20 +124,35 @@ def test_a_stream_whose_site_starts_is_told() -> None:
 @pytest.mark.parametrize(
     ("centre", "state", "reason"),
     [
-        (site("centre", state="starting", problem="is starting (3 s so far)"), "starting",
-         "site centre is starting (3 s so far)"),
+        (
+            site("centre", state="starting", problem="is starting (3 s so far)"),
+            "starting",
+            "site centre is starting (3 s so far)",
+        ),
         (site("centre", state="unreachable"), "lost", "site centre is away"),
-        (site("centre", state="stuck", held={"hot": held("no file", passes=False)}), "stuck",
-         "it cannot go on: no file"),
-        (site("centre", held={"hot": held("no broker answers", passes=True)}), "waiting",
-         "it waits: no broker answers (for 12 s so far)"),
-        (site("centre", state="stuck", held={"other": held("no file", passes=False)}), "waiting",
-         "site centre is back and has not been given it again yet"),
+        (
+            site("centre", state="stuck", held={"hot": held("no file", passes=False)}),
+            "stuck",
+            "it cannot go on: no file",
+        ),
+        (
+            site("centre", held={"hot": held("no broker answers", passes=True)}),
+            "waiting",
+            "it waits: no broker answers (for 12 s so far)",
+        ),
+        (
+            site("centre", state="stuck", held={"other": held("no file", passes=False)}),
+            "waiting",
+            "site centre is back and has not been given it again yet",
+        ),
         (site("centre"), "waiting", "site centre is back and has not been given it again yet"),
-        (site("centre", task("hot", "centre", "waiting")), "waiting",
-         "site centre is putting it back"),
+        (
+            site("centre", task("hot", "centre", "waiting")),
+            "waiting",
+            "site centre is putting it back",
+        ),
     ],
-)  # fmt: skip
+)
 def test_why_a_task_is_not_there(centre: AnySite, state: str, reason: str) -> None:
     assert states(ROOM, centre, DESK)["hot"] == (state, reason)
 
@@ -144,15 +160,24 @@ def test_why_a_task_is_not_there(centre: AnySite, state: str, reason: str) -> No
 @pytest.mark.parametrize(
     ("reports", "state", "reason"),
     [
-        ((ROOM, CENTRE, site("desk")), "sink away",
-         "its sink: site desk is back and has not been given it again yet"),
-        ((ROOM, CENTRE, site("desk", task("hot/sink", "desk", "waiting"))), "sink away",
-         "its sink is at desk, which is putting it back; results wait for it"),
-        ((site("room1"), CENTRE, DESK), "no input",
-         "stream Sensor1: site room1 is back and has not been given it again yet"),
+        (
+            (ROOM, CENTRE, site("desk")),
+            "sink away",
+            "its sink: site desk is back and has not been given it again yet",
+        ),
+        (
+            (ROOM, CENTRE, site("desk", task("hot/sink", "desk", "waiting"))),
+            "sink away",
+            "its sink is at desk, which is putting it back; results wait for it",
+        ),
+        (
+            (site("room1"), CENTRE, DESK),
+            "no input",
+            "stream Sensor1: site room1 is back and has not been given it again yet",
+        ),
     ],
     ids=["no sink yet", "its sink is put back", "no source yet"],
-)  # fmt: skip
+)
 def test_all_of_it_is_put_back(reports: Any, state: str, reason: str) -> None:
     """One site after the other: until then the query is not simply running."""
     assert states(*reports)["hot"] == (state, reason)
@@ -191,10 +216,18 @@ def test_whoever_gets_nowhere_says_why(
     homes = {"hot": "centre", "hotter": "centre", "hot/sink": "desk"}
     parts = [task(name, homes[name], state) for name, state in tasks.items()]
     reports = [
-        site(name, *([one for one in (*parts, *[source()] * read) if one.site == name]
-             if state in ("up", "stuck") else ()), state=state, problem="is as it is")
+        site(
+            name,
+            *(
+                [one for one in (*parts, *[source()] * read) if one.site == name]
+                if state in ("up", "stuck")
+                else ()
+            ),
+            state=state,
+            problem="is as it is",
+        )
         for name, state in sites.items()
-    ]  # fmt: skip
+    ]
     for state, reason in states(*reports).values():
         assert bool(reason) == (state not in ("running", "done"))
 
@@ -202,8 +235,13 @@ def test_whoever_gets_nowhere_says_why(
 def test_a_standby_that_takes_over() -> None:
     known = KNOWN | {"hot": a_query(standby=Standby())}
     other = site("centre2", task("hot", "centre2", role="standby"))
-    found = states(ROOM, site("centre", state="unreachable"), other, known=known,
-                   hot=assigned("centre", "centre2"))  # fmt: skip
+    found = states(
+        ROOM,
+        site("centre", state="unreachable"),
+        other,
+        known=known,
+        hot=assigned("centre", "centre2"),
+    )
     assert found["hot"] == ("taking over", "centre2 after centre")
 
 
@@ -224,8 +262,9 @@ def test_an_approximate_query_is_one_and_its_workers_are_none() -> None:
     stream = a_stream().model_copy(update={"name": approximate.reads[0]})
     known: dict[str, AnyDef] = {it.name: it for it in (stream, approximate, one, two)}
     away = site("two", state="unreachable")
-    first = site("one", task(one.name, "one"), task(f"{one.name}/sink", "one"),
-                 a_source(stream.name, "one"))  # fmt: skip
+    first = site(
+        "one", task(one.name, "one"), task(f"{one.name}/sink", "one"), a_source(stream.name, "one")
+    )
     second = site("two", task(two.name, "two"), task(f"{two.name}/sink", "two"))
     assert states(first, second, known=known) == {name: ("running", "")}
     assert states(first, away, known=known) == {

@@ -62,8 +62,10 @@ def test_one_that_fails_stays_and_the_others_move() -> None:
     placing = FakePlacing("x", "bad", "y")
     done = LOOP.run(replacement(FakeControl(), placing).run())
     assert [(one.task, one.pause_ms, one.problem) for one in done.moves] == [
-        ("x", 12.0, ""), ("bad", None, "it does not catch up"), ("y", 12.0, ""),
-    ]  # fmt: skip
+        ("x", 12.0, ""),
+        ("bad", None, "it does not catch up"),
+        ("y", 12.0, ""),
+    ]
     assert done.standbys == (Moved("x", "c", "d"),)
     assert placing.told == 1
     assert done.saved == 0.6
@@ -94,9 +96,10 @@ def test_by_itself_every_so_often_and_a_problem_is_told_once() -> None:
     soon = replacement(FakeControl(), FakePlacing("x", "bad"), 1e-9, say=said.append)
     LOOP.run(_looks(soon, 1))
     assert said[1:] == [
-        "moved x from a to b", "bad from a to b: it does not catch up",
+        "moved x from a to b",
+        "bad from a to b: it does not catch up",
         "the standby of x went from c to d",
-    ]  # fmt: skip
+    ]
 
 
 async def _looks(replacement: Replacement, times: int) -> None:

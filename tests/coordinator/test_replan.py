@@ -92,8 +92,10 @@ def test_a_site_that_joins_is_used_once_it_is_known_to_be_near() -> None:
     found = placing(known, sites)
     found.monitor.add(0.0, measured({"A": 1.0, "C": 1.0, "q": 1.0}))
     assert "new" not in {one.site for one in found.again().moves}
-    near = {a: {b: 0.001 if "new" in (a, b) else 0.1 for b in sites.there if b != a}
-            for a in sites.there}  # fmt: skip
+    near = {
+        a: {b: 0.001 if "new" in (a, b) else 0.1 for b in sites.there if b != a}
+        for a in sites.there
+    }
     for at in range(1, 20):
         found.monitor.add(at, Sample(at, near, {"A": 1.0, "C": 1.0, "q": 1.0}))
     assert {one.task: one.site for one in found.again().moves}["q"] == "new"

@@ -153,8 +153,12 @@ def error(text: str, before: str = SOURCES) -> str:
 def test_definitions_of_every_kind() -> None:
     found = made(f"{SOURCES} CREATE QUERY q AS SELECT x FROM a;")
     assert [type(one) for one in found.values()] == [
-        StreamDef, StreamDef, TableDef, AggregateDef, QueryDef,
-    ]  # fmt: skip
+        StreamDef,
+        StreamDef,
+        TableDef,
+        AggregateDef,
+        QueryDef,
+    ]
     table, aggregate = found["rooms"], found["middle"]
     assert isinstance(table, TableDef)
     assert [column.type for column in table.columns] == ["int", "string"]
@@ -174,8 +178,10 @@ def test_what_creations_answer() -> None:
 
 
 def test_statements_see_what_those_before_them_made() -> None:
-    found = made(f"{SOURCES} CREATE QUERY q AS SELECT a.x FROM a[1s], b[1s];"
-                 "CREATE QUERY r AS SELECT middle(x) AS m FROM q[1m];")  # fmt: skip
+    found = made(
+        f"{SOURCES} CREATE QUERY q AS SELECT a.x FROM a[1s], b[1s];"
+        "CREATE QUERY r AS SELECT middle(x) AS m FROM q[1m];"
+    )
     q, r = found["q"], found["r"]
     assert isinstance(q, QueryDef)
     assert isinstance(r, QueryDef)
@@ -246,8 +252,10 @@ def test_show() -> None:
     )
     alarm = "CREATE STREAM alarm (message STRING) AT room1;"
     assert [row[:3] for row in answer(f"{alarm} SHOW STREAMS;").rows] == [
-        ("a", "room1", "f()"), ("b", "room2", "f()"), ("alarm", "room1", ""),
-    ]  # fmt: skip
+        ("a", "room1", "f()"),
+        ("b", "room2", "f()"),
+        ("alarm", "room1", ""),
+    ]
     assert answer("SHOW SITES;").rows == (("room1", "address", "up"),)
 
 
@@ -282,8 +290,9 @@ def test_a_query_that_misses_something_says_so() -> None:
     """A source waits for its first reader; what flows already has been missed."""
     later = "CREATE QUERY q AS SELECT x FROM a; CREATE QUERY r AS SELECT x FROM q;"
     assert [one.text for one in check(later, made(SOURCES)).answers] == [
-        "query q created at room1", "query r created at room1",
-    ]  # fmt: skip
+        "query q created at room1",
+        "query r created at room1",
+    ]
     known = made(f"{SOURCES} CREATE QUERY q AS SELECT x FROM a;")
     told = "  it sees what comes to {} from now on, and nothing of before"
     answers = check("CREATE QUERY r AS SELECT a.x FROM a[1s], q[1s], rooms;", known).answers
@@ -312,8 +321,10 @@ def test_what_to_drop_first_can_be_dropped_so() -> None:
 def test_drop() -> None:
     changes = check("DROP TABLE rooms; DROP AGGREGATE IF EXISTS Middle;", made(SOURCES))
     assert changes.drop == ["rooms", "middle"]
-    assert [one.text for one in changes.answers] == ["table rooms dropped",
-                                                     "aggregate middle dropped"]  # fmt: skip
+    assert [one.text for one in changes.answers] == [
+        "table rooms dropped",
+        "aggregate middle dropped",
+    ]
     gone = check("DROP TABLE IF EXISTS nothing;").answers
     assert gone[0].text == "there is no table nothing"
 
@@ -321,36 +332,56 @@ def test_drop() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("CREATE TABLE A (x INT) FROM f() AT room1",
-         "script:1:14: A exists already. Drop it first, or rename this."),
-        ("CREATE AGGREGATE avg (INT) RETURNS INT FROM python(class = 'm:C')",
-         "script:1:18: avg is a function of Spark's. Choose another name."),
-        ("CREATE AGGREGATE m (INT) RETURNS VARCHAR(3) FROM python(class = 'm:C')",
-         "script:1:34: VARCHAR(3) cannot be the type of a column: is a type of stored tables."),
+        (
+            "CREATE TABLE A (x INT) FROM f() AT room1",
+            "script:1:14: A exists already. Drop it first, or rename this.",
+        ),
+        (
+            "CREATE AGGREGATE avg (INT) RETURNS INT FROM python(class = 'm:C')",
+            "script:1:18: avg is a function of Spark's. Choose another name.",
+        ),
+        (
+            "CREATE AGGREGATE m (INT) RETURNS VARCHAR(3) FROM python(class = 'm:C')",
+            "script:1:34: VARCHAR(3) cannot be the type of a column: is a type of stored tables.",
+        ),
         ("CREATE TABLE t (x VARCHAR(3)) FROM f() AT room1", "script:1:19: VARCHAR(3) cannot be"),
-        ("CREATE TABLE t (x INT) FROM f() AT room3",
-         "script:1:36: unknown site 'room3'. Did you mean 'room2'?"),
+        (
+            "CREATE TABLE t (x INT) FROM f() AT room3",
+            "script:1:36: unknown site 'room3'. Did you mean 'room2'?",
+        ),
         ("SELECT a.x FROM a[1s], b[1s] AT lost", "script:1:33: site lost is not reachable."),
-        ("SELECT x FROM a INTO f() ON rooom2",
-         "script:1:29: unknown site 'rooom2'. Did you mean 'room2'?\n"),
-        ("SELECT x FROM a INTO f() ON lost",
-         "script:1:29: site lost is not reachable. Start it, or choose another.\n"),
-        ("SELECT x FROM a STANDBY BATCH 5 ON center",
-         "script:1:36: unknown site 'center'. Did you mean 'centre'?\n"),
-        ("SELECT x FROM a AT to_come",
-         "script:1:20: site to_come has not joined yet."
-         " Start it on its machine: anabranch site to_come --coordinator …\n"),
-        ("SELECT x FROM a AT begun",
-         "script:1:20: site begun is starting (12 s so far). Try again in a moment.\n"),
+        (
+            "SELECT x FROM a INTO f() ON rooom2",
+            "script:1:29: unknown site 'rooom2'. Did you mean 'room2'?\n",
+        ),
+        (
+            "SELECT x FROM a INTO f() ON lost",
+            "script:1:29: site lost is not reachable. Start it, or choose another.\n",
+        ),
+        (
+            "SELECT x FROM a STANDBY BATCH 5 ON center",
+            "script:1:36: unknown site 'center'. Did you mean 'centre'?\n",
+        ),
+        (
+            "SELECT x FROM a AT to_come",
+            "script:1:20: site to_come has not joined yet."
+            " Start it on its machine: anabranch site to_come --coordinator …\n",
+        ),
+        (
+            "SELECT x FROM a AT begun",
+            "script:1:20: site begun is starting (12 s so far). Try again in a moment.\n",
+        ),
         ("SELECT x FROM a STANDBY ON lost", "script:1:28: site lost is not reachable."),
-        ("SELECT x FROM a STANDBY ON room1 AT room1",
-         "script:1:28: the query itself runs at room1, and its standby must be elsewhere."),
+        (
+            "SELECT x FROM a STANDBY ON room1 AT room1",
+            "script:1:28: the query itself runs at room1, and its standby must be elsewhere.",
+        ),
         ("SELECT y FROM a", "script:1:8: unknown column 'y' of stream a"),
         ("DROP POCKET q", "script:1:13: there is no pocket q. There are: none."),
         ("DROP QUERY z", "script:1:12: there is no query z. There are: none."),
         ("SELECT x FROM middle", "script:1:15: middle is an aggregate, not a stream"),
     ],
-)  # fmt: skip
+)
 def test_mistakes(text: str, expected: str) -> None:
     assert error(text).startswith(expected)
 
@@ -415,14 +446,21 @@ def test_no_site_is_left() -> None:
 def test_sites_named_with_on() -> None:
     text = "SELECT x FROM a STANDBY ON s INTO f() ON hall; SELECT x FROM b STANDBY AT room3;"
     assert sites_named(Script(SOURCES + text)) == [
-        "room1", "room2", "centre", "hall", "s", "room3",
-    ]  # fmt: skip
+        "room1",
+        "room2",
+        "centre",
+        "hall",
+        "s",
+        "room3",
+    ]
 
 
 def test_sites_named() -> None:
     assert sites_named(Script(f"{SOURCES} SELECT x FROM a AT room2; SHOW SITES;")) == [
-        "room1", "room2", "centre",
-    ]  # fmt: skip
+        "room1",
+        "room2",
+        "centre",
+    ]
 
 
 def test_an_option_that_is_wrong_is_underlined() -> None:
@@ -494,9 +532,14 @@ def test_explain_says_where_a_query_is_by_now() -> None:
     known["q"] = query.model_copy(update={"site": "room2"})
     around: Any = FakeSites("room2")
     asked = ScriptCheck(
-        Script("EXPLAIN q"), known, around, "/base", list, placing(around),
+        Script("EXPLAIN q"),
+        known,
+        around,
+        "/base",
+        list,
+        placing(around),
         lambda query: "centre",
-    )  # fmt: skip
+    )
     text = asked.run().answers[0].text
     assert text.endswith("Now: q runs at room2, written for room1; centre stands by.")
 
@@ -522,9 +565,14 @@ def test_limits_that_cannot_hold_are_refused() -> None:
     query = "CREATE QUERY q AS SELECT x FROM a STANDBY RECOVERY 1ms COMPRESS AT centre"
     around: Any = FakeSites("room1", "centre")
     checked = ScriptCheck(
-        Script(query), made(SOURCES), around, "/base", list, placing(around),
+        Script(query),
+        made(SOURCES),
+        around,
+        "/base",
+        list,
+        placing(around),
         heartbeat_us=500_000,
-    )  # fmt: skip
+    )
     with pytest.raises(ScriptError) as caught:
         checked.run()
     assert caught.value.line().startswith("script:1:43: RECOVERY 1ms cannot hold")
@@ -683,5 +731,8 @@ def test_late_tuples_are_a_stream_that_goes_with_its_stage() -> None:
     with pytest.raises(ScriptError, match="q is read by l"):
         check("DROP QUERY q", changes_made(changes))
     assert check("DROP QUERY l; DROP QUERY q", changes_made(changes)).drop == [
-        "l", "q", "q.stage", "q.late",
-    ]  # fmt: skip
+        "l",
+        "q",
+        "q.stage",
+        "q.late",
+    ]

@@ -86,8 +86,10 @@ def test_where_it_is_found_is_looked_at_whenever_it_is_needed(
     file = tmp_path / "pg"
     secrets = Secrets(RealFolder(tmp_path / "state"))
     secrets.change({"f": Kept(file=str(file)), "e": Kept(env="PG_TEST")})
-    (stream,) = check("CREATE STREAM a (x INT) FROM f(path = secret(f)) AT room1;",
-                      secrets.known() | {"f": Kept(value="1")}).add  # fmt: skip
+    (stream,) = check(
+        "CREATE STREAM a (x INT) FROM f(path = secret(f)) AT room1;",
+        secrets.known() | {"f": Kept(value="1")},
+    ).add
     with pytest.raises(ConfigError, match=r"secret\('f'\) cannot be read: No such file"):
         secrets.filled(stream)
     for value in ("one-of-it\n", "two-of-it"):
@@ -106,8 +108,10 @@ def test_the_catalog_has_the_name_and_the_site_what_it_stands_for() -> None:
     sites = Seen()
     changes = check(f"CREATE SECRET pg AS 'hunter2'; {SOURCE} {QUERY}", sites=sites)
     assert [answer.text.split(" at ")[0] for answer in changes.answers] == [
-        "secret pg created", "stream a created", "query q created",
-    ]  # fmt: skip
+        "secret pg created",
+        "stream a created",
+        "query q created",
+    ]
     assert changes.keep == {"pg": Kept(value="hunter2")}
     (looked,) = [one.tasks[0] for one in sites.asked if one.tasks]
     assert looked.sink.opened() == {"path": "hunter2"}

@@ -50,8 +50,19 @@ from simulation.reports import a_site, a_source, a_task
 from tests.plan.samples import a_query, a_stream
 
 TOKEN = Credentials("test")
-KINDS = (Announce, Attach, Detach, Drop, PeersMessage, Place, Points, Prepare, Start, StartSources,
-         Status)  # fmt: skip
+KINDS = (
+    Announce,
+    Attach,
+    Detach,
+    Drop,
+    PeersMessage,
+    Place,
+    Points,
+    Prepare,
+    Start,
+    StartSources,
+    Status,
+)
 
 
 class Site:

@@ -180,9 +180,11 @@ def test_what_show_sites_says(catalog: Catalog) -> None:
     sites.heartbeat(report("d", "h:4"))
     sites.died("d")
     assert sites.rows() == [
-        ("a", "h:1", "up"), ("b", "", "starting (0 s so far)"), ("c", "", "not joined"),
+        ("a", "h:1", "up"),
+        ("b", "", "starting (0 s so far)"),
+        ("c", "", "not joined"),
         ("d", "h:4", "unreachable"),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_site_that_hangs_is_waited_for_once(sites: Sites) -> None:
@@ -195,8 +197,10 @@ def test_a_site_that_hangs_is_waited_for_once(sites: Sites) -> None:
         hang.wait(10)
         return report("site1")
 
-    gates = [Gate("127.0.0.1:0", TOKEN, {Status: status if n else lambda asked: report("site0")})
-             for n in range(2)]  # fmt: skip
+    gates = [
+        Gate("127.0.0.1:0", TOKEN, {Status: status if n else lambda asked: report("site0")})
+        for n in range(2)
+    ]
     for n, gate in enumerate(gates):
         LOCAL.pop(gate.address)
         sites.heartbeat(report(f"site{n}", gate.address, n))

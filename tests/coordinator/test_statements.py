@@ -105,9 +105,12 @@ def outputs_are_right(world: World) -> None:
 
 def a_query(name: str, source: str, site: str, *, standby: bool) -> QueryDef:
     node = Node(
-        name=name, site=site, inputs=(Port(stream=source, alias="i"),), operators=(),
+        name=name,
+        site=site,
+        inputs=(Port(stream=source, alias="i"),),
+        operators=(),
         columns=plan.COLUMNS,
-    )  # fmt: skip
+    )
     asked = Standby(batch=1) if standby else None
     return QueryDef(
         name=name, columns=plan.COLUMNS, site=site, written=node, nodes=(node,), standby=asked

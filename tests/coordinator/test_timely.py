@@ -70,8 +70,10 @@ def test_a_move_that_would_break_a_deadline_is_not_made() -> None:
         other="SELECT Temp FROM S DEADLINE 15ms COST 10ms",
     )
     elsewhere = known["other"]
-    there = {"site": "room2", "nodes": tuple(
-        node.model_copy(update={"site": "room2"}) for node in elsewhere.nodes)}  # type: ignore[union-attr]  # fmt: skip
+    there = {
+        "site": "room2",
+        "nodes": tuple(node.model_copy(update={"site": "room2"}) for node in elsewhere.nodes),
+    }  # type: ignore[union-attr]
     known["other"] = elsewhere.model_copy(update=there)
     found = look(known, Moved("other", "room2", "room1"))
     assert found.moves == ()
@@ -88,9 +90,7 @@ def test_what_a_deadline_waits_for_moves_though_it_has_none_itself() -> None:
     text = "CREATE QUERY pinned2 AS SELECT Temp FROM near DEADLINE 15ms COST 1ms AT room2"
     known["pinned2"] = bind(text, lookup=known.get)
     (move,) = look(known).moves
-    assert (move.task, move.was_at, move.why) == (
-        "near", "room1", "for DEADLINE 15ms of pinned2"
-    )  # fmt: skip
+    assert (move.task, move.was_at, move.why) == ("near", "room1", "for DEADLINE 15ms of pinned2")
 
 
 def test_what_a_pinned_query_shares_stays() -> None:

@@ -110,9 +110,14 @@ def test_nodes_of_a_join_are_placed_apart() -> None:
 
 
 def test_explain_shows_where_it_would_be() -> None:
-    known = {one.name: one for one in check(
-        STREAM + "CREATE QUERY fixed AS SELECT Temp FROM S DEADLINE 15ms COST 10ms AT room1",
-        None, SITES).add}  # fmt: skip
+    known = {
+        one.name: one
+        for one in check(
+            STREAM + "CREATE QUERY fixed AS SELECT Temp FROM S DEADLINE 15ms COST 10ms AT room1",
+            None,
+            SITES,
+        ).add
+    }
     text = "EXPLAIN CREATE QUERY q AS SELECT Temp + 1 AS t FROM S DEADLINE 15ms COST 10ms"
     assert "room2" in check(text, known, SITES).answers[0].text
 

@@ -95,8 +95,11 @@ def test_the_use_case_is_placed_as_in_the_paper() -> None:
     assert plan.placement["O3"] == "node2"
     assert plan.objective < TRAFFIC_WEIGHT
     assert {one.name: round(one.deadline, 9) for one in tasks_of(problem, plan)} == {
-        "O1": 0.03, "O2": 0.03, "O21": 0.27, "O5": 3.0
-    }  # fmt: skip
+        "O1": 0.03,
+        "O2": 0.03,
+        "O21": 0.27,
+        "O5": 3.0,
+    }
 
 
 @settings(max_examples=60, deadline=None)
@@ -107,8 +110,10 @@ def test_the_way_between_sites_takes_its_part_of_the_deadline(problem: Problem) 
     if plan is not None:
         assert not broken(problem, plan, tasks_of(problem, plan))
         at = problem.source_sites | plan.placement
-        assert all(_longest(problem, plan, at, one.name, one.operator) <= one.deadline * (1 + 1e-6)
-                   for one in problem.outputs)  # fmt: skip
+        assert all(
+            _longest(problem, plan, at, one.name, one.operator) <= one.deadline * (1 + 1e-6)
+            for one in problem.outputs
+        )
 
 
 def _longest(problem: Problem, plan: Plan, at: dict[str, str], output: str, last: str) -> float:
@@ -154,9 +159,12 @@ def test_input_that_keeps_coming_is_a_limit_too() -> None:
     plan = solve(two)
     assert plan is not None
     assert set(plan.placement.values()) == {"a", "b"}
-    three = Problem(two.sites, two.sources,
-                    (*operators, Operator("o2", 0.01, ("in",), ("a", "b"), load=0.6)),
-                    (*outputs, Output("out2", "o2", 1.0)))  # fmt: skip
+    three = Problem(
+        two.sites,
+        two.sources,
+        (*operators, Operator("o2", 0.01, ("in",), ("a", "b"), load=0.6)),
+        (*outputs, Output("out2", "o2", 1.0)),
+    )
     assert solve(three) is None
     slots = Problem({"a": 2, "b": 1}, three.sources, three.operators, three.outputs)
     assert solve(slots) is not None

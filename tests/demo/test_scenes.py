@@ -31,9 +31,10 @@ def host(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "scene", [Network(seconds=24), Deadlines(seconds=3), Stage(clicks=200_000)],
+    "scene",
+    [Network(seconds=24), Deadlines(seconds=3), Stage(clicks=200_000)],
     ids=lambda scene: type(scene).__name__,
-)  # fmt: skip
+)
 def test_a_scene_shows_what_it_promises(scene: Scene, host: Host) -> None:
     told = scene.play(host)
     assert told.well, told.sentence

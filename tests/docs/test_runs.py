@@ -52,9 +52,10 @@ def house(tmp_path: Path) -> Path:
 def shown(page: str, language: str, beginning: str) -> str:
     """The block of `page` that begins so."""
     (text,) = [
-        block.text for block in blocks(language)
+        block.text
+        for block in blocks(language)
         if block.page == page and block.text.startswith(beginning)
-    ]  # fmt: skip
+    ]
     return text
 
 
@@ -204,10 +205,23 @@ def test_event_time_in_expressions(tmp_path: Path, start: Start) -> None:
 def test_every_type_of_the_reference(tmp_path: Path, start: Start) -> None:
     """NULLs of every type go through a file source, a query and a sink."""
     types = (
-        "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(5, 2)",
-        "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "ARRAY<INT>", "MAP<STRING, INT>",
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "DECIMAL(5, 2)",
+        "STRING",
+        "BINARY",
+        "DATE",
+        "TIMESTAMP",
+        "TIMESTAMP_NTZ",
+        "ARRAY<INT>",
+        "MAP<STRING, INT>",
         "STRUCT<a: INT, b: STRING>",
-    )  # fmt: skip
+    )
     columns = ", ".join(f"c{index} {type}" for index, type in enumerate(types))
     (tmp_path / "nulls.jsonl").write_text("{}\n")
     system = start(["room1"], tmp_path)

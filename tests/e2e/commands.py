@@ -26,8 +26,12 @@ def anabranch(
     """Run to the end and give back what it printed."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
-        cwd=cwd, env=environment(cwd / "tmp"), timeout=timeout_s, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=cwd,
+        env=environment(cwd / "tmp"),
+        timeout=timeout_s,
+        capture_output=True,
+        text=True,
+    )
 
 
 def start(arguments: Sequence[str | Path], cwd: Path, log: str = "log") -> subprocess.Popen[bytes]:
@@ -36,8 +40,11 @@ def start(arguments: Sequence[str | Path], cwd: Path, log: str = "log") -> subpr
     with (cwd / log).open("ab") as file:
         return subprocess.Popen(
             ["bash", "-c", 'trap "" INT; exec "$@"', "bash", *COMMAND, *map(str, arguments)],
-            cwd=cwd, env=environment(cwd / "tmp"), stdout=file, stderr=file,
-        )  # fmt: skip
+            cwd=cwd,
+            env=environment(cwd / "tmp"),
+            stdout=file,
+            stderr=file,
+        )
 
 
 def wait_until(

@@ -174,8 +174,12 @@ def test_no_jdk(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [COMMAND[0], "-c", code, "run", "s.sql", "--for", "1s"],
-        cwd=tmp_path, env=hidden, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=hidden,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 1
     assert "error: no JDK 17 or newer found" in done.stderr
     assert "apt-get install openjdk-17-jre-headless" in done.stderr

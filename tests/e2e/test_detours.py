@@ -15,10 +15,15 @@ Sale = tuple[int, str, int]
 
 def sales(system: System, seed: int) -> list[Sale]:
     rng = random.Random(seed)
-    made = [(second, rng.choice("abcd"), rng.randint(1, 6))
-            for second in range(65) for _ in range(rng.randint(0, 4))]  # fmt: skip
-    lines = [f"1970-01-02T00:{second // 60:02}:{second % 60:02}Z,{store},{price}"
-             for second, store, price in made]  # fmt: skip
+    made = [
+        (second, rng.choice("abcd"), rng.randint(1, 6))
+        for second in range(65)
+        for _ in range(rng.randint(0, 4))
+    ]
+    lines = [
+        f"1970-01-02T00:{second // 60:02}:{second % 60:02}Z,{store},{price}"
+        for second, store, price in made
+    ]
     (system.folder / "sales.csv").write_text("\n".join(["ts,store,price", *lines, ""]))
     system.execute(
         "CREATE STREAM sales (store STRING, price BIGINT) TIMESTAMP ts"

@@ -20,8 +20,12 @@ CREATE QUERY plain AS SELECT value + 1 AS v FROM ticks INTO jsonl(path = 'plain.
 
 
 def state_of(system: System, query: str) -> tuple[str, int]:
-    (found,) = [task for site in system.coordinator.status().sites for task in site.tasks
-                if task.name == query]  # fmt: skip
+    (found,) = [
+        task
+        for site in system.coordinator.status().sites
+        for task in site.tasks
+        if task.name == query
+    ]
     return found.state, found.position
 
 

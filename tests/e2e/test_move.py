@@ -35,8 +35,7 @@ def windows() -> list[dict[str, Any]]:
 def where(system: System, task: str) -> dict[str, str]:
     """Site → the role in which it runs the task."""
     sites = system.coordinator.status().sites
-    return {site.site: one.role for site in sites for one in site.tasks
-            if one.name == task}  # fmt: skip
+    return {site.site: one.role for site in sites for one in site.tasks if one.name == task}
 
 
 def lines(system: System, query: str) -> int:

@@ -57,9 +57,12 @@ def finished(system: System, *names: str) -> bool:
 def test_the_same_output_wherever_it_is_placed(system: System) -> None:
     """The paper's scenario, without AT but on the sources and the alarm's sink."""
     places = {
-        "free": "", "pinned": "AT room1", "some": "AT ANY OF (centre)",
-        "others": "NOT AT room2", "elsewhere": "NOT AT ANY OF (room1, room2)",
-    }  # fmt: skip
+        "free": "",
+        "pinned": "AT room1",
+        "some": "AT ANY OF (centre)",
+        "others": "NOT AT room2",
+        "elsewhere": "NOT AT ANY OF (room1, room2)",
+    }
     queries = [FIRE.format(name=name, where=where) for name, where in places.items()]
     system.execute(SOURCES + "".join(queries))
     assert "room2" not in nodes(system, "others").values()
@@ -83,8 +86,10 @@ def test_any_nodes_move_several_at_once_under_load(system: System) -> None:
     moved = 0
     for _ in range(2):
         now = nodes(system, "moves")
-        wanted = [Moved(name, at, rng.choice([one for one in SITES if one != at]))
-                  for name, at in now.items()]  # fmt: skip
+        wanted = [
+            Moved(name, at, rng.choice([one for one in SITES if one != at]))
+            for name, at in now.items()
+        ]
         done = system.coordinator.move_all(wanted)
         assert [one.problem for one in done] == [""] * len(done)
         moved += len(done)

@@ -72,8 +72,13 @@ def test_one_stream_feeds_several_queries_alike(system: System) -> None:
 
 
 def test_late_and_malformed_tuples_are_counted_and_shown(system: System) -> None:
-    rows = [(1, "a", 1.0, 10_000_000), (2, "a", 2.0, 4_999_999), (3, "a", 3.0, 5_000_000),
-            (4, "a", "hot", 11_000_000), (5, "a", 5.0, 12_000_000)]  # fmt: skip
+    rows = [
+        (1, "a", 1.0, 10_000_000),
+        (2, "a", 2.0, 4_999_999),
+        (3, "a", 3.0, 5_000_000),
+        (4, "a", "hot", 11_000_000),
+        (5, "a", 5.0, 12_000_000),
+    ]
     write_csv(system.folder / "readings.csv", rows, "id,room,temp,ts")
     skipping = READINGS.replace("csv')", "csv', on_error = 'skip')")
     status = system.run(

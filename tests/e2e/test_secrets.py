@@ -101,8 +101,15 @@ def test_a_password_does_its_work_and_is_nowhere_to_be_seen(
     system.wait()
     for table in ("x7_found", "x7_written"):
         assert guarded.execute(f"SELECT count(*) FROM {table}") == [(500,)]
-    for text in ("SHOW STREAMS;", "SHOW QUERIES;", "SHOW SECRETS;", "DESCRIBE found;",
-                 "DESCRIBE written;", "EXPLAIN found;", "EXPLAIN written;"):  # fmt: skip
+    for text in (
+        "SHOW STREAMS;",
+        "SHOW QUERIES;",
+        "SHOW SECRETS;",
+        "DESCRIBE found;",
+        "DESCRIBE written;",
+        "EXPLAIN found;",
+        "EXPLAIN written;",
+    ):
         told(text)
     assert [list(row) for row in said[-5][0]["rows"]] == [["never"], ["pg"]]
     assert "password = secret('pg')" in str(said)
@@ -110,15 +117,31 @@ def test_a_password_does_its_work_and_is_nowhere_to_be_seen(
 
     face.watch.step()
     client = TestClient(TokenAccess(make_app(face), "right", secure=False))
-    for path in ("system", "queries/found", "queries/found/explain", "queries/written/explain",
-                 "history", "network", "timeline", "report", "metrics", "sites/room1/metrics",
-                 "targets", "events?count=1", "docs", "openapi.json"):  # fmt: skip
+    for path in (
+        "system",
+        "queries/found",
+        "queries/found/explain",
+        "queries/written/explain",
+        "history",
+        "network",
+        "timeline",
+        "report",
+        "metrics",
+        "sites/room1/metrics",
+        "targets",
+        "events?count=1",
+        "docs",
+        "openapi.json",
+    ):
         answer = client.get(f"/api/{path}", headers=OPERATOR)
         assert answer.status_code == 200, path
         said.append(answer.text)
     said += [face.coordinator.status(), list(face.statements)]
-    said += [record.report for site in ("room1", "room2")
-             if (record := system.coordinator.sites.record(site))]  # fmt: skip
+    said += [
+        record.report
+        for site in ("room1", "room2")
+        if (record := system.coordinator.sites.record(site))
+    ]
     said.append(capfd.readouterr())
     whole = json.dumps(said, default=str)
     assert re.findall(r".{0,200}x7-.{0,60}", whole) == []

@@ -83,13 +83,17 @@ def _condition(rng: random.Random, inputs: int) -> tuple[str, Callable[[list[Val
     def known(*values: Any) -> bool:
         return None not in values
 
-    return rng.choice([
-        (f"i{i}.k = i{j}.k", lambda v: known(v[i]["k"], v[j]["k"]) and v[i]["k"] == v[j]["k"]),
-        (f"i{i}.v < i{j}.v", lambda v: known(v[i]["v"], v[j]["v"]) and v[i]["v"] < v[j]["v"]),
-        (f"i{i}.v > {least}", lambda v: known(v[i]["v"]) and v[i]["v"] > least),
-        (f"(i{i}.k IS NULL OR i{j}.v <= {least})",
-         lambda v: v[i]["k"] is None or (known(v[j]["v"]) and v[j]["v"] <= least)),
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            (f"i{i}.k = i{j}.k", lambda v: known(v[i]["k"], v[j]["k"]) and v[i]["k"] == v[j]["k"]),
+            (f"i{i}.v < i{j}.v", lambda v: known(v[i]["v"], v[j]["v"]) and v[i]["v"] < v[j]["v"]),
+            (f"i{i}.v > {least}", lambda v: known(v[i]["v"]) and v[i]["v"] > least),
+            (
+                f"(i{i}.k IS NULL OR i{j}.v <= {least})",
+                lambda v: v[i]["k"] is None or (known(v[j]["v"]) and v[j]["v"] <= least),
+            ),
+        ]
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -113,7 +117,8 @@ def test_queries_mean_what_they_say(system: System, seed: int) -> None:
             [streams[name] for name in query.streams], query.windows, query.masters, query.holds
         )
         found = read_jsonl(system.folder / f"q{n}.jsonl")
-        rows = [(row["_ts"], tuple(row[f"i{i}"] for i in range(len(query.streams))))
-                for row in found]  # fmt: skip
+        rows = [
+            (row["_ts"], tuple(row[f"i{i}"] for i in range(len(query.streams)))) for row in found
+        ]
         assert rows == [(one.ts, one.positions) for one in expected], query.text
         assert [row["_pos"] for row in found] == list(range(1, len(found) + 1))

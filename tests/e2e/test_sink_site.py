@@ -26,8 +26,11 @@ def test_the_sink_runs_there_and_gets_everything(system: System) -> None:
     )
     sites = sites_of_tasks(status)
     assert {name: sites[name] for name in ("even", "even/sink", "fours", "fours/sink")} == {
-        "even": "room2", "even/sink": "centre", "fours": "room2", "fours/sink": "room2",
-    }  # fmt: skip
+        "even": "room2",
+        "even/sink": "centre",
+        "fours": "room2",
+        "fours/sink": "room2",
+    }
     for step, name in ((2, "even"), (4, "fours")):
         assert read_jsonl(system.folder / f"{name}.jsonl") == [
             {"value": value, "_pos": n, "_ts": value * 10}

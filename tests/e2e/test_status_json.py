@@ -97,8 +97,12 @@ def wait_for(true: Callable[[Any], bool], system: System) -> Any:
 
 def tasks_of(status: Any, name: str) -> dict[str, Any]:
     """Role → the task."""
-    return {task["role"]: task for site in status["sites"] for task in site["tasks"]
-            if task["name"] == name}  # fmt: skip
+    return {
+        task["role"]: task
+        for site in status["sites"]
+        for task in site["tasks"]
+        if task["name"] == name
+    }
 
 
 def whole(status: Any) -> bool:
@@ -117,8 +121,18 @@ def whole(status: Any) -> bool:
     )
 
 
-BY_NAME = {"consumers", "ends", "kept", "offsets", "producers", "protection", "round_trips", "runs",
-           "timeline", "traffic"}  # fmt: skip
+BY_NAME = {
+    "consumers",
+    "ends",
+    "kept",
+    "offsets",
+    "producers",
+    "protection",
+    "round_trips",
+    "runs",
+    "timeline",
+    "traffic",
+}
 """Objects that are maps: which keys they have, and in which order, depends on the moment."""
 
 

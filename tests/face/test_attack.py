@@ -31,8 +31,16 @@ SCRIPT = """
 CREATE STREAM s (value BIGINT) FROM rate(tps = 20) AT centre;
 CREATE QUERY q AS SELECT value FROM s WHERE value % 2 = 0 AT centre;
 """
-PAGES = ("/", "/timeline", "/sql", "/query/q", "/login", "/api/docs", "/api/openapi.json",
-         "/_nicegui_ws/socket.io/?EIO=4&transport=polling")  # fmt: skip
+PAGES = (
+    "/",
+    "/timeline",
+    "/sql",
+    "/query/q",
+    "/login",
+    "/api/docs",
+    "/api/openapi.json",
+    "/_nicegui_ws/socket.io/?EIO=4&transport=polling",
+)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,

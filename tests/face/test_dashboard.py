@@ -17,8 +17,15 @@ from tests.e2e.commands import anabranch, start, wait_until
 
 ARTIFACTS = Path(os.environ.get("ANABRANCH_ARTIFACTS", "artifacts"))
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-         "--disable-background-networking", "--disable-component-update"]  # fmt: skip
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 CLUSTER = """
 [site.room]
 [site.centre]
@@ -137,8 +144,11 @@ def test_programs_follow_events_and_rows(address, folder):
     told = get("api/events?count=2")
     assert told.count("event: system\n") == 1
     assert told.count("event: delta\n") == 2
-    rows = [json.loads(line[6:]) for line in get("api/tail/even?limit=3").splitlines()
-            if line.startswith("data: ")]  # fmt: skip
+    rows = [
+        json.loads(line[6:])
+        for line in get("api/tail/even?limit=3").splitlines()
+        if line.startswith("data: ")
+    ]
     assert [row["value"] % 2 for row in rows] == [0, 0, 0]
     assert [row["_pos"] - rows[0]["_pos"] for row in rows] == [0, 1, 2]
     assert "anabranch_query_rate_out" in get("api/metrics")

@@ -20,8 +20,10 @@ pictures = st.fixed_dictionaries({"at": st.integers(), "sites": things, "links":
 
 
 def unordered(picture: dict[str, Any]) -> dict[str, Any]:
-    return {key: sorted(value, key=str) if isinstance(value, list) else value
-            for key, value in picture.items()}  # fmt: skip
+    return {
+        key: sorted(value, key=str) if isinstance(value, list) else value
+        for key, value in picture.items()
+    }
 
 
 @given(pictures, pictures)

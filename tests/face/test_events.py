@@ -18,14 +18,15 @@ from tests.cli.statuses import assigned, down, site, standby, states, status, ta
 
 WELL = status(site("centre", task("q", "centre")), site("centre2", standby("q", "centre2")))
 TAKEN = status(
-    down("centre", "q"), site("centre2", task("q", "centre2", epoch=1)),
+    down("centre", "q"),
+    site("centre2", task("q", "centre2", epoch=1)),
     protection=assigned("centre2", None, "no standby yet"),
-)  # fmt: skip
+)
 BACK = status(
     site("centre", standby("q", "centre"), pid=5),
     site("centre2", task("q", "centre2", epoch=1)),
     protection=assigned("centre2", "centre"),
-)  # fmt: skip
+)
 
 
 def kinds(before: SystemStatus, after: SystemStatus) -> list[str]:
@@ -50,15 +51,20 @@ def test_a_take_over_that_was_seen_half_done_is_told():
         told += [one.kind for one in differences(known, after)]
         known = remembered(known, after)
     assert [kind for kind in told if kind != "unprotected"] == [
-        "site_down", "taken_over", "site_up", "protected",
-    ]  # fmt: skip
+        "site_down",
+        "taken_over",
+        "site_up",
+        "protected",
+    ]
 
 
 def test_another_standby_is_news_though_nobody_saw_it_missing():
     at_once = status(
-        down("centre", "q"), site("centre2", task("q", "centre2", epoch=1)),
-        site("centre3", standby("q", "centre3")), protection=assigned("centre2", "centre3"),
-    )  # fmt: skip
+        down("centre", "q"),
+        site("centre2", task("q", "centre2", epoch=1)),
+        site("centre3", standby("q", "centre3")),
+        protection=assigned("centre2", "centre3"),
+    )
     assert kinds(WELL, at_once) == ["site_down", "site_up", "taken_over", "protected"]
 
 
@@ -69,9 +75,10 @@ def taken(asked: bool, **timeline: float) -> TaskReport:
 
 def test_a_move_of_a_protected_query_is_a_move():
     moved = status(
-        site("centre"), site("centre2", taken(True, noticed=10.1, claimed=10.2, recovered=10.3)),
+        site("centre"),
+        site("centre2", taken(True, noticed=10.1, claimed=10.2, recovered=10.3)),
         protection=assigned("centre2", "centre"),
-    )  # fmt: skip
+    )
     assert kinds(WELL, moved) == ["moved", "unprotected"]
     chronicle = Chronicle()
     chronicle.add(11.0, differences(snapshot(WELL, 10.0), snapshot(moved, 11.0)))
@@ -81,9 +88,10 @@ def test_a_move_of_a_protected_query_is_a_move():
 def test_a_take_over_from_a_site_that_seems_to_live_is_one():
     """Its heartbeats still count when the standby has found it gone."""
     found = status(
-        site("centre"), site("centre2", taken(False, noticed=10.1, claimed=10.2)),
+        site("centre"),
+        site("centre2", taken(False, noticed=10.1, claimed=10.2)),
         protection=assigned("centre2", None, "no standby yet"),
-    )  # fmt: skip
+    )
     assert kinds(WELL, found) == ["noticed", "taken_over", "unprotected"]
 
 
@@ -93,25 +101,34 @@ def test_a_story_has_the_times_that_sites_report():
     chronicle.add(10.0, [killed])
     exact = {"noticed": 10.25, "claimed": 10.5}
     gone = status(
-        down("centre", "q"), site("centre2", taken(False, **exact)),
+        down("centre", "q"),
+        site("centre2", taken(False, **exact)),
         protection=assigned("centre2", None, "no standby yet"),
-    )  # fmt: skip
+    )
     safe = status(
-        down("centre"), site("centre2", taken(False, **exact, recovered=10.75)),
-        site("centre3", standby("q", "centre3")), protection=assigned("centre2", "centre3"),
-    )  # fmt: skip
+        down("centre"),
+        site("centre2", taken(False, **exact, recovered=10.75)),
+        site("centre3", standby("q", "centre3")),
+        protection=assigned("centre2", "centre3"),
+    )
     moments = [snapshot(one, at) for one, at in ((WELL, 9.9), (gone, 10.9), (safe, 12.0))]
     for before, after in pairwise(moments):
         chronicle.add(after.at, differences(before, after))
     story = next(one for one in stories(chronicle.events) if len(one.events) > 1)
     steps = [(one.kind, one.took_s) for one in story.events if one.kind != "unprotected"]
     assert steps == [
-        ("kill", 0.0), ("noticed", 0.25), ("taken_over", 0.5), ("recovered", 0.75),
-        ("site_down", pytest.approx(0.9)), ("protected", 2.0),
-    ]  # fmt: skip
+        ("kill", 0.0),
+        ("noticed", 0.25),
+        ("taken_over", 0.5),
+        ("recovered", 0.75),
+        ("site_down", pytest.approx(0.9)),
+        ("protected", 2.0),
+    ]
     assert not story.open  # protected again, though the site is not back
-    assert summary(story) == ("noticed after 0.2 s, taken over after 0.5 s, recovered after 0.8 s,"
-                              " protected again after 2.0 s")  # fmt: skip
+    assert summary(story) == (
+        "noticed after 0.2 s, taken over after 0.5 s, recovered after 0.8 s,"
+        " protected again after 2.0 s"
+    )
 
 
 def test_a_query_that_is_dropped_needs_no_protection_again():
@@ -156,8 +173,12 @@ def test_one_failure_is_one_story_with_its_durations():
         chronicle.add(after.at, differences(before, after))
     (story,) = stories(chronicle.events)
     assert [one.kind for one in story.events] == [
-        "site_down", "taken_over", "unprotected", "site_up", "protected",
-    ]  # fmt: skip
+        "site_down",
+        "taken_over",
+        "unprotected",
+        "site_up",
+        "protected",
+    ]
     assert (story.began, story.ended, story.open) == (11.0, 15.5, False)
     assert story.events[-1].took_s == 4.5
 
@@ -229,16 +250,17 @@ def test_a_stream_that_fails_is_told_with_the_queries_that_it_stops():
     after = reading(source("s", why.partition("failed: ")[2]), "no input", why, many=12)
     failed, stalled = differences(snapshot(before, 1.0), snapshot(after, 2.0))
     assert (failed.kind, failed.text, failed.at) == (
-        "failed", "stream s at centre failed: topic t, partition 0, offset 7: no number", 1.25,
-    )  # fmt: skip
+        "failed",
+        "stream s at centre failed: topic t, partition 0, offset 7: no number",
+        1.25,
+    )
     assert stalled.kind == "stalled"
-    assert stalled.text == (
-        f"no input: q0, q1, q2, q3, q4, q5, q6, q7 and 4 more: {why}"
-    )  # fmt: skip
+    assert stalled.text == (f"no input: q0, q1, q2, q3, q4, q5, q6, q7 and 4 more: {why}")
     assert kinds(after, after) == []
     assert [one.text for one in differences(snapshot(after, 2.0), snapshot(before, 3.0))] == [
-        "stream s at centre goes on", "running again: q0, q1, q2, q3, q4, q5, q6, q7 and 4 more",
-    ]  # fmt: skip
+        "stream s at centre goes on",
+        "running again: q0, q1, q2, q3, q4, q5, q6, q7 and 4 more",
+    ]
 
 
 def test_a_source_that_waits_and_goes_on():
@@ -246,24 +268,34 @@ def test_a_source_that_waits_and_goes_on():
     moments = [snapshot(reading(one, "running"), 1.0) for one in (well, waits, well)]
     texts = [one.text for pair in pairwise(moments) for one in differences(*pair)]
     assert texts == [
-        "stream s at centre waits: no Kafka broker answers at k:9092", "stream s at centre goes on",
-    ]  # fmt: skip
+        "stream s at centre waits: no Kafka broker answers at k:9092",
+        "stream s at centre goes on",
+    ]
 
 
 def test_a_death_says_how_and_what_ran_there():
     starting = {"state": "starting", "problem": "is starting (0 s so far)"}
     gone = status(site("centre", **starting), endings={"centre": "killed by SIGKILL"})
-    (found,) = [one for one in differences(snapshot(WELL, 1.0), snapshot(gone, 2.0))
-                if one.kind == "site_down"]  # fmt: skip
+    (found,) = [
+        one
+        for one in differences(snapshot(WELL, 1.0), snapshot(gone, 2.0))
+        if one.kind == "site_down"
+    ]
     assert found.text == "site centre died (killed by SIGKILL); it ran q"
 
 
 def test_what_is_created_has_a_site_though_nobody_has_reported_it():
-    more = status(site("centre", task("q", "centre")), site("centre2", standby("q", "centre2")),
-                  states=states(q="waiting", r="waiting"),
-                  homes={"r": "office"})  # fmt: skip
-    (found,) = [one for one in differences(snapshot(WELL, 1.0), snapshot(more, 2.0))
-                if one.kind == "created"]  # fmt: skip
+    more = status(
+        site("centre", task("q", "centre")),
+        site("centre2", standby("q", "centre2")),
+        states=states(q="waiting", r="waiting"),
+        homes={"r": "office"},
+    )
+    (found,) = [
+        one
+        for one in differences(snapshot(WELL, 1.0), snapshot(more, 2.0))
+        if one.kind == "created"
+    ]
     assert found.text == "query r created at office"
 
 

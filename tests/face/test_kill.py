@@ -65,8 +65,9 @@ def test_its_process_is_killed(process: psutil.Process, tmp_path: Path) -> None:
     wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE, "killed", 30)
     code, answer = kill(tmp_path, pid=process.pid)
     assert (code, answer["message"]) == (
-        400, f"the process of site site01 ({process.pid}) is gone already",
-    )  # fmt: skip
+        400,
+        f"the process of site site01 ({process.pid}) is gone already",
+    )
 
 
 @pytest.mark.parametrize(

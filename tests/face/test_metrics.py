@@ -43,7 +43,11 @@ def test_the_inventory_is_documented():
 
 def test_the_grafana_dashboard_shows_what_there_is():
     board = json.loads((DOCS.parent / "grafana.json").read_text(encoding="utf-8"))
-    asked = {name.removesuffix("_total") for panel in board["panels"] for one in panel["targets"]
-             for name in re.findall(r"anabranch_\w+", one["expr"])}  # fmt: skip
+    asked = {
+        name.removesuffix("_total")
+        for panel in board["panels"]
+        for one in panel["targets"]
+        for name in re.findall(r"anabranch_\w+", one["expr"])
+    }
     assert asked <= {one.name for one in INVENTORY}
     assert len(board["panels"]) == len({panel["id"] for panel in board["panels"]})

@@ -48,11 +48,23 @@ def asked(url: str, method: str, token: str = "") -> int:
 def routes() -> list[tuple[str, str]]:
     """All of the API, its pages, and what NiceGUI serves."""
     paths = make_app(None).openapi()["paths"]
-    found = [(path.replace("{name}", "q00d"), method.upper()) for path, methods in paths.items()
-             for method in methods]  # fmt: skip
+    found = [
+        (path.replace("{name}", "q00d"), method.upper())
+        for path, methods in paths.items()
+        for method in methods
+    ]
     assert len(found) >= 20
-    pages = ("/", "/timeline", "/sql", "/query/q00d", "/api/docs", "/api/openapi.json", "/../etc",
-             "/_nicegui/3.0.0/static/nicegui.css", "/_nicegui_ws/socket.io/?EIO=4")  # fmt: skip
+    pages = (
+        "/",
+        "/timeline",
+        "/sql",
+        "/query/q00d",
+        "/api/docs",
+        "/api/openapi.json",
+        "/../etc",
+        "/_nicegui/3.0.0/static/nicegui.css",
+        "/_nicegui_ws/socket.io/?EIO=4",
+    )
     return [*found, *((page, "GET") for page in pages)]
 
 
@@ -102,8 +114,11 @@ def test_beyond_this_machine_a_token_and_tls_are_asked_for() -> None:
 def test_the_ports_of_spark_ask_who_it_is(spark: SparkSession) -> None:
     """Both of them, the driver's and the block manager's, are on loopback and take no message from
     who does not know the secret of this Spark: none of it is deserialised."""
-    listening = [one.laddr for one in psutil.Process(jvm.pid).net_connections("tcp")
-                 if one.status == psutil.CONN_LISTEN]  # fmt: skip
+    listening = [
+        one.laddr
+        for one in psutil.Process(jvm.pid).net_connections("tcp")
+        if one.status == psutil.CONN_LISTEN
+    ]
     assert {address.ip for address in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
     answers = [answer for address in listening if (answer := rpc("127.0.0.1", address.port))]
     assert len(answers) >= 2

@@ -172,10 +172,19 @@ def test_a_reader_is_told_how_a_query_runs(face: Face, client: TestClient) -> No
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/api/statements"), ("POST", "/api/stop"), ("POST", "/api/sites/room1/kill"),
-     ("POST", "/api/queries/q/move"), ("POST", "/api/replan"), ("PUT", "/api/system"),
-     ("POST", "/api/system"), ("GET", "/"), ("GET", "/api/system/"), ("GET", "/api/new")],
-)  # fmt: skip
+    [
+        ("POST", "/api/statements"),
+        ("POST", "/api/stop"),
+        ("POST", "/api/sites/room1/kill"),
+        ("POST", "/api/queries/q/move"),
+        ("POST", "/api/replan"),
+        ("PUT", "/api/system"),
+        ("POST", "/api/system"),
+        ("GET", "/"),
+        ("GET", "/api/system/"),
+        ("GET", "/api/new"),
+    ],
+)
 def test_what_is_not_in_the_list_is_refused(client: TestClient, method: str, path: str) -> None:
     assert not reader_may(method, path)
     assert client.request(method, path, headers=READER).status_code == 403

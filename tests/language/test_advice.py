@@ -49,9 +49,13 @@ def run(text: str) -> None:
                 made = bind_aggregate(statement, script, base="")
             case CreateQuery():
                 made = bind_query(
-                    statement, script, lambda name: known.get(name.lower()), list(known),
-                    FakeTyper(), base="",
-                )  # fmt: skip
+                    statement,
+                    script,
+                    lambda name: known.get(name.lower()),
+                    list(known),
+                    FakeTyper(),
+                    base="",
+                )
         if made:
             known[made.name.lower()] = made
 
@@ -72,11 +76,20 @@ def test_what_is_advised_is_taken(refused: str, advised: str) -> None:
 
 def _remedies() -> Iterable[str]:
     """All that say what to write instead of other systems' words."""
-    for table in (translations.FUNCTIONS, translations._JOINS, functions._WINDOWS,
-                  functions._UNREPEATABLE):  # fmt: skip
+    for table in (
+        translations.FUNCTIONS,
+        translations._JOINS,
+        functions._WINDOWS,
+        functions._UNREPEATABLE,
+    ):
         yield from (remedy for _, remedy in table.values())
-    for words in (translations._STATEMENTS, translations._CREATIONS, translations._CLAUSES,
-                  translations.ENDLESS, functions._RANKINGS):  # fmt: skip
+    for words in (
+        translations._STATEMENTS,
+        translations._CREATIONS,
+        translations._CLAUSES,
+        translations.ENDLESS,
+        functions._RANKINGS,
+    ):
         yield from words.values()
     yield from (translations.DISTINCT, translations.DISTINCT_IN, translations.UNENDED)
 

@@ -82,14 +82,22 @@ def test_windows(window: str, panes: Panes) -> None:
 @pytest.mark.parametrize(
     ("written", "function"),
     [
-        ("sum(Temp)", "SUM"), ("COUNT(Temp)", "COUNT"), ("avg(Temp)", "AVG"), ("mean(Temp)", "AVG"),
-        ("min(Room)", "MIN"), ("MAX(Room)", "MAX"), ("var(Temp)", "VAR_SAMP"),
-        ("variance(Temp)", "VAR_SAMP"), ("var_samp(Temp)", "VAR_SAMP"),
+        ("sum(Temp)", "SUM"),
+        ("COUNT(Temp)", "COUNT"),
+        ("avg(Temp)", "AVG"),
+        ("mean(Temp)", "AVG"),
+        ("min(Room)", "MIN"),
+        ("MAX(Room)", "MAX"),
+        ("var(Temp)", "VAR_SAMP"),
+        ("variance(Temp)", "VAR_SAMP"),
+        ("var_samp(Temp)", "VAR_SAMP"),
         ("var_pop(Temp)", "VAR_POP"),
-        ("stddev(Temp)", "STDDEV_SAMP"), ("std(Temp)", "STDDEV_SAMP"),
-        ("stddev_samp(Temp)", "STDDEV_SAMP"), ("stddev_pop(Temp)", "STDDEV_POP"),
+        ("stddev(Temp)", "STDDEV_SAMP"),
+        ("std(Temp)", "STDDEV_SAMP"),
+        ("stddev_samp(Temp)", "STDDEV_SAMP"),
+        ("stddev_pop(Temp)", "STDDEV_POP"),
     ],
-)  # fmt: skip
+)
 def test_functions(written: str, function: str) -> None:
     query = bind(f"SELECT {written} FROM Sensor1[1s]")
     [call] = aggregate(query).calls
@@ -186,14 +194,23 @@ def test_types_are_asked_before_and_behind_the_aggregate() -> None:
     first, second = typer.calls
     assert first.aggregate
     assert first.expressions == (
-        "upper(`Room`)", "`Temp` > 1", "COUNT(DISTINCT `Room`)", "COUNT(*)", "`Temp`",
+        "upper(`Room`)",
+        "`Temp` > 1",
+        "COUNT(DISTINCT `Room`)",
+        "COUNT(*)",
+        "`Temp`",
         "AVG(`Temp`)",
-    )  # fmt: skip
+    )
     assert not second.aggregate
     assert second.expressions == ("`_key0`", "`_agg0` * 2", "`_agg1`", "`_agg2`", "`_agg2` > 3")
     assert [column.name for column in second.columns] == [
-        "_key0", "_agg0", "_agg1", "_agg2", "window_start", "window_end",
-    ]  # fmt: skip
+        "_key0",
+        "_agg0",
+        "_agg1",
+        "_agg2",
+        "window_start",
+        "window_end",
+    ]
 
 
 def test_a_users_aggregate() -> None:

@@ -70,10 +70,14 @@ def test_a_query_selects_and_then_projects() -> None:
         Selection(condition=condition("? > 50", "s.Temp", safe=True)),
         Projection(items=(item("?", "s.Temp", name="Temp"), item("? * 2", "s.Temp", name="twice"))),
     )
-    assert query.columns == node.columns == (
-        Column(name="Temp", type="double"),
-        Column(name="twice", type="double"),
-    )  # fmt: skip
+    assert (
+        query.columns
+        == node.columns
+        == (
+            Column(name="Temp", type="double"),
+            Column(name="twice", type="double"),
+        )
+    )
     assert (query.name, node.name, query.site, node.site) == ("hot", "hot", "room1", "room1")
     assert node.inputs == (Port(stream="Sensor1", alias="s"),)
     assert query.nodes == (node,)
@@ -121,11 +125,13 @@ def test_each_conjunct_is_a_selection() -> None:
         ("transform(xs, x -> x + Temp)", expr("transform(?, x -> x + ?)", "xs", "Temp")),
         ("xs[0]", expr("?[0]", "xs")),
         ("'Temp ? ' || Room", Expr(pieces=("'Temp ? ' || ", ""), uses=expr("?", "Room").uses)),
-        ("struct(Temp, pos.x, Temp AS t)", expr("struct(? AS `Temp`, ?.x, ? AS t)",
-                                                "Temp", "pos", "Temp")),
+        (
+            "struct(Temp, pos.x, Temp AS t)",
+            expr("struct(? AS `Temp`, ?.x, ? AS t)", "Temp", "pos", "Temp"),
+        ),
         ("named_struct('a', Temp)", expr("named_struct('a', ?)", "Temp")),
     ],
-)  # fmt: skip
+)
 def test_columns_are_taken_out_of_the_text(written: str, bound: Expr) -> None:
     query = bind(f"SELECT {written} AS x FROM Sensor1")
     projection = query.written.operators[-1]
@@ -153,14 +159,25 @@ def test_names_of_items(item: str, name: str) -> None:
 @pytest.mark.parametrize(
     "item",
     [
-        "transform(xs, x -> x + Temp)", "transform(xs, X -> x + 1)",
+        "transform(xs, x -> x + Temp)",
+        "transform(xs, X -> x + 1)",
         "reduce(xs, 0, (a, b) -> a + b)",
-        "transform(xs, x -> transform(xs, y -> x + y))", "unix_timestamp(Room)", "pos.at.floor + 1",
-        "Room LIKE ANY ('a', 'b')", "DATE '2024-01-01'", "timestampdiff(MINUTE, Room, Room)",
-        "extract(year FROM Room)", "struct(Temp AS user)", "transform(xs, user -> user + 1)",
-        "filter(xs, x -> x > 0)", "greatest(Temp, 1)", "Temp::INT", "interval 1 day", "NULL",
+        "transform(xs, x -> transform(xs, y -> x + y))",
+        "unix_timestamp(Room)",
+        "pos.at.floor + 1",
+        "Room LIKE ANY ('a', 'b')",
+        "DATE '2024-01-01'",
+        "timestampdiff(MINUTE, Room, Room)",
+        "extract(year FROM Room)",
+        "struct(Temp AS user)",
+        "transform(xs, user -> user + 1)",
+        "filter(xs, x -> x > 0)",
+        "greatest(Temp, 1)",
+        "Temp::INT",
+        "interval 1 day",
+        "NULL",
     ],
-)  # fmt: skip
+)
 def test_expressions_over_the_columns_alone(item: str) -> None:
     assert len(names(f"{item} AS x")) == 1
 

@@ -131,9 +131,12 @@ def test_types_are_asked_with_flat_names() -> None:
     query = bind("SELECT n FROM Sensor3[1s] a, Rooms WHERE name LIKE 'x%' AND a.n = id", typer)
     [question] = typer.calls
     assert [(column.name, column.type) for column in question.columns] == [
-        ("a.Temp", "DOUBLE"), ("a.n", "BIGINT"), ("a._ts", "BIGINT"), ("Rooms.id", "INT"),
+        ("a.Temp", "DOUBLE"),
+        ("a.n", "BIGINT"),
+        ("a._ts", "BIGINT"),
+        ("Rooms.id", "INT"),
         ("Rooms.name", "STRING"),
-    ]  # fmt: skip
+    ]
     asked = ("`a.n`", "`Rooms.name` LIKE 'x%'", "`a.n` = `Rooms.id`", "`a.n`", "`Rooms.id`")
     assert question.expressions == asked
     assert query.columns[0].type == "bigint"
@@ -193,8 +196,10 @@ def test_equalities_of_expressions(condition: str, sides: tuple[str, str] | None
 def test_what_is_looked_up_by_its_type() -> None:
     [found] = join(bind("SELECT a.n FROM Sensor2[1s] a, Rooms WHERE a.n = id")).conditions
     assert (found.equal, found.computed, found.indexed) == (
-        (Use(input="a", column="n"), Use(input="Rooms", column="id")), None, ("a", "Rooms"),
-    )  # fmt: skip
+        (Use(input="a", column="n"), Use(input="Rooms", column="id")),
+        None,
+        ("a", "Rooms"),
+    )
     text = "SELECT a.Room FROM Sensor1[1s] a, Sensor1[1s] b WHERE a.xs = b.xs"
     [found] = join(bind(text)).conditions
     assert found.indexed is None

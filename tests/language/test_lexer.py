@@ -45,16 +45,23 @@ def test_comments_and_hints_vanish() -> None:
     ("text", "expected"),
     [
         ("a 'b", "script:1:3: this string is never closed. End it with '.\na 'b\n  ^^"),
-        ("a\n  \"b", '''script:2:3: this string is never closed. End it with ".\n  "b\n  ^^'''),
-        ("a 'b\\' c", "script:1:3: this string is never closed. End it with '."
-         "\na 'b\\' c\n  ^^^^^^"),
+        ('a\n  "b', """script:2:3: this string is never closed. End it with ".\n  "b\n  ^^"""),
+        (
+            "a 'b\\' c",
+            "script:1:3: this string is never closed. End it with '.\na 'b\\' c\n  ^^^^^^",
+        ),
         ("`b c", "script:1:1: this quoted name is never closed. End it with `.\n`b c\n^^^^"),
-        ("a /* b */ /* c", "script:1:11: this comment is never closed. End it with */."
-         "\na /* b */ /* c\n          ^^^^"),
-        ("a x'1G' b", "script:1:3: a hexadecimal string holds only 0-9 and A-F"
-         "\na x'1G' b\n  ^^^^^"),
+        (
+            "a /* b */ /* c",
+            "script:1:11: this comment is never closed. End it with */."
+            "\na /* b */ /* c\n          ^^^^",
+        ),
+        (
+            "a x'1G' b",
+            "script:1:3: a hexadecimal string holds only 0-9 and A-F\na x'1G' b\n  ^^^^^",
+        ),
     ],
-)  # fmt: skip
+)
 def test_text_that_cannot_be_split(text: str, expected: str) -> None:
     with pytest.raises(ScriptError) as caught:
         tokenize(Script(text))

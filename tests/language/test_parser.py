@@ -67,11 +67,18 @@ def test_the_clauses_of_a_stream_come_in_any_order() -> None:
 @pytest.mark.parametrize(
     "type_",
     [
-        "INT", "decimal", "DECIMAL(10)", "DECIMAL(10,2)", "VARCHAR(20)", "ARRAY<INT>",
-        "MAP<STRING, ARRAY<INT>>", "STRUCT<a: INT, b STRING>", "TIMESTAMP_NTZ",
+        "INT",
+        "decimal",
+        "DECIMAL(10)",
+        "DECIMAL(10,2)",
+        "VARCHAR(20)",
+        "ARRAY<INT>",
+        "MAP<STRING, ARRAY<INT>>",
+        "STRUCT<a: INT, b STRING>",
+        "TIMESTAMP_NTZ",
         "ARRAY<STRUCT<`x y`: MAP<INT, DATE>>>",
     ],
-)  # fmt: skip
+)
 def test_types_keep_their_text(type_: str) -> None:
     stream = one(f"CREATE STREAM s (a {type_}, b INT) FROM f()")
     assert [column.type for column in stream.columns] == [type_, "INT"]
@@ -85,11 +92,22 @@ def test_types_lose_comments_and_line_breaks() -> None:
 @pytest.mark.parametrize(
     ("written", "value"),
     [
-        ("'a b'", "a b"), ("'it''s'", "it's"), ('"x"', "x"), (r"'a\'b'", "a'b"),
-        ("7", 7), ("-7", -7), ("1.5", 1.5), ("-1e3", -1000.0), ("TRUE", True), ("false", False),
-        ("10s", "10s"), ("500ms", "500ms"), ("1.5s", "1.5s"), ("10 min", "10min"),
+        ("'a b'", "a b"),
+        ("'it''s'", "it's"),
+        ('"x"', "x"),
+        (r"'a\'b'", "a'b"),
+        ("7", 7),
+        ("-7", -7),
+        ("1.5", 1.5),
+        ("-1e3", -1000.0),
+        ("TRUE", True),
+        ("false", False),
+        ("10s", "10s"),
+        ("500ms", "500ms"),
+        ("1.5s", "1.5s"),
+        ("10 min", "10min"),
     ],
-)  # fmt: skip
+)
 def test_option_values(written: str, value: object) -> None:
     stream = one(f"CREATE STREAM s (a INT) FROM f(x = {written}, y = 1)")
     assert stream.source.values == {"x": value, "y": 1}

@@ -124,8 +124,9 @@ def test_deep_types_are_no_crash() -> None:
 
 GAPS = st.lists(
     st.sampled_from(["\n", "\t", "  ", " /* c */", " /* ; ' */", " -- it's; \n", " /* /* x */ */"]),
-    min_size=1, max_size=3,
-).map(lambda parts: " " + "".join(parts) + " ")  # fmt: skip
+    min_size=1,
+    max_size=3,
+).map(lambda parts: " " + "".join(parts) + " ")
 
 
 @given(st.sampled_from(SCRIPTS), st.data())

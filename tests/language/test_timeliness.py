@@ -47,12 +47,22 @@ def shed(text: str) -> Shed:
 @pytest.mark.parametrize(
     ("text", "most", "per_us", "keep", "shown"),
     [
-        ("FROM f() SHED ABOVE 1000/s KEEP BY a", 1000, 10**6, "`a`",
-         "SHED ABOVE 1000/s KEEP BY `a`"),
-        ("SHED ABOVE 20/10ms KEEP BY a * 2 + s.b FROM f() AT room1", 20, 10_000, "`a` * 2 + `b`",
-         "SHED ABOVE 20/10ms KEEP BY `a` * 2 + `b`"),
+        (
+            "FROM f() SHED ABOVE 1000/s KEEP BY a",
+            1000,
+            10**6,
+            "`a`",
+            "SHED ABOVE 1000/s KEEP BY `a`",
+        ),
+        (
+            "SHED ABOVE 20/10ms KEEP BY a * 2 + s.b FROM f() AT room1",
+            20,
+            10_000,
+            "`a` * 2 + `b`",
+            "SHED ABOVE 20/10ms KEEP BY `a` * 2 + `b`",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_stream_says_what_it_keeps(
     text: str, most: int, per_us: int, keep: str, shown: str
 ) -> None:

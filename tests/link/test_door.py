@@ -177,8 +177,9 @@ def test_who_proves_nothing_is_cut_off_and_who_has_proved_it_is_not(
 ) -> None:
     with ExitStack() as connected:
         known = let_in(at_the_door, connected)
-        silent, wrong = (connected.enter_context(socket.create_connection(at_the_door))
-                         for _ in range(2))  # fmt: skip
+        silent, wrong = (
+            connected.enter_context(socket.create_connection(at_the_door)) for _ in range(2)
+        )
         wrong.sendall(b"wrong\n")
         for one in (silent, wrong):
             one.settimeout(30)

@@ -34,10 +34,15 @@ def filled(log: StreamLog, rows: list[int]) -> list[Entry]:
 
 @given(
     st.builds(
-        Entry, st.integers(1, 2**60), st.integers(0, 2**40), st.integers(-(2**62), 2**62),
-        st.binary(), st.dictionaries(st.text(), st.integers()), st.integers(-(2**62), 2**62),
+        Entry,
+        st.integers(1, 2**60),
+        st.integers(0, 2**40),
+        st.integers(-(2**62), 2**62),
+        st.binary(),
+        st.dictionaries(st.text(), st.integers()),
+        st.integers(-(2**62), 2**62),
     )
-)  # fmt: skip
+)
 def test_an_entry_is_read_as_it_was_written(entry: Entry) -> None:
     assert from_bytes(to_bytes(entry)) == entry
 

@@ -18,9 +18,14 @@ def network(rng: np.random.Generator, sites: int, samples: int = 1, gaps: float 
 
 
 def tree(
-    rng: np.random.Generator, net: Network, operators: int, *, pockets: bool = False,
-    extra: int = 0, penalty: float = 0.0,
-) -> Problem:  # fmt: skip
+    rng: np.random.Generator,
+    net: Network,
+    operators: int,
+    *,
+    pockets: bool = False,
+    extra: int = 0,
+    penalty: float = 0.0,
+) -> Problem:
     """Operators below each other at random, sources pinned at the leaves, the sink pinned at the
     root; `extra` links make it re-merge."""
     names = list(net.sites)

@@ -36,8 +36,14 @@ def check(method: Placer, problem: Problem) -> float:
 def test_contract(method: Placer, seed: int) -> None:
     rng = np.random.default_rng(seed)
     net = network(rng, int(rng.integers(1, 6)), int(rng.integers(1, 5)), gaps=0.2)
-    problem = tree(rng, net, int(rng.integers(2, 7)), pockets=True, extra=int(rng.integers(0, 2)),
-                   penalty=float(rng.choice([0.0, 0.03])))  # fmt: skip
+    problem = tree(
+        rng,
+        net,
+        int(rng.integers(2, 7)),
+        pockets=True,
+        extra=int(rng.integers(0, 2)),
+        penalty=float(rng.choice([0.0, 0.03])),
+    )
     check(method, problem)
 
 
@@ -48,8 +54,10 @@ def test_capacity_is_kept_or_refused(method: Placer, seed: int) -> None:
     rng = np.random.default_rng(seed)
     net = network(rng, 3)
     problem = tree(rng, net, 5)
-    loaded = [replace(one, load=float(rng.uniform(0.1, 1)) if one.kind == "operator" else 0.0)
-              for one in problem.vertices]  # fmt: skip
+    loaded = [
+        replace(one, load=float(rng.uniform(0.1, 1)) if one.kind == "operator" else 0.0)
+        for one in problem.vertices
+    ]
     limits = dict(zip(net.sites, rng.uniform(0.3, 2, 3), strict=True))
     problem = replace(problem, vertices=loaded, network=Network(net.sites, net.latency, limits))
     possible = brute_force(problem)
@@ -110,8 +118,10 @@ def test_pockets_go_where_operators_that_follow_the_samples_cost_least(seed: int
     pocket = next(one for one in problem.vertices if one.kind == "pocket")
 
     def later(site: str) -> float:
-        fixed = [replace(one, sites=frozenset({site})) if one is pocket else one
-                 for one in problem.vertices]  # fmt: skip
+        fixed = [
+            replace(one, sites=frozenset({site})) if one is pocket else one
+            for one in problem.vertices
+        ]
         total = 0.0
         for k in range(4):
             best = brute_force(replace(problem, vertices=fixed, network=net.part(slice(k, k + 1))))

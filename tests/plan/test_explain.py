@@ -53,20 +53,34 @@ def test_the_tree_as_text(name: str) -> None:
     ("standby", "clause", "explained"),
     [
         (Standby(), "STANDBY", "batch tuned"),
-        (Standby(on="room 2", compress="lz4"), "STANDBY ON `room 2` COMPRESS lz4",
-         "on room 2, batch tuned, compress lz4"),
-        (Standby(on="centre2", batch=100, compress="zstd"),
-         "STANDBY ON centre2 BATCH 100 COMPRESS zstd", "on centre2, batch 100, compress zstd"),
+        (
+            Standby(on="room 2", compress="lz4"),
+            "STANDBY ON `room 2` COMPRESS lz4",
+            "on room 2, batch tuned, compress lz4",
+        ),
+        (
+            Standby(on="centre2", batch=100, compress="zstd"),
+            "STANDBY ON centre2 BATCH 100 COMPRESS zstd",
+            "on centre2, batch 100, compress zstd",
+        ),
         (Standby(batch=UNLIMITED), "STANDBY BATCH UNLIMITED", "batch unlimited"),
-        (Standby(recovery_us=2_000_000, overhead=0.3), "STANDBY RECOVERY 2s OVERHEAD 30%",
-         "batch tuned for recovery 2s and overhead 30%"),
-        (Standby(recovery_us=1_234_567), "STANDBY RECOVERY 1234567us",
-         "batch tuned for recovery 1234567us"),
-        (Standby(batch=1, overhead=0.005, recovery_us=90_000_000),
-         "STANDBY BATCH 1 RECOVERY 90s OVERHEAD 0.5%",
-         "batch 1 checked against recovery 90s and overhead 0.5%"),
+        (
+            Standby(recovery_us=2_000_000, overhead=0.3),
+            "STANDBY RECOVERY 2s OVERHEAD 30%",
+            "batch tuned for recovery 2s and overhead 30%",
+        ),
+        (
+            Standby(recovery_us=1_234_567),
+            "STANDBY RECOVERY 1234567us",
+            "batch tuned for recovery 1234567us",
+        ),
+        (
+            Standby(batch=1, overhead=0.005, recovery_us=90_000_000),
+            "STANDBY BATCH 1 RECOVERY 90s OVERHEAD 0.5%",
+            "batch 1 checked against recovery 90s and overhead 0.5%",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_standby_as_text(standby: Standby, clause: str, explained: str) -> None:
     assert (str(standby), standby.explained()) == (clause, explained)
 

@@ -18,9 +18,18 @@ texts = st.text("abc <&>'=_", max_size=120)
 def branches() -> st.SearchStrategy[Branch]:
     notes = st.lists(texts, max_size=2).map(tuple)
     leaves = st.builds(Branch, texts, sites, notes=notes)
-    return st.recursive(leaves, lambda inner: st.builds(Branch, texts, sites, st.lists(
-        inner | st.builds(lambda one: Branch("link x", "a → b", (one,)), inner), max_size=3
-    ).map(tuple)), max_leaves=8)  # fmt: skip
+    return st.recursive(
+        leaves,
+        lambda inner: st.builds(
+            Branch,
+            texts,
+            sites,
+            st.lists(
+                inner | st.builds(lambda one: Branch("link x", "a → b", (one,)), inner), max_size=3
+            ).map(tuple),
+        ),
+        max_leaves=8,
+    )
 
 
 def boxes(svg: str) -> list[tuple[float, ...]]:

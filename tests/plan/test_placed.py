@@ -35,9 +35,12 @@ def lookup(name: str) -> Relation:
 
 
 def place(
-    text: str, *, rates: Rates | None = None, latency: list[list[float]] | None = None,
+    text: str,
+    *,
+    rates: Rates | None = None,
+    latency: list[list[float]] | None = None,
     running: dict[str, str] | None = None,
-) -> QueryDef:  # fmt: skip
+) -> QueryDef:
     network = Network.unmeasured(SITES)
     if latency:
         network = Network(SITES, np.array([latency]))
@@ -92,8 +95,11 @@ def test_what_runs_elsewhere_already_is_shared() -> None:
     """A node's name does not contain its site."""
     first = place(FIRE, rates=Rates({"A": 100.0, "C": 1.0}))
     (selection,) = [node for node in first.nodes if node.name != "fire"]
-    again = place(FIRE.replace("fire", "again"), rates=Rates({"A": 100.0, "C": 1.0}),
-                  running={selection.name: "centre"})  # fmt: skip
+    again = place(
+        FIRE.replace("fire", "again"),
+        rates=Rates({"A": 100.0, "C": 1.0}),
+        running={selection.name: "centre"},
+    )
     assert {node.name: node.site for node in again.nodes}[selection.name] == "centre"
 
 

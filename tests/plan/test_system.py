@@ -43,8 +43,9 @@ JOIN = "CREATE QUERY q AS SELECT A.v FROM A[5s], C[5s] WHERE A.v > 1 AND C.v > 1
 def allowed(known: dict[str, AnyDef], rates: Rates | None = None) -> dict[str, set[str]]:
     problem = System(known, Network.unmeasured(SITES), rates or Rates()).problem()
     rows = zip(problem.vertices, problem.allowed, strict=True)
-    return {one.name: {site for site, may in zip(SITES, row, strict=True) if may}
-            for one, row in rows}  # fmt: skip
+    return {
+        one.name: {site for site, may in zip(SITES, row, strict=True) if may} for one, row in rows
+    }
 
 
 def test_operators_may_move_and_the_rest_may_not() -> None:

@@ -240,9 +240,7 @@ def test_a_wrong_column_is_told_without_our_own_code(system: System) -> None:
     prepare(system)
     submit(system, code("def row(self, row): yield {'mesage': 'x'}"))
     report = wait_for(system, "Siren", "failed")
-    assert report.error.message == (
-        "pocket Siren failed: the stream has no column 'mesage'"
-    )  # fmt: skip
+    assert report.error.message == ("pocket Siren failed: the stream has no column 'mesage'")
     assert report.pocket.traceback == ("the stream has no column 'mesage'. The stream has message.")
 
 

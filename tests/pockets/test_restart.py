@@ -59,8 +59,12 @@ def test_a_running_total_stays_right_when_its_site_is_killed(tmp_path: Path) -> 
     try:
         wait_until(lambda: "sites: " in (tmp_path / "log").read_text(), "up", 150)
         with Cluster.connect(tmp_path / ".anabranch") as cluster:
-            cluster.stream("s", {"n": "BIGINT"}, at="room1",
-                           source=source("rate", tps=400, rows=ROWS, n="value"))  # fmt: skip
+            cluster.stream(
+                "s",
+                {"n": "BIGINT"},
+                at="room1",
+                source=source("rate", tps=400, rows=ROWS, n="value"),
+            )
             found = []
             total, dice = cluster.submit(Total), cluster.submit(Dice)
             for row in total.rows(timeout="120s"):

@@ -148,8 +148,11 @@ def test_one_that_is_created_again_begins_anew(tmp_path: Path) -> None:
 
 def test_what_cannot_be_kept_is_refused_at_once(tmp_path: Path) -> None:
     code = TOTAL.replace("defaultdict(lambda: Sum(0))", "__import__('threading').Lock()")
-    with pytest.raises(TaskError, match=r"its state cannot be kept: TypeError: cannot pickle"
-                       r".*Define snapshot\(\) and restore"):  # fmt: skip
+    with pytest.raises(
+        TaskError,
+        match=r"its state cannot be kept: TypeError: cannot pickle"
+        r".*Define snapshot\(\) and restore",
+    ):
         Site(tmp_path / "state", code).start(resume=False)
 
 

@@ -24,8 +24,11 @@ def test_a_line_says_what_it_is_about(tmp_path: Path) -> None:
     assert (first["level"], first["epoch"], first["text"]) == ("info", 3, "q\nstarted")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["time"])
     assert {key: second[key] for key in second if key != "time"} == {
-        "level": "error", "event": "failed", "text": "größer", "query": "q"
-    }  # fmt: skip
+        "level": "error",
+        "event": "failed",
+        "text": "größer",
+        "query": "q",
+    }
 
 
 def test_nothing_is_written_before_something_happens(tmp_path: Path) -> None:

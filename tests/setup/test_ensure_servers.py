@@ -80,16 +80,18 @@ def test_no_postgres_and_not_allowed_to_install(machine, ensure):
     have_maven(machine)
     done = ensure()
     assert (done.returncode, done.stderr) == (
-        1, "The tests need a PostgreSQL server: apt-get install postgresql\n",
-    )  # fmt: skip
+        1,
+        "The tests need a PostgreSQL server: apt-get install postgresql\n",
+    )
 
 
 def test_no_maven_and_not_allowed_to_install(machine, ensure):
     have_postgres(machine)
     done = ensure()
     assert (done.returncode, done.stderr) == (
-        1, "The tests need Maven to fetch a Kafka broker: apt-get install maven\n",
-    )  # fmt: skip
+        1,
+        "The tests need Maven to fetch a Kafka broker: apt-get install maven\n",
+    )
 
 
 def test_root_installs_postgres(machine, ensure):

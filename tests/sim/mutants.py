@@ -214,9 +214,10 @@ def shipments_are_not_kept(patch: pytest.MonkeyPatch) -> None:
     """A standby that begins anew has nothing left of what it was shipped behind the point."""
     whole = Secondary._restart
     patch.setattr(
-        Secondary, "_restart",
+        Secondary,
+        "_restart",
         lambda self: Restart(whole(self).point, tuple(() for _ in self._inputs)),
-    )  # fmt: skip
+    )
 
 
 @mutant

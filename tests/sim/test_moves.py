@@ -45,10 +45,11 @@ def scenario() -> Plan:
     """Two rooms and a centre, and two sites in between that may be near to all."""
     times = range(0, STREAM_MS, 100)
     sources = tuple(
-        SourceSpec(f"s{n}", f"room{n}", tuple((at, at % 7) for at in times), tuple(times),
-                   tuple(times))
+        SourceSpec(
+            f"s{n}", f"room{n}", tuple((at, at % 7) for at in times), tuple(times), tuple(times)
+        )
         for n in (1, 2)
-    )  # fmt: skip
+    )
     return Plan(
         sources=sources,
         tasks=(TaskPlan("t1", ("s1", "s2"), Join((200, 200), 3)),),

@@ -37,10 +37,13 @@ def figure_6(policy: Policy) -> list[Result]:
 
 def test_figure_6_is_exact() -> None:
     assert figure_6(Policy.EDF) == [
-        Result("O1", 1, 2), Result("O2", 1, 3),  # (p1, T1)
-        Result("O1", 3, 4), Result("O2", 3, 5),  # (p2, T1), before (p1, T2), which is due at 7
-        Result("O3", 1, 6), Result("O3", 3, 7),
-    ]  # fmt: skip
+        Result("O1", 1, 2),
+        Result("O2", 1, 3),  # (p1, T1)
+        Result("O1", 3, 4),
+        Result("O2", 3, 5),  # (p2, T1), before (p1, T2), which is due at 7
+        Result("O3", 1, 6),
+        Result("O3", 3, 7),
+    ]
 
 
 def test_figure_6_with_fifo_is_late() -> None:
@@ -121,8 +124,10 @@ def overloaded_site(*, shed: bool) -> tuple[dict[str, float], list[float]]:
         for _ in best:
             schedule.arrive("cars_in", [Tuple(at)], at)
     results = [one for one in schedule.run(0) if one.operator in due]
-    late = {name: [one.done - one.born > due[name] for one in results if one.operator == name]
-            for name in due}  # fmt: skip
+    late = {
+        name: [one.done - one.born > due[name] for one in results if one.operator == name]
+        for name in due
+    }
     return {name: sum(found) / len(found) for name, found in late.items()}, passed
 
 

@@ -64,8 +64,12 @@ def test_seeds_bring_all_kinds_of_faults_operators_and_plans() -> None:
 def test_seeds_bring_all_kinds_of_edges() -> None:
     drawn = [plan.draw(Random(seed)) for seed in range(60)]
     draws = edges.draw, edges.draw_crashes, edges.draw_machines
-    kinds = {type(one) for seed, each in enumerate(drawn)
-             for draw_some in draws for one in draw_some(Random(seed), each)}  # fmt: skip
+    kinds = {
+        type(one)
+        for seed, each in enumerate(drawn)
+        for draw_some in draws
+        for one in draw_some(Random(seed), each)
+    }
     assert kinds == {*get_args(edges.Edge), Pause}
 
 

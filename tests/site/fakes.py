@@ -87,10 +87,14 @@ def an_ingest(
     **more: Any,
 ) -> Ingest:
     stream = StreamDef(
-        name="S", columns=SPEC_COLUMNS, site="room1",
+        name="S",
+        columns=SPEC_COLUMNS,
+        site="room1",
         source=Call(name="fake", options={"on_error": on_error}),
-        timestamp=timestamp, lateness_us=lateness_us, ahead_us=ahead_us,
-    )  # fmt: skip
+        timestamp=timestamp,
+        lateness_us=lateness_us,
+        ahead_us=ahead_us,
+    )
     outlet = outlet or an_outlet("S")
     outlet.attach("c")
     return Ingest(
@@ -179,9 +183,13 @@ def a_task(
     source = Input(stream=stream, site=producer, alias="S", columns=SPEC_COLUMNS)
     output = outlet.stream if outlet else None
     spec = TaskSpec(
-        name=name, query=name, site="centre", inputs=(source,), columns=SPEC_COLUMNS,
+        name=name,
+        query=name,
+        site="centre",
+        inputs=(source,),
+        columns=SPEC_COLUMNS,
         output=output,
-    )  # fmt: skip
+    )
     inlet = an_inlet(limit=1 << 30)
     task = kind(LOOP, owner or Heard(), spec, body, [inlet], outlet, jobs or NoJobs(), batch=most)
     return task, inlet

@@ -46,9 +46,12 @@ def test_a_replay_leaves_out_the_same_though_the_clock_has_gone_on(
     """By the moment when a row came first, which is in the journal."""
     times = [NOW, NOW + 2 * HOUR_US, NOW + 1, NOW + 2]
     stream = StreamDef(
-        name="S", columns=SPEC_COLUMNS, site="a", timestamp="ts",
+        name="S",
+        columns=SPEC_COLUMNS,
+        site="a",
+        timestamp="ts",
         source=Call(name="log", options={"on_error": "skip"}),
-    )  # fmt: skip
+    )
 
     def reading() -> Ingest:
         outlet = an_outlet("S")

@@ -51,13 +51,18 @@ def test_fields_of_structs_of_flat_columns(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("expression", "type_"),
     [
-        ("SUM(`n`)", "bigint"), ("SUM(`Temp`)", "double"), ("COUNT(*)", "bigint"),
-        ("COUNT(DISTINCT `Room`, `n`)", "bigint"), ("AVG(`n`)", "double"),
+        ("SUM(`n`)", "bigint"),
+        ("SUM(`Temp`)", "double"),
+        ("COUNT(*)", "bigint"),
+        ("COUNT(DISTINCT `Room`, `n`)", "bigint"),
+        ("AVG(`n`)", "double"),
         ("MAX(`Room`)", "string"),
-        ("VAR_SAMP(`n`)", "double"), ("STDDEV_POP(`Temp`)", "double"), ("upper(`Room`)", "string"),
+        ("VAR_SAMP(`n`)", "double"),
+        ("STDDEV_POP(`Temp`)", "double"),
+        ("upper(`Room`)", "string"),
         ("`Temp` > 1", "boolean"),
     ],
-)  # fmt: skip
+)
 def test_types_of_aggregates(spark: SparkSession, expression: str, type_: str) -> None:
     assert types(spark, expression, aggregate=True) == [type_]
 
@@ -116,10 +121,12 @@ def test_what_is_said_of_a_function_that_is_none(spark: SparkSession) -> None:
     ("expression", "said"),
     [
         ("uper(`Room`)", "there is no function uper. Did you mean upper()?"),
-        ("JSON_VALUE(`Room`, '$.a')", "there is no function JSON_VALUE. Did you mean"
-         " get_json_object()?"),
+        (
+            "JSON_VALUE(`Room`, '$.a')",
+            "there is no function JSON_VALUE. Did you mean get_json_object()?",
+        ),
         ("qqq(`Room`)", "there is no function qqq"),
     ],
-)  # fmt: skip
+)
 def test_a_function_that_is_not_there(spark: SparkSession, expression: str, said: str) -> None:
     assert error(spark, expression) == said

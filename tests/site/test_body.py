@@ -20,12 +20,14 @@ INPUT = pa.schema([("n", pa.int64()), ("Temp", pa.float64()), ("a room", pa.stri
 OUTPUT = pa.schema([("room", pa.string()), ("f", pa.float64()), ("k", pa.int32())])
 OPERATORS: list[Operator] = [
     Selection(condition=Condition(expr=expr("{} > 20 OR {} IS NULL", "Temp", "a room"))),
-    Projection(items=(
-        Item(expr=expr("upper({})", "a room"), name="room", type="string"),
-        Item(expr=expr("{} * 1.8 + 32", "Temp"), name="f", type="double"),
-        Item(expr=expr("CAST({} % 7 AS INT)", "n"), name="k", type="int"),
-    )),
-]  # fmt: skip
+    Projection(
+        items=(
+            Item(expr=expr("upper({})", "a room"), name="room", type="string"),
+            Item(expr=expr("{} * 1.8 + 32", "Temp"), name="f", type="double"),
+            Item(expr=expr("CAST({} % 7 AS INT)", "n"), name="k", type="int"),
+        )
+    ),
+]
 ROWS = 400
 
 

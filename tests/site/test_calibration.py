@@ -60,13 +60,25 @@ def test_what_cannot_be_tried_is_not_known() -> None:
 
 
 def test_tuples_of_all_types_are_made_up() -> None:
-    schema = pa.schema([
-        ("b", pa.bool_()), ("i", pa.int8()), ("l", pa.int64()), ("f", pa.float32()),
-        ("d", pa.decimal128(3, 2)), ("s", pa.string()), ("x", pa.binary()), ("day", pa.date32()),
-        ("t", pa.timestamp("us", "UTC")), ("many", pa.list_(pa.int32())),
-        ("part", pa.struct([("a", pa.string())])), ("m", pa.map_(pa.string(), pa.int32())),
-        ("odd", pa.month_day_nano_interval()), ("_ts", pa.int64()), ("_born", pa.int64()),
-    ])  # fmt: skip
+    schema = pa.schema(
+        [
+            ("b", pa.bool_()),
+            ("i", pa.int8()),
+            ("l", pa.int64()),
+            ("f", pa.float32()),
+            ("d", pa.decimal128(3, 2)),
+            ("s", pa.string()),
+            ("x", pa.binary()),
+            ("day", pa.date32()),
+            ("t", pa.timestamp("us", "UTC")),
+            ("many", pa.list_(pa.int32())),
+            ("part", pa.struct([("a", pa.string())])),
+            ("m", pa.map_(pa.string(), pa.int32())),
+            ("odd", pa.month_day_nano_interval()),
+            ("_ts", pa.int64()),
+            ("_born", pa.int64()),
+        ]
+    )
     batch = made_up(schema, 1, 300)
     assert batch.schema == schema
     assert batch.num_rows == 300

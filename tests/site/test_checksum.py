@@ -25,10 +25,12 @@ TYPES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.binary(), [b"a", None, b"", b"\0", b"xyz"]),
     (pa.list_(pa.int32()), [[1, 2], None, [], [None, 3], [4]]),
     (pa.map_(pa.string(), pa.int64()), [{"a": 1}, None, {}, {"b": None}, {"c": 3, "d": 4}]),
-    (pa.struct([("x", pa.int8()), ("y", pa.string())]),
-     [{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}, {"x": 2, "y": None}, {"x": 3, "y": ""}]),
+    (
+        pa.struct([("x", pa.int8()), ("y", pa.string())]),
+        [{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}, {"x": 2, "y": None}, {"x": 3, "y": ""}],
+    ),
     (pa.null(), [None, None, None, None, None]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "some"), TYPES, ids=[str(kind) for kind, _ in TYPES])

@@ -68,9 +68,7 @@ def reading(
     log: Any, journal: Journal | None, outlet: LiveOutlet | None = None, **more: Any
 ) -> Ingest:
     made = an_ingest([], outlet=outlet, lateness_us=2)
-    return Ingest(
-        made.stream, made.outlet, lambda stopped, skipped: log, 0.02, journal, **more
-    )  # fmt: skip
+    return Ingest(made.stream, made.outlet, lambda stopped, skipped: log, 0.02, journal, **more)
 
 
 def run(ingest: Ingest, until: Any = lambda: False) -> None:

@@ -158,9 +158,11 @@ def test_the_earliest_deadline_goes_first_or_the_oldest_tuple(policy: Any, order
     executor: Any = Executor(LOOP, "centre", 1, policy)
     log: list[str] = []
     tasks = [
-        dated(log, "a", 30, 2), dated(log, "b", 20, 3), dated(log, "c", 10, 4),
+        dated(log, "a", 30, 2),
+        dated(log, "b", 20, 3),
+        dated(log, "c", 10, 4),
         dated(log, "d", NO_DEADLINE, 1),
-    ]  # fmt: skip
+    ]
     assert "".join(behind_a_running_one(executor, tasks, log)) == order
     executor.close()
 

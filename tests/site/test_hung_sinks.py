@@ -83,9 +83,14 @@ class Out:
     def _sink(self, resume: bool) -> Sink:
         spark: Any = None
         context = SinkContext(
-            query=self.name, schema=WRITTEN, options=self._options, base=Path("."),
-            spark=spark, run="r1", resume=resume,
-        )  # fmt: skip
+            query=self.name,
+            schema=WRITTEN,
+            options=self._options,
+            base=Path("."),
+            spark=spark,
+            run="r1",
+            resume=resume,
+        )
         return make_sink("postgres", context)
 
     def give(self, first: int, count: int) -> None:

@@ -237,8 +237,9 @@ def test_a_replay_keeps_the_distances_of_its_event_times() -> None:
 
 
 def test_disorder_does_not_slow_a_replay_down() -> None:
-    ingest = an_ingest([source_table([0, 50_000, 10_000, 20_000])], speed=1.0, lateness_us=10**6,
-                       historic=True)  # fmt: skip
+    ingest = an_ingest(
+        [source_table([0, 50_000, 10_000, 20_000])], speed=1.0, lateness_us=10**6, historic=True
+    )
     run(ingest)
     assert ingest.outlet.last == 4
 

@@ -212,9 +212,13 @@ def reading(
     shedder: Shedder | None = None,
 ) -> Ingest:
     stream = StreamDef(
-        name="S", columns=SPEC_COLUMNS, site="a", source=Call(name="log"), timestamp="ts",
+        name="S",
+        columns=SPEC_COLUMNS,
+        site="a",
+        source=Call(name="log"),
+        timestamp="ts",
         lateness_us=lateness_us,
-    )  # fmt: skip
+    )
 
     def make(stopped: threading.Event, skipped: Any) -> Any:
         return log

@@ -24,9 +24,14 @@ SLIDE = 100
 def asked(postgres: Postgres, newest: int, oldest: int = 0) -> LearnModel:
     return LearnModel(
         sink=Call(name="postgres", options={"url": postgres.url, "table": "history"}),
-        streams="q/%", key_columns=("room", "n"), value="x",
-        keys=[["a", key] for key in range(12)], oldest=oldest, newest=newest, slide=SLIDE,
-    )  # fmt: skip
+        streams="q/%",
+        key_columns=("room", "n"),
+        value="x",
+        keys=[["a", key] for key in range(12)],
+        oldest=oldest,
+        newest=newest,
+        slide=SLIDE,
+    )
 
 
 @pytest.mark.spark

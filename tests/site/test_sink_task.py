@@ -301,8 +301,11 @@ def test_sinks_that_hang_hold_up_no_other(executor: Executor) -> None:
     for world in hung:
         world.gate.set()
     eventually(lambda: all(world.rows == [1, 2] for world in hung))
-    eventually(lambda: len([one for one in threading.enumerate()
-                            if one.name.startswith("centre-sinks")]) <= 1)  # fmt: skip
+    eventually(
+        lambda: (
+            len([one for one in threading.enumerate() if one.name.startswith("centre-sinks")]) <= 1
+        )
+    )
 
 
 def write(executor: Executor, task: SinkTask, inlet: LiveInlet, first: int) -> None:

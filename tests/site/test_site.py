@@ -113,9 +113,13 @@ def test_threads_grow_with_sites_not_with_queries() -> None:
         name, site, producer = f"q{number}", sites[number % 20], sites[(number + 7) % 20]
         deployment, body = site.service.deployment, FakeBody(during=lambda: done.append(1))
         task, _ = a_task(
-            body, outlet=an_outlet(name), owner=deployment, name=name, stream=producer.name,
+            body,
+            outlet=an_outlet(name),
+            owner=deployment,
+            name=name,
+            stream=producer.name,
             producer=producer.name,
-        )  # fmt: skip
+        )
         deployment.install(task)
         producer.service.outlets[producer.name].attach(name)
         LOOP.run(deployment.start(Start({name: Begin(RestartPoint((0,), 0))})))

@@ -24,9 +24,11 @@ from anabranch.stream.batch import START_WATERMARK
 from tests.link.support import LOOP, eventually, follow
 
 ROOMS = TableDef(
-    name="Rooms", site="a", source=Call(name="fake"),
+    name="Rooms",
+    site="a",
+    source=Call(name="fake"),
     columns=(Column(name="id", type="int"), Column(name="name", type="string")),
-)  # fmt: skip
+)
 SCHEMA = pa.schema([("id", pa.int32()), ("name", pa.string())])
 Row = tuple[Any, ...]
 
@@ -68,8 +70,9 @@ class FakeReader:
         if self.away:
             raise SourceAway("connection refused", place="db:5432")
         columns = list(zip(*self.rows, strict=True)) or [(), ()]
-        return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)],
-                        schema=SCHEMA)  # fmt: skip
+        return pa.table(
+            [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+        )
 
     def wait(self, stopped: threading.Event, timeout_s: float) -> bool:
         changed = self._changed.wait(timeout_s)

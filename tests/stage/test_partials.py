@@ -34,9 +34,11 @@ def one_by_one(
     rows: list[tuple[Any, ...]], first: int, last: int, grid: Grid
 ) -> list[tuple[Any, ...]]:
     def added(values: Sequence[int | None]) -> int | None:
-        return sum(one for one in values if one is not None) if any(
-            one is not None for one in values
-        ) else None  # fmt: skip
+        return (
+            sum(one for one in values if one is not None)
+            if any(one is not None for one in values)
+            else None
+        )
 
     found = []
     for window in range(first, last + 1):
@@ -47,9 +49,16 @@ def one_by_one(
             low_high = [one for one in columns[2] if one is not None]
             total, times = added(columns[4]), sum(columns[5])
             found.append(
-                (window, key, added(columns[0]), sum(columns[1]), min(low_high, default=None),
-                 max(low_high, default=None), None if total is None else total / times)
-            )  # fmt: skip
+                (
+                    window,
+                    key,
+                    added(columns[0]),
+                    sum(columns[1]),
+                    min(low_high, default=None),
+                    max(low_high, default=None),
+                    None if total is None else total / times,
+                )
+            )
     return found
 
 

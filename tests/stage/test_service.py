@@ -32,10 +32,15 @@ def stage(width: int, slide: int) -> Stage:
     calls = [
         AggregateCall(function=name, arguments=value, name=f"_agg{n}", type=type)
         for n, (name, type) in enumerate(
-            [("SUM", "bigint"), ("COUNT", "bigint"), ("MIN", "bigint"), ("MAX", "bigint"),
-             ("AVG", "double")]
+            [
+                ("SUM", "bigint"),
+                ("COUNT", "bigint"),
+                ("MIN", "bigint"),
+                ("MAX", "bigint"),
+                ("AVG", "double"),
+            ]
         )
-    ]  # fmt: skip
+    ]
     key = Item(expr=Expr.of("r", "key"), name="key", type="string")
     aggregate = made.aggregate.model_copy(update={"keys": (key,), "calls": tuple(calls)})
     return made.model_copy(update={"aggregate": aggregate})
@@ -51,10 +56,13 @@ class World:
         self.grid = Grid(width, slide)
         draw = self.draw
         self.tuples = [
-            (n * 10 + draw.randrange(10), draw.choice([None, "a", "b", "ü"]),
-             draw.choice([None, draw.randrange(-99, 99)]))
+            (
+                n * 10 + draw.randrange(10),
+                draw.choice([None, "a", "b", "ü"]),
+                draw.choice([None, draw.randrange(-99, 99)]),
+            )
             for n in range(ROWS)
-        ]  # fmt: skip
+        ]
         bounds = sorted({0, ROWS, *(draw.randrange(ROWS) for _ in range(12))})
         self.ranges = [Range("p", a, b) for a, b in itertools.pairwise(bounds)]
         self.start()
@@ -88,8 +96,9 @@ class World:
     def expected(self) -> list[tuple[Any, ...]]:
         found = []
         for window in range(self.grid.open_at(0), self.tuples[-1][0] // self.grid.slide + 1):
-            inside = [t for t in self.tuples
-                      if self.grid.start(window) <= t[0] < self.grid.end(window)]  # fmt: skip
+            inside = [
+                t for t in self.tuples if self.grid.start(window) <= t[0] < self.grid.end(window)
+            ]
             keys = sorted({t[1] for t in inside}, key=lambda k: (k is not None, k or ""))
             for key in keys:
                 mine = [t[2] for t in inside if t[1] == key and t[2] is not None]

@@ -122,8 +122,14 @@ def test_ranges_in_parallel_give_what_a_batch_gives(
 ) -> None:
     monkeypatch.setattr(inputs, "BYTES", 3_000)
     draw = random.Random(seed)
-    rows = [(n * 1000 - draw.choice([0, 0, 500, 9_000, 40_000]) + 10**6,
-             draw.choice("abc"), draw.randrange(100)) for n in range(4000)]  # fmt: skip
+    rows = [
+        (
+            n * 1000 - draw.choice([0, 0, 500, 9_000, 40_000]) + 10**6,
+            draw.choice("abc"),
+            draw.randrange(100),
+        )
+        for n in range(4000)
+    ]
     file = tmp_path / "in.csv"
     file.write_text("ts,k,v\n" + "".join(f"{ts},{k},{v}\n" for ts, k, v in rows))
     stage = stage_of(file, 50_000, 10_000)
@@ -142,8 +148,11 @@ def test_real_frames_in_the_order_of_their_arrival(
     with gzip.open(REAL, "rt") as lines:
         frames = [json.loads(line) for line in lines]
     frames.sort(key=lambda one: one["_timestamp"])
-    rows = [(int(one["hotspots"][0]["reported_at"]) * 1000, str(one["dev_eui"]), one["fcnt"])
-            for one in frames if one.get("hotspots")]  # fmt: skip
+    rows = [
+        (int(one["hotspots"][0]["reported_at"]) * 1000, str(one["dev_eui"]), one["fcnt"])
+        for one in frames
+        if one.get("hotspots")
+    ]
     file = tmp_path / "in.csv"
     file.write_text("ts,k,v\n" + "".join(f"{ts},{k},{v}\n" for ts, k, v in rows))
     stage = stage_of(file, 600_000_000, lateness_us)

@@ -14,10 +14,18 @@ from anabranch.standby.cost import Load
 def paper(**changes: Any) -> Load:
     """1000 tuples of 56 bytes a second, heartbeats and acks every 250 ms."""
     values: dict[str, Any] = {
-        "rate": 1000.0, "ack_interval_s": 0.25, "lag_s": 0.1, "window": 0.0, "tuple_bytes": 56.0,
-        "ratio": 1.0, "bandwidth": None, "rtt_s": 0.002, "heartbeat_s": 0.25, "fixed_s": 0.03,
+        "rate": 1000.0,
+        "ack_interval_s": 0.25,
+        "lag_s": 0.1,
+        "window": 0.0,
+        "tuple_bytes": 56.0,
+        "ratio": 1.0,
+        "bandwidth": None,
+        "rtt_s": 0.002,
+        "heartbeat_s": 0.25,
+        "fixed_s": 0.03,
         "per_tuple_s": 1e-4,
-    }  # fmt: skip
+    }
     return Load(**(values | changes))
 
 

@@ -70,10 +70,16 @@ def test_overhead_holds_for_long_windows_from_the_first_one_on(
         batches.append(batch)
 
     tuning = Tuning(
-        process, spec(width_s * 1_000_000, slide_s * 1_000_000), Cluster(), "two",
-        Wishes(None, None, 0.1), Cadence(0.5, 4), measured, lambda: Costs(0.03, 1e-4, 0.002),
+        process,
+        spec(width_s * 1_000_000, slide_s * 1_000_000),
+        Cluster(),
+        "two",
+        Wishes(None, None, 0.1),
+        Cadence(0.5, 4),
+        measured,
+        lambda: Costs(0.03, 1e-4, 0.002),
         set_batch,
-    )  # fmt: skip
+    )
     for tick in range(10 * runs_s):
         clock.run(100 * (tick + 1), lambda: False)
         clock.now = 100 * (tick + 1)

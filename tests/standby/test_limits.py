@@ -18,17 +18,26 @@ MISSED = 4
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"recovery_us": 50_000}, "RECOVERY 50ms cannot hold: that a site has died is noticed up"
-         " to 100ms later. The least is RECOVERY 100ms; heartbeat_interval in cluster.toml makes it"
-         " less."),
-        ({"batch": 1, "overhead": 0.2}, "OVERHEAD 20% cannot hold with BATCH 1, which sends every"
-         " tuple to the standby. Leave BATCH out, and it is chosen so that the limit holds; or"
-         " OVERHEAD 100%."),
-        ({"batch": 1, "overhead": 0.0}, "OVERHEAD 0% cannot hold with BATCH 1, which sends every"
-         " tuple to the standby. Leave BATCH out, and it is chosen so that the limit holds; or"
-         " OVERHEAD 100%."),
+        (
+            {"recovery_us": 50_000},
+            "RECOVERY 50ms cannot hold: that a site has died is noticed up"
+            " to 100ms later. The least is RECOVERY 100ms; heartbeat_interval in cluster.toml makes"
+            " it less.",
+        ),
+        (
+            {"batch": 1, "overhead": 0.2},
+            "OVERHEAD 20% cannot hold with BATCH 1, which sends every"
+            " tuple to the standby. Leave BATCH out, and it is chosen so that the limit holds; or"
+            " OVERHEAD 100%.",
+        ),
+        (
+            {"batch": 1, "overhead": 0.0},
+            "OVERHEAD 0% cannot hold with BATCH 1, which sends every"
+            " tuple to the standby. Leave BATCH out, and it is chosen so that the limit holds; or"
+            " OVERHEAD 100%.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_no_load_lets_hold(asked: dict[str, Any], message: str) -> None:
     wrong = impossible(Standby(**asked), HEARTBEAT_US, MISSED)
     assert wrong is not None
@@ -38,12 +47,16 @@ def test_what_no_load_lets_hold(asked: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        {}, {"recovery_us": 100_000}, {"overhead": 0.0}, {"batch": 1},
+        {},
+        {"recovery_us": 100_000},
+        {"overhead": 0.0},
+        {"batch": 1},
         {"batch": 1, "overhead": 1.0},
-        {"batch": 2, "overhead": 0.1}, {"batch": UNLIMITED, "recovery_us": 300_000},
+        {"batch": 2, "overhead": 0.1},
+        {"batch": UNLIMITED, "recovery_us": 300_000},
         {"batch": 1, "overhead": 0.2, "compress": "zstd"},
     ],
-)  # fmt: skip
+)
 def test_what_some_load_lets_hold(asked: dict[str, Any]) -> None:
     assert impossible(Standby(**asked), HEARTBEAT_US, MISSED) is None
 

@@ -131,9 +131,14 @@ class LossyLink(RuleBasedStateMachine):
             self.acks = [ack for ack in self.acks if ack.consumer != name]
             self.read(position)
             self.receivers[name] = Receiver(
-                old.start, Inlet("S", position), position, position,
-                history=old.history[: position - old.start], told=old.told, reached=old.reached,
-            )  # fmt: skip
+                old.start,
+                Inlet("S", position),
+                position,
+                position,
+                history=old.history[: position - old.start],
+                told=old.told,
+                reached=old.reached,
+            )
 
     # -- the link --------------------------------------------------------------------------------
 
@@ -255,8 +260,11 @@ class LossyLink(RuleBasedStateMachine):
     def bytes_are_counted_right(self) -> None:
         outlet = self.outlet
         written = {batch.last: part[-1].last for part in self.disk for batch in part}
-        kept = [(written.get(batch.last, batch.last), batch.data.nbytes) for batch in self.log
-                if written.get(batch.last, batch.last) > outlet.released]  # fmt: skip
+        kept = [
+            (written.get(batch.last, batch.last), batch.data.nbytes)
+            for batch in self.log
+            if written.get(batch.last, batch.last) > outlet.released
+        ]
         assert outlet.kept_bytes == sum(nbytes for _, nbytes in kept)
         in_memory = sum(nbytes for last, nbytes in kept if last not in written)
         assert outlet.memory_bytes == in_memory

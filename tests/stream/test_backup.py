@@ -64,8 +64,9 @@ def test_a_long_window_is_shipped_piece_by_piece_and_a_large_batch_whole() -> No
     outlet.append(rows(*range(1, SHIPMENT_ROWS + 100)), 1)
     most = SHIPMENT_ROWS // 30 * 30
     assert [shipped(outlet), shipped(outlet)] == [
-        list(range(1, most + 1)), list(range(most + 1, outlet.last // 30 * 30 + 1))
-    ]  # fmt: skip
+        list(range(1, most + 1)),
+        list(range(most + 1, outlet.last // 30 * 30 + 1)),
+    ]
     large = an_outlet(batch=SHIPMENT_ROWS + 1)
     large.append(rows(*range(1, SHIPMENT_ROWS + 100)), 1)
     assert shipped(large) == list(range(1, SHIPMENT_ROWS + 2))

@@ -17,9 +17,13 @@ from tests.stream.lossy_link import LossyLink, drive
 
 ALL_HEALTH = list(HealthCheck)
 SOUND = settings(
-    max_examples=60, stateful_step_count=50, deadline=None, database=None, derandomize=True,
+    max_examples=60,
+    stateful_step_count=50,
+    deadline=None,
+    database=None,
+    derandomize=True,
     suppress_health_check=ALL_HEALTH,
-)  # fmt: skip
+)
 SEEDS = range(30)
 STEPS = 150
 

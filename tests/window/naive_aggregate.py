@@ -25,12 +25,25 @@ from anabranch.window.panes import Grid
 
 SCHEMA = pa.schema(
     [
-        ("k", pa.string()), ("j", pa.int64()), ("n", pa.int64()), ("x", pa.float64()),
-        ("s", pa.string()), ("d", pa.decimal128(10, 2)), ("_ts", pa.int64()), ("_born", pa.int64()),
+        ("k", pa.string()),
+        ("j", pa.int64()),
+        ("n", pa.int64()),
+        ("x", pa.float64()),
+        ("s", pa.string()),
+        ("d", pa.decimal128(10, 2)),
+        ("_ts", pa.int64()),
+        ("_born", pa.int64()),
     ]
-)  # fmt: skip
-TYPES = {"k": "string", "j": "bigint", "n": "bigint", "x": "double", "s": "string",
-         "d": "decimal(10,2)", "_ts": "bigint"}  # fmt: skip
+)
+TYPES = {
+    "k": "string",
+    "j": "bigint",
+    "n": "bigint",
+    "x": "double",
+    "s": "string",
+    "d": "decimal(10,2)",
+    "_ts": "bigint",
+}
 Row = dict[str, Any]
 Panes = TimePanes | RowPanes
 

@@ -108,9 +108,13 @@ def close(got: list[Any], wanted: list[Any]) -> bool:
 @examples(80)
 @given(any_panes, key_lists, call_lists, rows(whole_floats), blocks, st.data())
 def test_it_gives_what_the_definition_says(
-    panes: Panes, keys: list[str], calls: list[AggregateCall], stream: list[Row], block: int,
+    panes: Panes,
+    keys: list[str],
+    calls: list[AggregateCall],
+    stream: list[Row],
+    block: int,
     data: st.DataObject,
-) -> None:  # fmt: skip
+) -> None:
     windows = engine(panes, keys, calls, block)
     got, points = run(stepper(windows), stream, draw_cuts(data, stream))
     wanted = naive(panes, keys, calls, stream)
@@ -126,9 +130,13 @@ def test_it_gives_what_the_definition_says(
 @examples(80)
 @given(any_panes, key_lists, call_lists, rows(floats), blocks, st.data())
 def test_neither_cuts_nor_restarts_change_a_bit(
-    panes: Panes, keys: list[str], calls: list[AggregateCall], stream: list[Row], block: int,
+    panes: Panes,
+    keys: list[str],
+    calls: list[AggregateCall],
+    stream: list[Row],
+    block: int,
     data: st.DataObject,
-) -> None:  # fmt: skip
+) -> None:
     first = data.draw(st.integers(1, max(1, len(stream))))  # it may join a stream that runs
     windows = engine(panes, keys, calls, block)
     outputs, points = run(stepper(windows), stream, draw_cuts(data, stream, first), first - 1)

@@ -140,9 +140,14 @@ def test_it_gives_what_the_definition_says_whatever_the_cuts_and_restarts(
     rows = stream(seed)
     draw = random.Random(seed)
     calls = [
-        call("COUNT"), call("COUNT", "s", "n", distinct=True), call("SUM", "n"), call("SUM", "x"),
-        call("MIN", "s"), call("MAX", "d"), call("SUM", "d"),
-    ]  # fmt: skip
+        call("COUNT"),
+        call("COUNT", "s", "n", distinct=True),
+        call("SUM", "n"),
+        call("SUM", "x"),
+        call("MIN", "s"),
+        call("MAX", "d"),
+        call("SUM", "d"),
+    ]
     items = [item(key) for key in keys]
 
     def fresh(instant: int | None = None) -> Step:

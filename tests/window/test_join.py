@@ -334,8 +334,10 @@ def test_times_at_the_limits() -> None:
 
 def _crossed(rows: int) -> Case:
     """A product without results: every tuple meets every one of the other stream."""
-    tuples = [[Tuple(n, n, {"k": 1, "f": 0.0, "s": "a", "v": v}, 0) for n in range(1, rows + 1)]
-              for v in (5, 1)]  # fmt: skip
+    tuples = [
+        [Tuple(n, n, {"k": 1, "f": 0.0, "s": "a", "v": v}, 0) for n in range(1, rows + 1)]
+        for v in (5, 1)
+    ]
     asked = [less(use("i0", "v"), use("i1", "v"))]
     return Case(tuples, [Range(width_us=1000), Range(width_us=1000)], [0, 1], asked)
 

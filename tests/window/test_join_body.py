@@ -286,8 +286,10 @@ def _pairs(
         low, high = n * length // cuts, (n + 1) * length // cuts
         ts = np.arange(low, high)
         watermark = END_WATERMARK if high == length else high
-        taken = [Taken([_stream("s", low + 1, ts, v=values[low:high])], high, watermark)
-                 for values in streams]  # fmt: skip
+        taken = [
+            Taken([_stream("s", low + 1, ts, v=values[low:high])], high, watermark)
+            for values in streams
+        ]
         table = body.step(taken).table
         found += zip(table.column("x").to_pylist(), table.column("y").to_pylist(), strict=True)
     return found, candidates

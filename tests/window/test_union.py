@@ -36,8 +36,11 @@ class Play:
         self.given = [0] * len(streams)
 
     def expected(self) -> list[tuple[int, int]]:
-        every = [(ts, stream, position) for stream, times in enumerate(self.streams)
-                 for position, ts in enumerate(times, 1)]  # fmt: skip
+        every = [
+            (ts, stream, position)
+            for stream, times in enumerate(self.streams)
+            for position, ts in enumerate(times, 1)
+        ]
         return [(stream * 1000 + position, ts) for ts, stream, position in sorted(every)]
 
     def step(self, counts: list[int]) -> Any:
@@ -45,8 +48,10 @@ class Play:
         for stream, count in enumerate(counts):
             begin = self.given[stream]
             end = self.given[stream] = min(len(self.streams[stream]), begin + count)
-            rows = [{"v": stream * 1000 + n + 1, "_ts": self.streams[stream][n]}
-                    for n in range(begin, end)]  # fmt: skip
+            rows = [
+                {"v": stream * 1000 + n + 1, "_ts": self.streams[stream][n]}
+                for n in range(begin, end)
+            ]
             newest = max(self.streams[stream][:end], default=START_WATERMARK + LATENESS)
             mark = END_WATERMARK if end == len(self.streams[stream]) else newest - LATENESS
             arrivals.append((pa.Table.from_pylist(rows, SCHEMA), end, mark))

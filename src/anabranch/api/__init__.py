@@ -20,6 +20,19 @@ from anabranch.api.relations import RunningPocket, Stream, Table
 from anabranch.coordinator.scripts.replies import Answer
 
 __all__ = [
-    "Answer", "Cluster", "Draft", "Input", "Query", "Relation", "RunningPocket", "Sink", "Source",
-    "Stream", "Table", "join", "secret", "sink", "source",
-]  # fmt: skip
+    "Answer",
+    "Cluster",
+    "Draft",
+    "Input",
+    "Query",
+    "Relation",
+    "RunningPocket",
+    "Sink",
+    "Source",
+    "Stream",
+    "Table",
+    "join",
+    "secret",
+    "sink",
+    "source",
+]

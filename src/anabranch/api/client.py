@@ -102,8 +102,9 @@ class Client:
     def status(self) -> SystemStatus:
         status = self._coordinator.send(AskStatus())
         self._known = {one.site: one.address for one in status.sites}
-        self._assignments = {name: (one.site, one.standby)
-                             for name, one in status.protection.items()}  # fmt: skip
+        self._assignments = {
+            name: (one.site, one.standby) for name, one in status.protection.items()
+        }
         self._peers.update(self._known)
         return status
 

@@ -24,8 +24,10 @@ def shown(answer: Answer) -> str:
         return answer.text
     rows = [answer.columns, *answer.rows]
     widths = [max(len(str(row[at])) for row in rows) for at in range(len(answer.columns))]
-    lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
-             for row in rows]  # fmt: skip
+    lines = [
+        "  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
     return "\n".join([*([answer.text] if answer.text else []), *(line.rstrip() for line in lines)])
 
 

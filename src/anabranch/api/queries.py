@@ -368,8 +368,11 @@ def _master(given: Readable | str, inputs: Sequence[Input]) -> str:
     ]
     if len(found) != 1:
         problem = "is not among the inputs" if not found else "stands for several inputs"
-        raise ConfigError(f"{wanted.called or wanted.name} {problem}", place="join(master)",
-                          remedy="Give one of the inputs.")  # fmt: skip
+        raise ConfigError(
+            f"{wanted.called or wanted.name} {problem}",
+            place="join(master)",
+            remedy="Give one of the inputs.",
+        )
     return found[0].called or found[0].name
 
 

@@ -68,8 +68,9 @@ class Stream(Relation):
             table = table.drop_columns([EVENT_TIME])
         elif missing:
             remedy = "Give it in all rows or in none."
-            raise ConfigError(f"{missing} rows have no {EVENT_TIME}", place="push(rows)",
-                              remedy=remedy)  # fmt: skip
+            raise ConfigError(
+                f"{missing} rows have no {EVENT_TIME}", place="push(rows)", remedy=remedy
+            )
         deadline = time.monotonic() + seconds(timeout)
         for start in range(0, len(table), PUSH_ROWS):
             self._pushes += 1
@@ -85,8 +86,10 @@ class Stream(Relation):
                 if self._ask(Push(self.name, piece, self._writer, self._pushes)):
                     return
                 if time.monotonic() > deadline:
-                    raise SourceError(f"{before} rows were pushed; there is no room for more yet",
-                                      place="push(timeout)")  # fmt: skip
+                    raise SourceError(
+                        f"{before} rows were pushed; there is no room for more yet",
+                        place="push(timeout)",
+                    )
             except SiteError:
                 if time.monotonic() > patience or not self._comes_back():
                     raise

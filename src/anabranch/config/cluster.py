@@ -67,8 +67,14 @@ from anabranch.config.tables import ClusterFile
 from anabranch.errors import ConfigError
 
 __all__ = [
-    "Cluster", "HostPort", "LinkConfig", "Security", "SiteConfig", "load_cluster", "parse_cluster",
-]  # fmt: skip
+    "Cluster",
+    "HostPort",
+    "LinkConfig",
+    "Security",
+    "SiteConfig",
+    "load_cluster",
+    "parse_cluster",
+]
 
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 

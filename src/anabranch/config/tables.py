@@ -92,9 +92,12 @@ class LinkTable(Table):
 
     def links(self) -> tuple[LinkConfig, ...]:
         there = LinkConfig(
-            sender=self.sender, receiver=self.receiver,
-            delay_us=self.delay, jitter_us=self.jitter, bandwidth=self.bandwidth,
-        )  # fmt: skip
+            sender=self.sender,
+            receiver=self.receiver,
+            delay_us=self.delay,
+            jitter_us=self.jitter,
+            bandwidth=self.bandwidth,
+        )
         return (there, there.reversed()) if self.both else (there,)
 
 

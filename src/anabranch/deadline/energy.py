@@ -53,8 +53,11 @@ class Energy:
         self._deadline = [one.deadline for one in problem.outputs]
         site = {name: n for n, name in enumerate(self.site_names)}
         self._steps = _steps(problem, number, site)
-        self._latency = {(site[a], site[b]): delay for (a, b), delay in problem.latency.items()
-                         if delay and a != b and a in site and b in site}  # fmt: skip
+        self._latency = {
+            (site[a], site[b]): delay
+            for (a, b), delay in problem.latency.items()
+            if delay and a != b and a in site and b in site
+        }
         self._late = [0.0] * len(self._deadline)
         self._excess_pairs = [0] * len(self._deadline)
         self._streams = _Traffic(problem, number, self.site_names)

@@ -47,8 +47,10 @@ def way(problem: Problem, z: Where) -> Way:
         fixed = problem.source_sites.get(producer)
         found = []
         for site in (fixed,) if fixed else problem.by_name[producer].sites:
-            there = [(z[other, consumer], problem.delay(site, other))
-                     for other in problem.by_name[consumer].sites]  # fmt: skip
+            there = [
+                (z[other, consumer], problem.delay(site, other))
+                for other in problem.by_name[consumer].sites
+            ]
             most = max(delay for _, delay in there)
             terms = [(column, -delay) for column, delay in there if delay]
             if not most:

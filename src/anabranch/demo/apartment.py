@@ -36,8 +36,10 @@ def script_lasting(seconds: float) -> Script:
 def cluster() -> Cluster:
     """All but the centres share a process. These have one each: so one can be killed alone."""
     here = [SiteConfig(name=name, conf=YOUNG_JVM) for name in (*ROOMS, DESK, *HUBS)]
-    apart = [SiteConfig(name=name, isolation="process", master="local[1]", conf=YOUNG_JVM)
-             for name in (CENTRE, SPARE)]  # fmt: skip
+    apart = [
+        SiteConfig(name=name, isolation="process", master="local[1]", conf=YOUNG_JVM)
+        for name in (CENTRE, SPARE)
+    ]
     sites = {one.name: one for one in (*here, *apart)}
     return Cluster(
         sites=sites, heartbeat_interval_us=250_000, placement=Placement(sample_us=1_000_000)

@@ -43,8 +43,18 @@ class Database:
         try:
             self._run("initdb", "-D", data, "-U", "demo", "-A", "trust", "-E", "UTF8", "-N")
             settings = [word for one in _SETTINGS for word in ("-c", one)]
-            self._process = self._popen("postgres", "-D", data, "-h", "127.0.0.1", "-p",
-                                        str(self._port), "-k", "", *settings)  # fmt: skip
+            self._process = self._popen(
+                "postgres",
+                "-D",
+                data,
+                "-h",
+                "127.0.0.1",
+                "-p",
+                str(self._port),
+                "-k",
+                "",
+                *settings,
+            )
             self._wait()
         except BaseException:
             self.__exit__()
@@ -65,9 +75,14 @@ class Database:
         more: dict[str, Any] = {"user": self._user, "extra_groups": []} if self._user else {}
         with (self._folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [self._programs / program, *arguments], cwd=self._folder, start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, **more,
-            )  # fmt: skip
+                [self._programs / program, *arguments],
+                cwd=self._folder,
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                **more,
+            )
 
     def _wait(self) -> None:
         deadline = time.monotonic() + _START_S

@@ -95,10 +95,15 @@ def _centre(record: Record, primary: str) -> RenderableType:
         lines = [Text("no alarm", "dim")]
     blank = [Text("")] * (ALARMS_SHOWN - len(lines))
     return Panel(
-        Group(*lines, *blank), title=primary, title_align="left", subtitle=_counts(record),
-        subtitle_align="right", width=WIDTH, box=box.ROUNDED,
+        Group(*lines, *blank),
+        title=primary,
+        title_align="left",
+        subtitle=_counts(record),
+        subtitle_align="right",
+        width=WIDTH,
+        box=box.ROUNDED,
         border_style="red" if newest else "none",
-    )  # fmt: skip
+    )
 
 
 def alarm_line(alarm: Alarm) -> Text:

@@ -62,8 +62,11 @@ def _parameter(one: Mapping[str, Any]) -> str:
 
 def _kind(wanted: Mapping[str, Any]) -> str:
     kinds = [one.get("type", "") for one in wanted.get("anyOf", [wanted])]
-    limits = [f"{name} {wanted[name]}" for name in ("minimum", "maximum", "maxLength", "default")
-              if name in wanted]  # fmt: skip
+    limits = [
+        f"{name} {wanted[name]}"
+        for name in ("minimum", "maximum", "maxLength", "default")
+        if name in wanted
+    ]
     return ", ".join([" or ".join(kind for kind in kinds if kind != "null"), *limits])
 
 

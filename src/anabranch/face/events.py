@@ -12,10 +12,26 @@ from typing import Literal
 from anabranch.face.model import WELL, Frozen, QueryView, SiteView, Snapshot
 
 Kind = Literal[
-    "site_up", "site_down", "created", "dropped", "failed", "done", "noticed", "taken_over",
-    "recovered", "moved", "protected", "unprotected", "shed", "checkpoint", "estimate", "statement",
-    "kill", "stalled", "goes_on",
-]  # fmt: skip
+    "site_up",
+    "site_down",
+    "created",
+    "dropped",
+    "failed",
+    "done",
+    "noticed",
+    "taken_over",
+    "recovered",
+    "moved",
+    "protected",
+    "unprotected",
+    "shed",
+    "checkpoint",
+    "estimate",
+    "statement",
+    "kill",
+    "stalled",
+    "goes_on",
+]
 
 
 STALLED = ("no input", "stuck", "sink away")
@@ -37,9 +53,15 @@ class Difference(Frozen):
 
 def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
     """Sites first: what happens to queries then has its cause before it."""
-    return [*_sites(before, after), *_streams(before, after), *_queries(before, after),
-            *_stalled(before, after), *_shed(before, after), *_stages(before, after),
-            *_estimates(before, after)]  # fmt: skip
+    return [
+        *_sites(before, after),
+        *_streams(before, after),
+        *_queries(before, after),
+        *_stalled(before, after),
+        *_shed(before, after),
+        *_stages(before, after),
+        *_estimates(before, after),
+    ]
 
 
 def remembered(before: Snapshot, after: Snapshot) -> Snapshot:
@@ -93,8 +115,9 @@ def _streams(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
         error = stream.error
         if stream.state == "failed" and not (old and old.state == "failed"):
             text = f"{name} at {stream.site} failed: {error}"
-            yield Difference(kind="failed", text=text, query=stream.name, site=stream.site,
-                             at=stream.failed_at)  # fmt: skip
+            yield Difference(
+                kind="failed", text=text, query=stream.name, site=stream.site, at=stream.failed_at
+            )
         elif stream.state != "failed" and bool(error) != bool(old and old.error):
             kind: Kind = "stalled" if error else "goes_on"
             text = f"{name} at {stream.site} " + (f"waits: {error}" if error else "goes on")
@@ -170,8 +193,9 @@ def _recovered(old: QueryView, query: QueryView) -> Iterator[Difference]:
     known = before and taken and before.epoch == taken.epoch and before.recovered
     if taken and taken.recovered and not taken.asked and not known:
         text = f"{query.site} has caught up with all that {taken.was_at} had got for {query.name}"
-        yield Difference(kind="recovered", text=text, query=query.name, site=taken.was_at,
-                         at=taken.recovered)  # fmt: skip
+        yield Difference(
+            kind="recovered", text=text, query=query.name, site=taken.was_at, at=taken.recovered
+        )
     was, now = old.estimates, query.estimates
     if was and now and was.recovering and not now.recovering:
         text = f"all damaged windows of {query.name} are estimated"
@@ -222,5 +246,6 @@ def _estimates(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
         if query.estimates and more > 0:
             dead = [one.site for one in query.estimates.workers if one.site in away]
             text = f"{more:,} results of {query.name} estimated within {query.estimates.within:g}"
-            yield Difference(kind="estimate", text=text, query=query.name,
-                             site=dead[0] if dead else "")  # fmt: skip
+            yield Difference(
+                kind="estimate", text=text, query=query.name, site=dead[0] if dead else ""
+            )

@@ -44,10 +44,12 @@ def site_points(names: Sequence[str], canvas: Canvas = WIDE) -> dict[str, Point]
 def _rows(names: Sequence[str], canvas: Canvas) -> dict[str, Point]:
     columns, rows = _grid(len(names), canvas)
     return {
-        name: (canvas.width * (index % columns + 0.5) / columns,
-               canvas.height * (index // columns + 0.5) / rows)
+        name: (
+            canvas.width * (index % columns + 0.5) / columns,
+            canvas.height * (index // columns + 0.5) / rows,
+        )
         for index, name in enumerate(names)
-    }  # fmt: skip
+    }
 
 
 def _grid(count: int, canvas: Canvas) -> tuple[int, int]:

@@ -41,25 +41,31 @@ def system_exposition(now: Snapshot) -> str:
 
 def _values(now: Snapshot) -> dict[str, Values]:
     sites, streams, queries = now.sites, now.streams, now.queries
-    latencies = [((one.name, one.site, quantile), ms / 1e3) for one in queries
-                 for quantile, ms in (("0.5", one.p50_ms), ("0.99", one.p99_ms))
-                 if ms is not None]  # fmt: skip
+    latencies = [
+        ((one.name, one.site, quantile), ms / 1e3)
+        for one in queries
+        for quantile, ms in (("0.5", one.p50_ms), ("0.99", one.p99_ms))
+        if ms is not None
+    ]
     return {
         "anabranch_site_up": [((one.name,), one.state == "up") for one in sites],
         "anabranch_site_load": [((one.name,), one.load) for one in sites],
         "anabranch_stream_tuples": [((one.name, one.site), one.rows) for one in streams],
         "anabranch_stream_rate": [((one.name, one.site), one.rate) for one in streams],
-        "anabranch_stream_left_out": [((one.name, one.site, why), count) for one in streams
-                                      for why, count in one.left_out.items()],
-        "anabranch_query_running": [((one.name, one.site), one.state in WELL)
-                                    for one in queries],
+        "anabranch_stream_left_out": [
+            ((one.name, one.site, why), count)
+            for one in streams
+            for why, count in one.left_out.items()
+        ],
+        "anabranch_query_running": [((one.name, one.site), one.state in WELL) for one in queries],
         "anabranch_query_tuples_out": [((one.name, one.site), one.rows_out) for one in queries],
         "anabranch_query_rate_in": [((one.name, one.site), one.rate_in) for one in queries],
         "anabranch_query_rate_out": [((one.name, one.site), one.rate_out) for one in queries],
         "anabranch_query_queue": [((one.name, one.site), one.queue) for one in queries],
         "anabranch_query_latency_seconds": latencies,
-        "anabranch_query_protected": [((one.name, one.site), one.protection.protected)
-                                      for one in queries if one.protection],
+        "anabranch_query_protected": [
+            ((one.name, one.site), one.protection.protected) for one in queries if one.protection
+        ],
         "anabranch_link_rate": [((one.sender, one.receiver), one.rate) for one in now.links],
         "anabranch_link_queue": [((one.sender, one.receiver), one.queue) for one in now.links],
-    }  # fmt: skip
+    }

@@ -14,9 +14,12 @@ SITE, STREAM, TASK = "#0d9488", "#3b82f6", "#8b5cf6"
 NEUTRAL = "#64748b"
 """Readable on white and on black."""
 LEGEND = (
-    ("diamond", STREAM, "stream"), ("circle", TASK, "operator"), ("line", CALM, "flows"),
-    ("line", BUSY, "waits > 1 s"), ("line", FULL, "waits > 5 s, or the bottleneck"),
-)  # fmt: skip
+    ("diamond", STREAM, "stream"),
+    ("circle", TASK, "operator"),
+    ("line", CALM, "flows"),
+    ("line", BUSY, "waits > 1 s"),
+    ("line", FULL, "waits > 5 s, or the bottleneck"),
+)
 """What the picture is made of; wider lines carry more tuples a second."""
 
 
@@ -25,15 +28,25 @@ def graph_options(now: Snapshot, canvas: Canvas = WIDE) -> dict[str, Any]:
     return {
         "animation": False,
         "tooltip": {"confine": True},
-        "series": [{
-            "type": "graph", "layout": "none", "roam": "move", "left": 0, "right": 0, "top": 22,
-            "bottom": 8, "edgeSymbol": ["none", "arrow"], "edgeSymbolSize": 7,
-            "label": {"show": True, "position": "bottom", "fontSize": 11, "color": NEUTRAL},
-            "labelLayout": {"hideOverlap": True}, "emphasis": {"disabled": True},
-            "data": [*_corners(canvas), *_sites(now, canvas), *_members(now, canvas)],
-            "links": _edges(now),
-        }],
-    }  # fmt: skip
+        "series": [
+            {
+                "type": "graph",
+                "layout": "none",
+                "roam": "move",
+                "left": 0,
+                "right": 0,
+                "top": 22,
+                "bottom": 8,
+                "edgeSymbol": ["none", "arrow"],
+                "edgeSymbolSize": 7,
+                "label": {"show": True, "position": "bottom", "fontSize": 11, "color": NEUTRAL},
+                "labelLayout": {"hideOverlap": True},
+                "emphasis": {"disabled": True},
+                "data": [*_corners(canvas), *_sites(now, canvas), *_members(now, canvas)],
+                "links": _edges(now),
+            }
+        ],
+    }
 
 
 def _node(key: str, at: tuple[float, float], name: str, tip: str, **more: Any) -> dict[str, Any]:
@@ -49,8 +62,10 @@ def _node(key: str, at: tuple[float, float], name: str, tip: str, **more: Any) -
 
 def _corners(canvas: Canvas) -> list[dict[str, Any]]:
     """Nothing to be seen: so the picture keeps its size whatever is on it."""
-    return [_node(f"corner {at}", at, "", "", symbolSize=0, silent=True)
-            for at in ((0.0, 0.0), (canvas.width, canvas.height))]  # fmt: skip
+    return [
+        _node(f"corner {at}", at, "", "", symbolSize=0, silent=True)
+        for at in ((0.0, 0.0), (canvas.width, canvas.height))
+    ]
 
 
 def _sites(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
@@ -64,12 +79,21 @@ def _sites(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
         name = one.name if one.state == "up" else f"{one.name} {one.state}"
         found.append(
             _node(
-                f"site {one.name}", points[one.name], name, tip, symbolSize=size, z=1,
-                itemStyle={"color": f"{colour}22", "borderColor": colour, "borderWidth": 1.5,
-                           "borderType": "solid" if one.state == "up" else "dashed"},
+                f"site {one.name}",
+                points[one.name],
+                name,
+                tip,
+                symbolSize=size,
+                z=1,
+                itemStyle={
+                    "color": f"{colour}22",
+                    "borderColor": colour,
+                    "borderWidth": 1.5,
+                    "borderType": "solid" if one.state == "up" else "dashed",
+                },
                 label={"position": "top", "distance": 2, "color": colour, "fontWeight": "bold"},
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -77,26 +101,44 @@ def _members(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
     points = member_points(now, canvas)
     small = 0.7 if len(now.sites) > FEW else 1.0
     streams = [
-        _node(one.name, points[one.name], one.name if len(now.sites) <= FEW else "",
-              f"stream {escape(one.name)}: {escape(one.state)}<br>{one.rate:,.0f} tuples/s",
-              symbol="diamond", symbolSize=14 * small, itemStyle={"color": STREAM})
+        _node(
+            one.name,
+            points[one.name],
+            one.name if len(now.sites) <= FEW else "",
+            f"stream {escape(one.name)}: {escape(one.state)}<br>{one.rate:,.0f} tuples/s",
+            symbol="diamond",
+            symbolSize=14 * small,
+            itemStyle={"color": STREAM},
+        )
         for one in now.streams
-    ]  # fmt: skip
+    ]
     return streams + [_task(one, now, points[one.name], small) for one in now.tasks if not one.sink]
 
 
 def _task(one: TaskView, now: Snapshot, at: tuple[float, float], small: float) -> dict[str, Any]:
     worst = one.name == now.bottleneck
-    style = {"color": DEAD if one.error else TASK, "borderColor": FULL,
-             "borderWidth": 4 if worst else 0}  # fmt: skip
-    tip = (f"{escape(one.name)} at {escape(one.site)}: {escape(one.state)}<br>"
-           f"in {one.rate_in:,.0f}/s, out {one.rate_out:,.0f}/s<br>{one.queue:,} wait")  # fmt: skip
+    style = {
+        "color": DEAD if one.error else TASK,
+        "borderColor": FULL,
+        "borderWidth": 4 if worst else 0,
+    }
+    tip = (
+        f"{escape(one.name)} at {escape(one.site)}: {escape(one.state)}<br>"
+        f"in {one.rate_in:,.0f}/s, out {one.rate_out:,.0f}/s<br>{one.queue:,} wait"
+    )
     tip += f"<br>{escape(one.error)}" if one.error else ""
     tip += "<br><b>the bottleneck</b>" if worst else ""
     named = one.name.partition("/")[0] == one.query  # a worker's name is its query's with a number
     label = one.name if named and len(now.sites) <= FEW else ""
-    return _node(one.name, at, label, tip, symbolSize=(18 if worst else 13) * small,
-                 itemStyle=style, query=one.query)  # fmt: skip
+    return _node(
+        one.name,
+        at,
+        label,
+        tip,
+        symbolSize=(18 if worst else 13) * small,
+        itemStyle=style,
+        query=one.query,
+    )
 
 
 def _edges(now: Snapshot) -> list[dict[str, Any]]:
@@ -127,10 +169,16 @@ def _edge(
     if link and link.round_trip_ms is not None:
         flow += f" · {link.round_trip_ms:,.0f} ms"
     return {
-        "source": source, "target": task.name,
-        "lineStyle": {"color": colour, "width": round(1.0 + math.log10(1.0 + rate), 1),
-                      "curveness": 0.15, "opacity": 0.8 if few or waits_s >= 1 else 0.35},
+        "source": source,
+        "target": task.name,
+        "lineStyle": {
+            "color": colour,
+            "width": round(1.0 + math.log10(1.0 + rate), 1),
+            "curveness": 0.15,
+            "opacity": 0.8 if few or waits_s >= 1 else 0.35,
+        },
         "label": {"show": bool(link) and few, "formatter": flow, "fontSize": 10, "color": NEUTRAL},
-        "tooltip": {"formatter": f"{escape(source)} → {escape(task.name)}<br>{flow}"
-                                 f"<br>{task.queue:,} wait"},
-    }  # fmt: skip
+        "tooltip": {
+            "formatter": f"{escape(source)} → {escape(task.name)}<br>{flow}<br>{task.queue:,} wait"
+        },
+    }

@@ -33,11 +33,16 @@ def protection_view(name: str, status: SystemStatus) -> ProtectionView | None:
     tuned = standby.tuning if standby else ()
     batch = standby.batch if standby and standby.batch < UNLIMITED else None
     return ProtectionView(
-        site=assigned.site, standby=assigned.standby, epoch=assigned.epoch,
-        protected=well, text=text, asked=status.standbys[name], batch=batch,
+        site=assigned.site,
+        standby=assigned.standby,
+        epoch=assigned.epoch,
+        protected=well,
+        text=text,
+        asked=status.standbys[name],
+        batch=batch,
         overhead=max((one.overhead for one in tuned), default=None),
         recovery_s=max((one.recovery_s for one in tuned), default=None),
-    )  # fmt: skip
+    )
 
 
 def taken_view(task: TaskReport | None) -> TakenView | None:
@@ -46,9 +51,14 @@ def taken_view(task: TaskReport | None) -> TakenView | None:
     if task is None or before is None or not before.timeline:
         return None
     when = before.timeline
-    return TakenView(was_at=before.primary, epoch=task.epoch, asked=before.asked,
-                     noticed=when.get("noticed"), claimed=when.get("claimed"),
-                     recovered=when.get("recovered"))  # fmt: skip
+    return TakenView(
+        was_at=before.primary,
+        epoch=task.epoch,
+        asked=before.asked,
+        noticed=when.get("noticed"),
+        claimed=when.get("claimed"),
+        recovered=when.get("recovered"),
+    )
 
 
 def deadline_view(name: str, raw: Mapping[str, TaskReport]) -> DeadlineView | None:
@@ -57,12 +67,18 @@ def deadline_view(name: str, raw: Mapping[str, TaskReport]) -> DeadlineView | No
     if last is None or last.deadline_ms is None:
         return None
     steps = tuple(
-        StepView(task=one.name, site=one.site, sub_deadline_ms=one.sub_deadline_ms,
-                 laxity_ms=one.laxity_ms)
-        for one in _way(last, raw) if one.sub_deadline_ms is not None
-    )  # fmt: skip
-    return DeadlineView(deadline_ms=last.deadline_ms, judged=last.judged, late=last.late,
-                        steps=steps)  # fmt: skip
+        StepView(
+            task=one.name,
+            site=one.site,
+            sub_deadline_ms=one.sub_deadline_ms,
+            laxity_ms=one.laxity_ms,
+        )
+        for one in _way(last, raw)
+        if one.sub_deadline_ms is not None
+    )
+    return DeadlineView(
+        deadline_ms=last.deadline_ms, judged=last.judged, late=last.late, steps=steps
+    )
 
 
 def _way(last: TaskReport, raw: Mapping[str, TaskReport]) -> list[TaskReport]:
@@ -83,8 +99,9 @@ def placed_view(
     """Why the system has put each of the query's tasks where it is; empty where AT says so."""
     reasons = status.placement
     own = [one for one in tasks if one.query == name and not one.sink and one.name in reasons]
-    return tuple(PlacedView(task=one.name, site=one.site, why=reasons[one.name].text)
-                 for one in own)  # fmt: skip
+    return tuple(
+        PlacedView(task=one.name, site=one.site, why=reasons[one.name].text) for one in own
+    )
 
 
 def estimates_view(name: str, status: SystemStatus) -> EstimatesView | None:
@@ -92,13 +109,25 @@ def estimates_view(name: str, status: SystemStatus) -> EstimatesView | None:
     if found is None:
         return None
     workers = tuple(
-        WorkerView(query=one.query, site=one.site, keys=one.keys, bound=one.bound,
-                   protection=one.protection, why=one.why, damaged=one.damaged)
+        WorkerView(
+            query=one.query,
+            site=one.site,
+            keys=one.keys,
+            bound=one.bound,
+            protection=one.protection,
+            why=one.why,
+            damaged=one.damaged,
+        )
         for one in found.workers
-    )  # fmt: skip
-    return EstimatesView(within=found.within, confidence=found.confidence,
-                         estimated=found.estimated, recovering=found.recovering,
-                         workers=workers, problem=found.problem)  # fmt: skip
+    )
+    return EstimatesView(
+        within=found.within,
+        confidence=found.confidence,
+        estimated=found.estimated,
+        recovering=found.recovering,
+        workers=workers,
+        problem=found.problem,
+    )
 
 
 def told(query: QueryView) -> list[Line]:
@@ -133,9 +162,11 @@ def _stage(query: QueryView) -> Line | None:
     state = query.stage
     if state is None or state.rows is None:
         return None
-    text = (f"{state.rows:,} tuples in, epoch {state.epoch or 0:,}, checkpoint "
-            f"{state.flushed or 0:,} on disk; {state.partials or 0:,} partials of"
-            f" {state.slices or 0:,} slices")  # fmt: skip
+    text = (
+        f"{state.rows:,} tuples in, epoch {state.epoch or 0:,}, checkpoint "
+        f"{state.flushed or 0:,} on disk; {state.partials or 0:,} partials of"
+        f" {state.slices or 0:,} slices"
+    )
     if state.restarts:
         text += f"; started again {state.restarts} ×"
     problem = state.backup_problem or ""
@@ -149,8 +180,10 @@ def _estimates(query: QueryView) -> Line | None:
     if made is None:
         return None
     able = sum(one.protection == "estimates" for one in made.workers)
-    text = (f"within {made.within:g} with {made.confidence:.0%}: {able} of {len(made.workers)}"
-            f" workers can be estimated, {made.estimated:,} results were")  # fmt: skip
+    text = (
+        f"within {made.within:g} with {made.confidence:.0%}: {able} of {len(made.workers)}"
+        f" workers can be estimated, {made.estimated:,} results were"
+    )
     bounds = [one.bound for one in made.workers if one.bound is not None]
     text += f", off by up to {max(bounds):.3g}" if bounds else ""
     text += "; recovering now" if made.recovering else ""

@@ -35,9 +35,15 @@ def report_html(
     parts = [
         f"<h1>Anabranch, {began} to {ended} UTC</h1>",
         f"<p>{len(now.sites)} sites, {len(now.streams)} streams, {len(now.queries)} queries.</p>",
-        "<h2>Queries</h2>", _queries(now), "<h2>Sites</h2>", _sites(now),
-        "<h2>Streams</h2>", _streams(now), "<h2>What happened</h2>", *_stories(happened),
-    ]  # fmt: skip
+        "<h2>Queries</h2>",
+        _queries(now),
+        "<h2>Sites</h2>",
+        _sites(now),
+        "<h2>Streams</h2>",
+        _streams(now),
+        "<h2>What happened</h2>",
+        *_stories(happened),
+    ]
     for query in now.queries:
         parts += _query(query, history, plans.get(query.name, ""))
     body = "\n".join(parts)
@@ -70,29 +76,43 @@ def _state(state: str) -> str:
 
 def _queries(now: Snapshot) -> str:
     rows = [
-        (escape(one.name), escape(one.site), _state(one.state),
-         escape(one.error or (one.protection.text if one.protection else "")),
-         f"{one.rate_in:,.0f}", f"{one.rate_out:,.0f}", f"{one.rows_out:,}", show_ms(one.p50_ms),
-         show_ms(one.p99_ms))
+        (
+            escape(one.name),
+            escape(one.site),
+            _state(one.state),
+            escape(one.error or (one.protection.text if one.protection else "")),
+            f"{one.rate_in:,.0f}",
+            f"{one.rate_out:,.0f}",
+            f"{one.rows_out:,}",
+            show_ms(one.p50_ms),
+            show_ms(one.p99_ms),
+        )
         for one in now.queries
-    ]  # fmt: skip
+    ]
     columns = ("query", "site", "state", "remarks", "in/s", "out/s", "results", "p50", "p99")
     return _table(columns, rows, 5)
 
 
 def _sites(now: Snapshot) -> str:
-    rows = [(escape(one.name), _state(one.state), escape(one.problem), f"{one.load:.0%}")
-            for one in now.sites]  # fmt: skip
+    rows = [
+        (escape(one.name), _state(one.state), escape(one.problem), f"{one.load:.0%}")
+        for one in now.sites
+    ]
     return _table(("site", "state", "problem", "load"), rows, 1)
 
 
 def _streams(now: Snapshot) -> str:
     rows = [
-        (escape(one.name), escape(one.site), _state(one.state),
-         ", ".join(f"{count:,} {why}" for why, count in one.left_out.items()),
-         f"{one.rate:,.0f}", f"{one.rows:,}")
+        (
+            escape(one.name),
+            escape(one.site),
+            _state(one.state),
+            ", ".join(f"{count:,} {why}" for why, count in one.left_out.items()),
+            f"{one.rate:,.0f}",
+            f"{one.rows:,}",
+        )
         for one in now.streams
-    ]  # fmt: skip
+    ]
     return _table(("stream", "site", "state", "left out", "tuples/s", "tuples"), rows, 2)
 
 
@@ -102,8 +122,9 @@ def _stories(happened: Iterable[Story]) -> list[str]:
         how = f": {summary(story)}" if len(story.events) > 1 else ""
         lines.append(f"<p><b>{_clock(story.began)}</b> {escape(story.title)}{how}</p>")
         if len(story.events) > 1:
-            steps = "".join(f"<li>+{one.at - story.began:.1f} s {escape(one.text)}</li>"
-                            for one in story.events)  # fmt: skip
+            steps = "".join(
+                f"<li>+{one.at - story.began:.1f} s {escape(one.text)}</li>" for one in story.events
+            )
             lines.append(f"<ul>{steps}</ul>")
     return lines or ["<p class=dim>Nothing was noticed.</p>"]
 

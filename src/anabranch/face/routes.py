@@ -180,8 +180,11 @@ def _looking(system: System) -> APIRouter:
     @router.get("/targets")
     def targets() -> list[ScrapeTarget]:
         """The sites' own HTTP ports, for Prometheus' `http_sd_configs`."""
-        found = [(one.name, one.http.partition("://")[2].rstrip("/"))
-                 for one in system.watch.now.sites if one.http]  # fmt: skip
+        found = [
+            (one.name, one.http.partition("://")[2].rstrip("/"))
+            for one in system.watch.now.sites
+            if one.http
+        ]
         return [ScrapeTarget(targets=(at,), labels={"site": name}) for name, at in found]
 
     return router

@@ -72,21 +72,39 @@ def _task(one: TaskReport, parts: Mapping[str, str]) -> TaskView:
 
 def _site(one: AnySite, tasks: Iterable[TaskView], ending: str) -> SiteView:
     load = sum(task.load for task in tasks if task.site == one.site)
-    return SiteView(name=one.site, address=one.address, pid=one.pid, state=one.state,
-                    problem=one.problem, load=load, ending=ending, http=one.http or "")  # fmt: skip
+    return SiteView(
+        name=one.site,
+        address=one.address,
+        pid=one.pid,
+        state=one.state,
+        problem=one.problem,
+        load=load,
+        ending=ending,
+        http=one.http or "",
+    )
 
 
 def _stream(one: SourceReport, tables: Container[str]) -> StreamView:
     kind = "table" if one.stream in tables else "stream"
-    return StreamView(name=one.stream, site=one.site, state=one.state,
-                      error=_source_error(one, f"{kind} {one.stream}"),
-                      rows=one.rows, rate=one.rate, left_out=one.left_out, kind=kind,
-                      failed_at=one.failed_at)  # fmt: skip
+    return StreamView(
+        name=one.stream,
+        site=one.site,
+        state=one.state,
+        error=_source_error(one, f"{kind} {one.stream}"),
+        rows=one.rows,
+        rate=one.rate,
+        left_out=one.left_out,
+        kind=kind,
+        failed_at=one.failed_at,
+    )
 
 
 def _round_trips(status: SystemStatus) -> dict[tuple[str, str], float]:
-    return {(one.site, other): 1e3 * seconds for one in status.sites
-            for other, seconds in one.round_trips.items()}  # fmt: skip
+    return {
+        (one.site, other): 1e3 * seconds
+        for one in status.sites
+        for other, seconds in one.round_trips.items()
+    }
 
 
 def _links(
@@ -107,11 +125,16 @@ def _links(
                 flows[sender, task.site][stream] = rate
                 queues[sender, task.site] += task.queue
     return tuple(
-        LinkView(sender=sender, receiver=receiver, streams=tuple(sorted(streams)),
-                 rate=sum(streams.values()), queue=queues[sender, receiver],
-                 round_trip_ms=trips.get((sender, receiver)))
+        LinkView(
+            sender=sender,
+            receiver=receiver,
+            streams=tuple(sorted(streams)),
+            rate=sum(streams.values()),
+            queue=queues[sender, receiver],
+            round_trip_ms=trips.get((sender, receiver)),
+        )
         for (sender, receiver), streams in sorted(flows.items())
-    )  # fmt: skip
+    )
 
 
 def _bottleneck(tasks: Iterable[TaskView]) -> str:

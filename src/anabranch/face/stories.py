@@ -69,8 +69,9 @@ class Chronicle:
         number, self._next = self._next, self._next + 1
         at = one.at or at
         story, took = (begun.number, max(0.0, at - begun.at)) if begun else (number, None)
-        event = Event(number=number, at=at, story=story, took_s=took,
-                      **one.model_dump(exclude={"at"}))  # fmt: skip
+        event = Event(
+            number=number, at=at, story=story, took_s=took, **one.model_dump(exclude={"at"})
+        )
         if one.kind in _DEATHS and one.site:
             self._stories.setdefault(one.site, event)
             self._back.discard(one.site)
@@ -110,8 +111,9 @@ def _story(members: list[Event]) -> Story:
     ordered = sorted(members, key=lambda one: one.at)
     began = ordered[0].at
     timed = tuple(one.model_copy(update={"took_s": one.at - began}) for one in ordered)
-    return Story(title=title, began=began, ended=ordered[-1].at, open=_is_open(members),
-                 events=timed)  # fmt: skip
+    return Story(
+        title=title, began=began, ended=ordered[-1].at, open=_is_open(members), events=timed
+    )
 
 
 def _is_open(members: Sequence[Event]) -> bool:
@@ -126,9 +128,13 @@ def _is_open(members: Sequence[Event]) -> bool:
 
 
 _STEPS = (
-    ("noticed", "noticed"), ("taken_over", "taken over"), ("estimate", "estimated"),
-    ("recovered", "recovered"), ("protected", "protected again"), ("site_up", "back"),
-)  # fmt: skip
+    ("noticed", "noticed"),
+    ("taken_over", "taken over"),
+    ("estimate", "estimated"),
+    ("recovered", "recovered"),
+    ("protected", "protected again"),
+    ("site_up", "back"),
+)
 
 
 def summary(story: Story) -> str:

@@ -174,8 +174,9 @@ def _in_short(text: str) -> str:
 def _replan_text(found: Replan, verb: str) -> str:
     if not found.moves:
         return "Everything is where it should be."
-    moves = "; ".join(one.problem or f"{one.task} {verb} from {one.was_at} to {one.site}"
-                      for one in found.moves)  # fmt: skip
+    moves = "; ".join(
+        one.problem or f"{one.task} {verb} from {one.was_at} to {one.site}" for one in found.moves
+    )
     return f"{moves}: {found.saved:.0%} of the cost saved"
 
 

@@ -22,8 +22,26 @@ from anabranch.language.source import Script, Span
 from anabranch.plan.expressions import TypeAnswer
 
 __all__ = [
-    "CreateAggregate", "CreateQuery", "CreateStream", "CreateTable", "Describe", "Drop", "Explain",
-    "Lookup", "Name", "Script", "Show", "Span", "Statement", "TypeAnswer", "Typer",
-    "bind_aggregate", "bind_query", "bind_shed", "bind_stream", "bind_table", "is_complete",
+    "CreateAggregate",
+    "CreateQuery",
+    "CreateStream",
+    "CreateTable",
+    "Describe",
+    "Drop",
+    "Explain",
+    "Lookup",
+    "Name",
+    "Script",
+    "Show",
+    "Span",
+    "Statement",
+    "TypeAnswer",
+    "Typer",
+    "bind_aggregate",
+    "bind_query",
+    "bind_shed",
+    "bind_stream",
+    "bind_table",
+    "is_complete",
     "parse",
-]  # fmt: skip
+]

@@ -138,9 +138,10 @@ class LiveOutlet(Generic[P]):
         with self._runtime:
             outlet = self._outlet
             return {
-                name: outlet.last - one.sent for name, one in outlet.consumers.items()
+                name: outlet.last - one.sent
+                for name, one in outlet.consumers.items()
                 if max(one.sent, one.released) < outlet.in_memory_after
-            }  # fmt: skip
+            }
 
     def append(self, batches: Iterable[P], watermark: int) -> int:
         """Add the batches, the watermark behind the last of them; returns the last position."""

@@ -17,9 +17,17 @@ from anabranch.stream.names import BORN, EVENT_TIME, POSITION
 from anabranch.stream.restart import RestartPoint, point_of
 
 __all__ = [
-    "BORN", "EVENT_TIME", "POSITION", "ArrowBatches", "apart", "empty_batch", "header",
-    "read_batch", "record_batches", "wire_schema",
-]  # fmt: skip
+    "BORN",
+    "EVENT_TIME",
+    "POSITION",
+    "ArrowBatches",
+    "apart",
+    "empty_batch",
+    "header",
+    "read_batch",
+    "record_batches",
+    "wire_schema",
+]
 
 _HEADER = struct.Struct("<qqq")
 LOG_CODEC = "lz4_raw"

@@ -36,9 +36,13 @@ class Elimination:
     are the links between vertices that have a choice; `square` is the cost of a rate of 1."""
 
     def __init__(
-        self, problem: Problem, square: Array, prices: Array | None = None,
-        fixed: Sites | None = None, free: Sequence[int] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        problem: Problem,
+        square: Array,
+        prices: Array | None = None,
+        fixed: Sites | None = None,
+        free: Sequence[int] | None = None,
+    ) -> None:
         """With `fixed`, only the vertices in `free` may change. `prices` are added to the penalties
         of being somewhere."""
         self._problem = problem

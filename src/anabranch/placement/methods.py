@@ -128,10 +128,15 @@ class Vote:
 PLACERS: dict[str, Placer] = {
     one.name: one
     for one in (
-        Best(), Dp(), Search(), Sbon(), Vote(),
-        Sbon("sbon-landmarks", landmarks=3), Vote("vote-landmarks", landmarks=3),
+        Best(),
+        Dp(),
+        Search(),
+        Sbon(),
+        Vote(),
+        Sbon("sbon-landmarks", landmarks=3),
+        Vote("vote-landmarks", landmarks=3),
     )
-}  # fmt: skip
+}
 assert tuple(PLACERS) == METHODS
 
 

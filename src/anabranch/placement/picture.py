@@ -111,8 +111,9 @@ def _links(
         path, middle = _curve(where[a], where[b], _height(inside[a]), _height(inside[b]))
         width = 1 + 5 * problem.rates[links].sum() / most
         latency = 1e3 * np.sqrt(problem.network.mean_square[a, b])
-        names = ", ".join(dict.fromkeys(problem.vertices[problem.producers[one]].name
-                                        for one in links))  # fmt: skip
+        names = ", ".join(
+            dict.fromkeys(problem.vertices[problem.producers[one]].name for one in links)
+        )
         label = f"{costs[links].sum() / total:.0%} · {latency:.3g} ms"
         drawn += [
             f'<path d="{path}" class="link" stroke-width="{width:.1f}" marker-end="url(#to)">'
@@ -128,8 +129,10 @@ def _curve(begin: Array, end: Array, height: float, other: float) -> tuple[str, 
     t = np.linspace(0, 1, 101)[:, None]
     points = (1 - t) ** 2 * begin + 2 * t * (1 - t) * bend + t**2 * end
     half = np.array([[_BOX, height], [_BOX, other]]) / 2 + 2
-    outside = [(np.abs(points - at) > size).any(axis=1) for at, size in zip((begin, end), half,
-               strict=True)]  # fmt: skip
+    outside = [
+        (np.abs(points - at) > size).any(axis=1)
+        for at, size in zip((begin, end), half, strict=True)
+    ]
     free = np.flatnonzero(outside[0] & outside[1])
     first, last = (free[0] / 100, free[-1] / 100) if len(free) else (0.0, 1.0)
     control = (
@@ -143,8 +146,9 @@ def _curve(begin: Array, end: Array, height: float, other: float) -> tuple[str, 
 
 
 def _legend(problem: Problem, placed: Sites) -> str:
-    kinds = ", ".join(f'<tspan style="fill:{colour}">{kind}</tspan>'
-                      for kind, colour in _COLOURS.items())  # fmt: skip
+    kinds = ", ".join(
+        f'<tspan style="fill:{colour}">{kind}</tspan>' for kind, colour in _COLOURS.items()
+    )
     cost = f"Σ rate · latency² = {problem.cost(placed):.3g}"
     told = "wide: much flows · %: share of the cost · ms: latency"
     y = _HEIGHT - 14

@@ -21,8 +21,11 @@ TURNS = 5
 def with_pockets(problem: Problem, start: Sites) -> Problem:
     """The same with every pocket pinned. `start` is a placement of everything at once; where the
     plan re-merges too much to do better, its pockets stay."""
-    pockets = [v for v, one in enumerate(problem.vertices)
-               if one.kind == "pocket" and problem.allowed[v].sum() > 1]  # fmt: skip
+    pockets = [
+        v
+        for v, one in enumerate(problem.vertices)
+        if one.kind == "pocket" and problem.allowed[v].sum() > 1
+    ]
     if not pockets:
         return problem
     sites = start.copy()

@@ -49,9 +49,13 @@ def _value(problem: Problem, sites: Sites, prices: Array | None) -> float:
 
 
 def _descend(
-    problem: Problem, sites: Sites, free: list[int], prices: Array | None,
-    rng: np.random.Generator, rounds: int,
-) -> tuple[Sites, float, int]:  # fmt: skip
+    problem: Problem,
+    sites: Sites,
+    free: list[int],
+    prices: Array | None,
+    rng: np.random.Generator,
+    rounds: int,
+) -> tuple[Sites, float, int]:
     """Until some rounds in a row found nothing better."""
     value, idle, used = _value(problem, sites, prices), 0, 0
     while idle < PATIENCE and used < min(rounds, MOST_ROUNDS):

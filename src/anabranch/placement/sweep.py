@@ -52,9 +52,12 @@ def from_sources(problem: Problem) -> list[int]:
 
 
 def _cheapest(
-    problem: Problem, squares: Array, sites: Sites, vertex: int,
+    problem: Problem,
+    squares: Array,
+    sites: Sites,
+    vertex: int,
     links: list[tuple[int, int, bool]],
-) -> Sites:  # fmt: skip
+) -> Sites:
     """The best site of one vertex in each sample, the others being where they are."""
     rows = np.arange(len(squares))
     costs = np.where(problem.allowed[vertex], problem.penalties[vertex], np.inf)

@@ -51,10 +51,19 @@ def without(some: Iterable[TaskSpec], others: Iterable[TaskSpec]) -> list[TaskSp
 
 def parts_read(streams: Collection[str], known: Definitions) -> set[str]:
     """The parts of stages whose merged results are among `streams`: who reads those reads them."""
-    merged = {one.stage.name for name in streams if isinstance(one := known.get(name), StreamDef)
-              and one.stage and one.stage.role == "merge"}  # fmt: skip
-    return {one.name for one in known.values() if isinstance(one, StreamDef)
-            and one.stage and one.stage.role == "part" and one.stage.name in merged}  # fmt: skip
+    merged = {
+        one.stage.name
+        for name in streams
+        if isinstance(one := known.get(name), StreamDef) and one.stage and one.stage.role == "merge"
+    }
+    return {
+        one.name
+        for one in known.values()
+        if isinstance(one, StreamDef)
+        and one.stage
+        and one.stage.role == "part"
+        and one.stage.name in merged
+    }
 
 
 def protected(known: Definitions) -> dict[str, Standby]:
@@ -68,8 +77,9 @@ def protected(known: Definitions) -> dict[str, Standby]:
             continue
         for node in query.nodes:
             sources = [known.get(port.stream) for port in node.inputs]
-            with_it = any(isinstance(one, StreamDef | TableDef) and one.site == node.site
-                          for one in sources)  # fmt: skip
+            with_it = any(
+                isinstance(one, StreamDef | TableDef) and one.site == node.site for one in sources
+            )
             if node.name == query.name or not with_it:
                 found[node.name] = query.standby
     return found

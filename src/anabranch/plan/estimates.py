@@ -59,8 +59,11 @@ def _driving(node: Node, inputs: Sequence[float]) -> float:
     combination needs one of each."""
     first = node.operators[0] if node.operators else None
     if isinstance(first, Join):
-        streams = [rate for rate, window in zip(inputs, first.windows, strict=False)
-                   if not isinstance(window, Relation)]  # fmt: skip
+        streams = [
+            rate
+            for rate, window in zip(inputs, first.windows, strict=False)
+            if not isinstance(window, Relation)
+        ]
         return min(streams, default=sum(inputs))
     return sum(inputs)
 

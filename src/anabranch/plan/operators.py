@@ -16,15 +16,38 @@ from anabranch.plan.spec import Call, Column, Spec
 from anabranch.plan.windows import Panes, Window
 
 __all__ = [
-    "Aggregate", "AggregateCall", "Call", "Column", "Condition", "Equality", "Item", "Join",
-    "Operator", "Projection", "Selection", "Spec", "indexable",
-]  # fmt: skip
+    "Aggregate",
+    "AggregateCall",
+    "Call",
+    "Column",
+    "Condition",
+    "Equality",
+    "Item",
+    "Join",
+    "Operator",
+    "Projection",
+    "Selection",
+    "Spec",
+    "indexable",
+]
 
 
-_INDEXED = frozenset({
-    "binary", "bigint", "boolean", "date", "double", "float", "int", "smallint", "string",
-    "timestamp", "timestamp_ntz", "tinyint",
-})  # fmt: skip
+_INDEXED = frozenset(
+    {
+        "binary",
+        "bigint",
+        "boolean",
+        "date",
+        "double",
+        "float",
+        "int",
+        "smallint",
+        "string",
+        "timestamp",
+        "timestamp_ntz",
+        "tinyint",
+    }
+)
 
 
 def indexable(type_: str) -> bool:

@@ -71,8 +71,10 @@ class Spread:
         """With each node a task of its own, at its site of `sites`, or if that is not said, where
         the query is now."""
         here = {node.name: node.site for node in self.query.nodes} | dict(sites)
-        nodes = [node.model_copy(update={"site": here.get(node.name, self.query.site)})
-                 for node in self.nodes]  # fmt: skip
+        nodes = [
+            node.model_copy(update={"site": here.get(node.name, self.query.site)})
+            for node in self.nodes
+        ]
         return self.query.model_copy(update={"nodes": tuple(nodes)})
 
     def outlined(self, sites: Mapping[str, str]) -> dict[str, str]:

@@ -48,8 +48,9 @@ class System:
         """Operators that would be the system's to place, and pockets → why they stay where they
         are."""
         vertices = {one.name: one for one in self._whole.vertices}
-        found = {one.name: "a pocket never moves" for one in self._whole.vertices
-                 if one.kind == "pocket"}  # fmt: skip
+        found = {
+            one.name: "a pocket never moves" for one in self._whole.vertices if one.kind == "pocket"
+        }
         for query in self._queries:
             for node in query.nodes:
                 if why := self._reason(query, node):
@@ -93,8 +94,11 @@ class System:
         queries = self._queries
         rates = self._stream_rates(queries)
         vertices = {one.name: one for one in self._given()}
-        links = [self._link(one.input, one.name, rates) for one in self.known.values()
-                 if isinstance(one, PocketDef)]  # fmt: skip
+        links = [
+            self._link(one.input, one.name, rates)
+            for one in self.known.values()
+            if isinstance(one, PocketDef)
+        ]
         for query in queries:
             for node in query.nodes:
                 mine = self._vertex(query, node)
@@ -139,16 +143,20 @@ class System:
         return Link(self._producer(stream), consumer, rate * width(self._columns(stream)))
 
     def _producer(self, stream: str) -> str:
-        fillers = (one.name for one in self.known.values()
-                   if isinstance(one, PocketDef) and one.output == stream)  # fmt: skip
+        fillers = (
+            one.name
+            for one in self.known.values()
+            if isinstance(one, PocketDef) and one.output == stream
+        )
         return next(fillers, stream)
 
     def _columns(self, stream: str) -> tuple[Column, ...]:
         found = self.known.get(stream)
         if isinstance(found, StreamDef | TableDef | QueryDef):
             return found.wire_columns
-        nodes = (node for one in self.known.values() if isinstance(one, QueryDef)
-                 for node in one.nodes)  # fmt: skip
+        nodes = (
+            node for one in self.known.values() if isinstance(one, QueryDef) for node in one.nodes
+        )
         return next(node.columns for node in nodes if node.name == stream)
 
     def _stream_rates(self, queries: list[QueryDef]) -> dict[str, float]:

@@ -153,9 +153,16 @@ class Spawned(Generic[T]):
     """A coroutine under way."""
 
     __slots__ = (
-        "_coroutine", "_ended", "_error", "_name", "_running", "_runtime", "_turn", "_value",
+        "_coroutine",
+        "_ended",
+        "_error",
+        "_name",
+        "_running",
+        "_runtime",
+        "_turn",
+        "_value",
         "heard",
-    )  # fmt: skip
+    )
 
     def __init__(self, runtime: Runtime, coroutine: Coroutine[Any, Any, T], name: str) -> None:
         self._runtime = runtime

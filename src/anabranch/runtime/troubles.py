@@ -90,11 +90,16 @@ class Troubles:
             known = [(name, one) for name, one in self._known.items()]
         return tuple(
             TroubleReport(
-                name, one.error, one.times, one.row, round(now - one.since, 1),
-                round(now - one.last, 1), goes_on=now - one.last > 2 * MOST_S,
+                name,
+                one.error,
+                one.times,
+                one.row,
+                round(now - one.since, 1),
+                round(now - one.last, 1),
+                goes_on=now - one.last > 2 * MOST_S,
             )
             for name, one in sorted(known, key=lambda pair: -pair[1].last)
-        )  # fmt: skip
+        )
 
 
 def one_line(error: BaseException) -> str:

@@ -122,10 +122,12 @@ class Deployment:
         that they read and write, and `problems` with these. Nothing changes."""
 
         def look() -> list[Looked]:
-            sources = [_named(one.kind, one.name, self._builder.check_source, one)
-                       for one in asked.sources]  # fmt: skip
-            sinks = [_named("query", one.query, self._builder.check_sink, one)
-                     for one in asked.tasks]  # fmt: skip
+            sources = [
+                _named(one.kind, one.name, self._builder.check_source, one) for one in asked.sources
+            ]
+            sinks = [
+                _named("query", one.query, self._builder.check_sink, one) for one in asked.tasks
+            ]
             return [*sources, *sinks]
 
         looked = await self._runtime.blocking(look)
@@ -307,9 +309,13 @@ class Deployment:
     async def discard(self, task: Task) -> None:
         """Another site runs it: we do no more, nor does the sink that went there with it."""
         if self.tasks.get(task.spec.name) is task:
-            along = [name for name, one in self.tasks.items()
-                     if one.spec.sink and SINKS.find(one.spec.sink.name).shared
-                     and one.spec.inputs[0].stream == task.spec.output]  # fmt: skip
+            along = [
+                name
+                for name, one in self.tasks.items()
+                if one.spec.sink
+                and SINKS.find(one.spec.sink.name).shared
+                and one.spec.inputs[0].stream == task.spec.output
+            ]
             await self._end(self._take_out([*along, task.spec.name]), tell=False)
         self.tell()
 
@@ -318,11 +324,17 @@ class Deployment:
     async def drop(self, asked: Drop) -> None:
         """Nothing of it runs or writes any more when this returns, as far as what hangs can be
         kept from it. What is waited for is out of everybody's way by then."""
-        waiting = [name for name in asked.standbys
-                   if name in self.tasks and self.tasks[name].role == "standby"]  # fmt: skip
+        waiting = [
+            name
+            for name in asked.standbys
+            if name in self.tasks and self.tasks[name].role == "standby"
+        ]
         gone = [name for name in asked.tasks if self._is_meant(name, asked.born)]
-        sources = [name for name in asked.sources
-                   if self.born.get(name, 0) <= asked.born.get(name, FOREVER)]  # fmt: skip
+        sources = [
+            name
+            for name in asked.sources
+            if self.born.get(name, 0) <= asked.born.get(name, FOREVER)
+        ]
         stood_by, tasks = self._take_out(waiting), self._take_out(gone)
         closing = self._take_out_sources(sources)
         await self._end(stood_by, tell=False)
@@ -362,10 +374,12 @@ class Deployment:
 
     async def _end(self, gone: Sequence[Task | SourceStream], *, tell: bool) -> None:
         """All at once: one that hangs is left alone after a while, and holds up no other."""
-        await self._runtime.outcomes([
-            self._end_task(one, tell=tell) if isinstance(one, Task) else self._close(one)
-            for one in gone
-        ])  # fmt: skip
+        await self._runtime.outcomes(
+            [
+                self._end_task(one, tell=tell) if isinstance(one, Task) else self._close(one)
+                for one in gone
+            ]
+        )
 
     async def _close(self, source: SourceStream) -> None:
         await self._runtime.blocking(source.close)
@@ -404,8 +418,15 @@ class Deployment:
 
 def _note(event: str, task: Task, text: str = "", *, wrong: bool = False) -> None:
     spec = task.spec
-    note(event, text or f"{spec.name} {event} as {task.role}", wrong=wrong,
-         site=spec.site, query=spec.query, task=spec.name, epoch=task.epoch)  # fmt: skip
+    note(
+        event,
+        text or f"{spec.name} {event} as {task.role}",
+        wrong=wrong,
+        site=spec.site,
+        query=spec.query,
+        task=spec.name,
+        epoch=task.epoch,
+    )
 
 
 def _named(kind: str, name: str, build: Callable[[S], T], spec: S) -> T:

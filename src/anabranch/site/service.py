@@ -79,14 +79,28 @@ class SiteService:
         tasks: dict[str, Task] = {}
         self.outlets: dict[str, LiveOutlet[Any]] = {}
         self.links = Links(
-            name, cluster, runtime, network, self.outlets, tasks, points, readers,
+            name,
+            cluster,
+            runtime,
+            network,
+            self.outlets,
+            tasks,
+            points,
+            readers,
             superseded=lambda task: self.protection.superseded(task),
             behind=lambda task, error: self.protection.behind(task, error),
-        )  # fmt: skip
+        )
         self.deployment = Deployment(
-            runtime, tasks, self.outlets, builder, self.links, executor, points, readers,
+            runtime,
+            tasks,
+            self.outlets,
+            builder,
+            self.links,
+            executor,
+            points,
+            readers,
             forget=lambda task: self.protection.forget(task),
-        )  # fmt: skip
+        )
         self._limits = Limits(
             runtime, name, lambda: self.deployment.tasks.values(), cluster.instance_limit_us / 1e6
         )
@@ -126,8 +140,10 @@ class SiteService:
             ShipBy: protection.ship_by,
             Measured: protection.measured,
         }
-        return {kind: self._checked(handle) if issubclass(kind, Order) else handle
-                for kind, handle in handlers.items()}  # fmt: skip
+        return {
+            kind: self._checked(handle) if issubclass(kind, Order) else handle
+            for kind, handle in handlers.items()
+        }
 
     def _checked(self, handle: Callable[[Any], Any]) -> Callable[[Any], Any]:
         async def checked(order: Order[Any]) -> Any:
@@ -165,8 +181,11 @@ class SiteService:
             producers=self.links.routes.producers(),
             troubles=self._runtime.troubles.report(self._runtime.now()),
             kept={name: outlet.kept() for name, outlet in outlets},
-            spilled={name: SpilledReport(one.disk_bytes, one.behind())
-                     for name, one in outlets if one.disk_bytes},
+            spilled={
+                name: SpilledReport(one.disk_bytes, one.behind())
+                for name, one in outlets
+                if one.disk_bytes
+            },
             disk=disk,
             consumers={name: tuple(outlet.tasks()) for name, outlet in outlets},
             traffic={name: replace(one.traffic) for name, one in outlets if one.traffic.tuples},
@@ -183,7 +202,7 @@ class SiteService:
             pid=pid,
             round_trips=dict(round_trips or {}),
             folder=folder,
-        )  # fmt: skip
+        )
 
     def _seen(self) -> int:
         """The greatest number of a coordinator's that is known here: of an epoch or a creation."""

@@ -29,6 +29,8 @@ def look(spark: SparkSession, results: StageResults, asked: StateQuery) -> State
         raise ConfigError(cause(error)) from error
     finally:
         spark.catalog.dropTempView(name)
-    rows = tuple(tuple("NULL" if value is None else str(value) for value in row.values())
-                 for row in found.to_pylist())  # fmt: skip
+    rows = tuple(
+        tuple("NULL" if value is None else str(value) for value in row.values())
+        for row in found.to_pylist()
+    )
     return StateRows(tuple(found.column_names), rows, offsets)

@@ -68,8 +68,12 @@ def _ask(java: Path) -> Iterator[_Java]:
     try:
         answer = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
-            capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return
     version, home = _VERSION.search(answer.stderr), _HOME.search(answer.stderr)

@@ -68,6 +68,9 @@ class Backup:
             return
         if reader := found.pop(READER, None):
             self.floor = reader.facts["floor"]
-        others = [one.facts.get("reached", START_WATERMARK) for part, one in found.items()
-                  if part != self._part]  # fmt: skip
+        others = [
+            one.facts.get("reached", START_WATERMARK)
+            for part, one in found.items()
+            if part != self._part
+        ]
         self.elsewhere = min((one for one in others if one > START_WATERMARK), default=None)

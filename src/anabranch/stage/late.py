@@ -51,9 +51,11 @@ class LateTuples(Source):
 
     def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
         while not self._stopped.is_set():
-            gaps = [Range(name, self._begin(cursor, name), end)
-                    for name, end in sorted(self._input.ends().items())
-                    if end > self._begin(cursor, name)]  # fmt: skip
+            gaps = [
+                Range(name, self._begin(cursor, name), end)
+                for name, end in sorted(self._input.ends().items())
+                if end > self._begin(cursor, name)
+            ]
             for gap in gaps:
                 table, cursor = self._taken(cursor, self._input.cut(gap))
                 yield table, cursor

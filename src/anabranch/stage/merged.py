@@ -114,9 +114,11 @@ class MergedRun:
         while True:
             try:
                 reader = self._database.look().get(READER)
-                return (reader.facts["floor"], reader.facts["given"]) if reader else (
-                    START_WATERMARK, 0
-                )  # fmt: skip
+                return (
+                    (reader.facts["floor"], reader.facts["given"])
+                    if reader
+                    else (START_WATERMARK, 0)
+                )
             except SiteError as error:
                 self._wait(error)
 

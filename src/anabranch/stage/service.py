@@ -246,12 +246,18 @@ class StateService:
         with self._changed:
             facts = self._facts
             status = StateStatus(
-                offsets=self._epochs.offsets.upto(), watermark=self._watermark(),
-                epoch=self._epochs.open, flushed=self._epochs.flushed, flush_s=self._flush_s,
-                slices=len(self._slices), partials=sum(self._slices.values()),
-                rows=facts["rows"], late=facts["late"], skipped=facts["skipped"],
+                offsets=self._epochs.offsets.upto(),
+                watermark=self._watermark(),
+                epoch=self._epochs.open,
+                flushed=self._epochs.flushed,
+                flush_s=self._flush_s,
+                slices=len(self._slices),
+                partials=sum(self._slices.values()),
+                rows=facts["rows"],
+                late=facts["late"],
+                skipped=facts["skipped"],
                 released=(facts["floor"], facts["given"]),
-            )  # fmt: skip
+            )
             return self._with_backup(status, self._backup) if self._backup else status
 
     def _with_backup(self, status: StateStatus, backup: Backup) -> StateStatus:

@@ -58,8 +58,11 @@ def _numbers(read: list[dict[str, Any]]) -> pa.Table:
 
 
 def expected(*tables: pa.Table) -> dict[str, list[dict[str, Any]]]:
-    names = {None: "__HIVE_DEFAULT_PARTITION__", "": "__HIVE_DEFAULT_PARTITION__",
-             "a/b=c:%": "a%2Fb%3Dc%3A%25"}  # fmt: skip
+    names = {
+        None: "__HIVE_DEFAULT_PARTITION__",
+        "": "__HIVE_DEFAULT_PARTITION__",
+        "a/b=c:%": "a%2Fb%3Dc%3A%25",
+    }
     result: dict[str, list[dict[str, Any]]] = {}
     for row in pa.concat_tables(tables).to_pylist():
         room = names.get(row["room"], row["room"])

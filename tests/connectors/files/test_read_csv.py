@@ -20,10 +20,19 @@ def csv(tmp_path, text, columns, timestamp=None, name="in.csv", **options):
 
 def test_all_types(tmp_path):
     columns = {
-        "i8": pa.int8(), "i": pa.int32(), "l": pa.int64(), "f": pa.float32(), "d": pa.float64(),
-        "n": pa.decimal128(10, 2), "s": pa.string(), "t": pa.bool_(), "day": pa.date32(),
-        "at": UTC_MICROS, "x": pa.binary(), "list": pa.list_(pa.int32()),
-    }  # fmt: skip
+        "i8": pa.int8(),
+        "i": pa.int32(),
+        "l": pa.int64(),
+        "f": pa.float32(),
+        "d": pa.float64(),
+        "n": pa.decimal128(10, 2),
+        "s": pa.string(),
+        "t": pa.bool_(),
+        "day": pa.date32(),
+        "at": UTC_MICROS,
+        "x": pa.binary(),
+        "list": pa.list_(pa.int32()),
+    }
     text = (
         "i8,i,l,f,d,n,s,t,day,at,x,list\n"
         '-1, 2,+3,0.5,1e3,1.20, s ,TRUE,2026-01-31,2026-01-31T12:00:00Z,né,"[1, null]"\n'
@@ -32,10 +41,19 @@ def test_all_types(tmp_path):
     source = csv(tmp_path, text, columns)
     first, second = source.rows()
     assert first == {
-        "i8": -1, "i": 2, "l": 3, "f": 0.5, "d": 1000.0, "n": Decimal("1.20"), "s": " s ",
-        "t": True, "day": date(2026, 1, 31), "at": datetime(2026, 1, 31, 12, tzinfo=UTC),
-        "x": "né".encode(), "list": [1, None],
-    }  # fmt: skip
+        "i8": -1,
+        "i": 2,
+        "l": 3,
+        "f": 0.5,
+        "d": 1000.0,
+        "n": Decimal("1.20"),
+        "s": " s ",
+        "t": True,
+        "day": date(2026, 1, 31),
+        "at": datetime(2026, 1, 31, 12, tzinfo=UTC),
+        "x": "né".encode(),
+        "list": [1, None],
+    }
     assert set(second.values()) == {None}
     assert source.table().schema == pa.schema(list(columns.items()))
 

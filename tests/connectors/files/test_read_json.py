@@ -20,11 +20,18 @@ def jsonl(tmp_path, text, columns, timestamp=None, name="in.jsonl", **options):
 
 def test_all_types(tmp_path):
     columns = {
-        "i": pa.int32(), "d": pa.float64(), "n": pa.decimal128(38, 20), "s": pa.string(),
-        "t": pa.bool_(), "day": pa.date32(), "at": UTC_MICROS, "x": pa.binary(),
-        "list": pa.list_(pa.float64()), "map": pa.map_(pa.string(), pa.int64()),
+        "i": pa.int32(),
+        "d": pa.float64(),
+        "n": pa.decimal128(38, 20),
+        "s": pa.string(),
+        "t": pa.bool_(),
+        "day": pa.date32(),
+        "at": UTC_MICROS,
+        "x": pa.binary(),
+        "list": pa.list_(pa.float64()),
+        "map": pa.map_(pa.string(), pa.int64()),
         "struct": pa.struct([("p", pa.int32()), ("q", pa.list_(UTC_MICROS))]),
-    }  # fmt: skip
+    }
     text = (
         '{"i": 1, "d": 2, "n": 1.23456789012345678901, "s": "é\\n", "t": true, '
         '"day": "2026-01-31", "at": "2026-01-31T12:00:00+01:00", "x": "/w==", '
@@ -34,11 +41,18 @@ def test_all_types(tmp_path):
     source = jsonl(tmp_path, text, columns)
     first, second = source.rows()
     assert first == {
-        "i": 1, "d": 2.0, "n": Decimal("1.23456789012345678901"), "s": "é\n", "t": True,
-        "day": date(2026, 1, 31), "at": datetime(2026, 1, 31, 11, tzinfo=UTC), "x": b"\xff",
-        "list": [1.0, None, 2.5], "map": [("k", 1)],
+        "i": 1,
+        "d": 2.0,
+        "n": Decimal("1.23456789012345678901"),
+        "s": "é\n",
+        "t": True,
+        "day": date(2026, 1, 31),
+        "at": datetime(2026, 1, 31, 11, tzinfo=UTC),
+        "x": b"\xff",
+        "list": [1.0, None, 2.5],
+        "map": [("k", 1)],
         "struct": {"p": 1, "q": [datetime(1970, 1, 1, tzinfo=UTC)]},
-    }  # fmt: skip
+    }
     assert set(second.values()) == {None}
     assert source.table().schema == pa.schema(list(columns.items()))
 

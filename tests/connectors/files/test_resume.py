@@ -25,9 +25,10 @@ SCHEMA = pa.schema([("s", pa.string()), ("_pos", pa.int64()), ("_ts", pa.int64()
 def rows(first: int, count: int) -> pa.Table:
     numbers = range(first, first + count)
     table: dict[str, Any] = {
-        "s": [f'line\n"{n}", more' for n in numbers], "_pos": list(numbers),
+        "s": [f'line\n"{n}", more' for n in numbers],
+        "_pos": list(numbers),
         "_ts": [n * 10 for n in numbers],
-    }  # fmt: skip
+    }
     return pa.table(table, schema=SCHEMA)
 
 

@@ -24,17 +24,36 @@ from tests.connectors.writing import COLUMNS, numbered, sink, table_of
 
 ROOT = Path(__file__).parents[3]
 TYPES = {
-    "i": pa.int32(), "d": pa.float64(), "n": pa.decimal128(10, 2), "big": pa.decimal128(38, 2),
-    "s": pa.string(), "t": pa.bool_(), "day": pa.date32(), "at": UTC_MICROS,
-    "naive": pa.timestamp("us"), "x": pa.binary(), "list": pa.list_(pa.float64()),
-    "map": pa.map_(pa.string(), pa.date32()), "struct": pa.struct([("p", UTC_MICROS)]),
-}  # fmt: skip
+    "i": pa.int32(),
+    "d": pa.float64(),
+    "n": pa.decimal128(10, 2),
+    "big": pa.decimal128(38, 2),
+    "s": pa.string(),
+    "t": pa.bool_(),
+    "day": pa.date32(),
+    "at": UTC_MICROS,
+    "naive": pa.timestamp("us"),
+    "x": pa.binary(),
+    "list": pa.list_(pa.float64()),
+    "map": pa.map_(pa.string(), pa.date32()),
+    "struct": pa.struct([("p", UTC_MICROS)]),
+}
 NOON = datetime(2026, 1, 31, 12)
 VALUES = (
-    1, 0.1, Decimal("1.20"), Decimal("1.20"), 'é"\\\n', True, date(2026, 1, 31),
-    NOON.replace(tzinfo=UTC), NOON, b"\xff", [1.0, None, float("inf")], {"k": date(2026, 1, 31)},
+    1,
+    0.1,
+    Decimal("1.20"),
+    Decimal("1.20"),
+    'é"\\\n',
+    True,
+    date(2026, 1, 31),
+    NOON.replace(tzinfo=UTC),
+    NOON,
+    b"\xff",
+    [1.0, None, float("inf")],
+    {"k": date(2026, 1, 31)},
     {"p": NOON.replace(tzinfo=UTC)},
-)  # fmt: skip
+)
 EMPTY = (None,) * len(TYPES)
 
 
@@ -360,8 +379,11 @@ def test_a_disk_that_is_really_full(name, options, small_disk):
     path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
     ran = subprocess.run(
         [sys.executable, "-c", script],
-        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     error, rows, state = ran.stdout.splitlines()
     assert ": disk full. Free some space" in error

@@ -29,9 +29,12 @@ def texts(numbers: list[int]) -> list[str]:
 
 
 FORMS: list[tuple[Callable[..., Any], Callable[[list[int]], Any]]] = [
-    (from_text, texts), (from_values, list), (from_values, texts), (from_arrow, pa.array),
+    (from_text, texts),
+    (from_values, list),
+    (from_values, texts),
+    (from_arrow, pa.array),
     (from_arrow, lambda numbers: pa.array(texts(numbers))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("convert", "form"), FORMS)
@@ -74,9 +77,7 @@ def test_another_unit_than_it_is_read_in_is_refused_at_the_first_row(
         built(form(NOW_S * PER_S[unit]), tmp_path)
     assert caught.value.place == "topic t, row 7"
     assert f"the event time ts is {NOW_S * PER_S[unit]}, which is " in caught.value.message
-    assert caught.value.remedy == (
-        f"Write TIMESTAMP ts UNIT {unit}, or UNIT us if it is meant so."
-    )  # fmt: skip
+    assert caught.value.remedy == (f"Write TIMESTAMP ts UNIT {unit}, or UNIT us if it is meant so.")
     assert built(form(NOW_S * PER_S[unit]), tmp_path, unit="us")["_ts"].to_pylist() == [
         NOW_S * PER_S[unit]
     ]
@@ -123,9 +124,16 @@ def test_the_clause(unit: str) -> None:
 
 @pytest.mark.parametrize(
     "clause",
-    ["TIMESTAMP ts MILLIS", "TIMESTAMP ts ms", "TIMESTAMP ts / 1000", "TIMESTAMP ts * 1000",
-     "TIMESTAMP timestamp_millis(ts)", "TIMESTAMP (ts * 1000)", "TIMESTAMP ts UNIT days"],
-)  # fmt: skip
+    [
+        "TIMESTAMP ts MILLIS",
+        "TIMESTAMP ts ms",
+        "TIMESTAMP ts / 1000",
+        "TIMESTAMP ts * 1000",
+        "TIMESTAMP timestamp_millis(ts)",
+        "TIMESTAMP (ts * 1000)",
+        "TIMESTAMP ts UNIT days",
+    ],
+)
 def test_what_others_write_is_told_the_clause(clause: str) -> None:
     with pytest.raises(ScriptError, match=r"UNIT (ms|s)"):
         stream(clause)

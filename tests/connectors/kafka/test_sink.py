@@ -105,10 +105,16 @@ def load(record):
 @pytest.mark.parametrize("format", ["json", "csv"])
 def test_every_type_comes_back_through_the_source(kafka, topic, make, tmp_path, format):
     columns = {
-        "t": pa.bool_(), "i": pa.int32(), "d": pa.float64(), "n": pa.decimal128(10, 2),
-        "s": pa.string(), "at": UTC_MICROS, "day": pa.date32(),
-        "list": pa.list_(pa.int64()), "st": pa.struct([("p", pa.string())]),
-    }  # fmt: skip
+        "t": pa.bool_(),
+        "i": pa.int32(),
+        "d": pa.float64(),
+        "n": pa.decimal128(10, 2),
+        "s": pa.string(),
+        "at": UTC_MICROS,
+        "day": pa.date32(),
+        "list": pa.list_(pa.int64()),
+        "st": pa.struct([("p", pa.string())]),
+    }
     moment = datetime(2026, 1, 31, 12, 0, 0, 5, UTC)
     rows = [
         (True, -7, 0.1, Decimal("1.50"), 'a "b",\nc', moment, moment.date(), [1, 2], {"p": "x"}),

@@ -241,9 +241,11 @@ def test_reading_again_at_random_cuts(kafka, make, monkeypatch, seed):
 
 def test_compacted_gaps(kafka, make):
     settings = {
-        "cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.01",
+        "cleanup_policy": "compact",
+        "segment_ms": "100",
+        "min_cleanable_dirty_ratio": "0.01",
         "delete_retention_ms": "0",
-    }  # fmt: skip
+    }
     topic = kafka.topic(**settings)
     for number in range(20):
         kafka.send(topic, [value(number)], key=f"k{number % 2}")

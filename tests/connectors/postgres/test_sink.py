@@ -68,9 +68,13 @@ def test_nothing_is_made_before_open(postgres, table, make):
         table,
     )
     assert columns == [
-        ("a", "bigint"), ("s", "text"), ("_stream", "text"), ("_run", "text"), ("_pos", "bigint"),
+        ("a", "bigint"),
+        ("s", "text"),
+        ("_stream", "text"),
+        ("_run", "text"),
+        ("_pos", "bigint"),
         ("_ts", "bigint"),
-    ]  # fmt: skip
+    ]
 
 
 def test_rows_and_writing_the_same_again(postgres, table, make):
@@ -127,16 +131,27 @@ VALUES = {
     "empty": ("text", pa.string(), "", ""),
     "x": ("bytea", pa.binary(), b"\x00\\\xff", b"\x00\\\xff"),
     "day": ("date", pa.date32(), date(1582, 1, 2), date(1582, 1, 2)),
-    "at": ("timestamp with time zone", UTC_MICROS,
-           datetime(2026, 1, 31, 12, 0, 0, 7, UTC), datetime(2026, 1, 31, 12, 0, 0, 7, UTC)),
-    "ntz": ("timestamp without time zone", pa.timestamp("us"),
-            datetime(1901, 1, 1, 0, 0, 1), datetime(1901, 1, 1, 0, 0, 1)),
+    "at": (
+        "timestamp with time zone",
+        UTC_MICROS,
+        datetime(2026, 1, 31, 12, 0, 0, 7, UTC),
+        datetime(2026, 1, 31, 12, 0, 0, 7, UTC),
+    ),
+    "ntz": (
+        "timestamp without time zone",
+        pa.timestamp("us"),
+        datetime(1901, 1, 1, 0, 0, 1),
+        datetime(1901, 1, 1, 0, 0, 1),
+    ),
     "list": ("jsonb", pa.list_(pa.string()), ["a", None], ["a", None]),
     "map": ("jsonb", pa.map_(pa.string(), pa.int64()), {"k": 1}, {"k": 1}),
-    "st": ("jsonb", pa.struct([("p", pa.float64()), ("q", UTC_MICROS)]),
-           {"p": 0.5, "q": datetime(2026, 1, 1, tzinfo=UTC)},
-           {"p": 0.5, "q": "2026-01-01T00:00:00Z"}),
-}  # fmt: skip
+    "st": (
+        "jsonb",
+        pa.struct([("p", pa.float64()), ("q", UTC_MICROS)]),
+        {"p": 0.5, "q": datetime(2026, 1, 1, tzinfo=UTC)},
+        {"p": 0.5, "q": "2026-01-01T00:00:00Z"},
+    ),
+}
 
 
 def test_every_type(postgres, table, make):

@@ -67,18 +67,27 @@ def test_every_type(make):
         "d": (pa.float64(), "0.5::real", 0.5),
         "m": (pa.decimal128(10, 2), "1.5::numeric(5,1)", Decimal("1.50")),
         "s": (pa.string(), "'x'::varchar", "x"),
-        "u": (pa.string(), "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid",
-              "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+        "u": (
+            pa.string(),
+            "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid",
+            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+        ),
         "x": (pa.binary(), r"'\x00ff'::bytea", b"\x00\xff"),
         "day": (pa.date32(), "'2026-01-31'::date", date(2026, 1, 31)),
         "at": (UTC_MICROS, "'2026-01-31 13:00:00.000005+01'::timestamptz", moment),
-        "ntz": (pa.timestamp("us"), "'2026-01-31 12:00:00.000005'::timestamp",
-                moment.replace(tzinfo=None)),
+        "ntz": (
+            pa.timestamp("us"),
+            "'2026-01-31 12:00:00.000005'::timestamp",
+            moment.replace(tzinfo=None),
+        ),
         "l": (pa.list_(pa.int64()), "ARRAY[1, NULL]", [1, None]),
-        "j": (pa.struct([("p", pa.string()), ("q", pa.list_(pa.float64()))]),
-              """'{"p": "x", "q": [0.5]}'::jsonb""", {"p": "x", "q": [0.5]}),
+        "j": (
+            pa.struct([("p", pa.string()), ("q", pa.list_(pa.float64()))]),
+            """'{"p": "x", "q": [0.5]}'::jsonb""",
+            {"p": "x", "q": [0.5]},
+        ),
         "map": (pa.map_(pa.string(), pa.int64()), """'{"k": 1}'::jsonb""", [("k", 1)]),
-    }  # fmt: skip
+    }
     select = ", ".join(f'{text} AS "{name}"' for name, (_, text, _) in values.items())
     columns = {name: type for name, (type, _, _) in values.items()}
     found = make(columns, query=f"SELECT {select}").read(threading.Event())

@@ -84,11 +84,13 @@ def _table(columns: pa.Schema, rng: random.Random) -> pa.Table:
     rows, now = [], 0
     for position in range(rng.randint(0, 40)):
         now += rng.choice([0, 0, 1, 1, 2, 7])
-        rows.append({
-            "k": rng.choice([None, 1, 2, 3]),
-            "v": rng.choice([None, *map(float, range(6))]),
-            "s": rng.choice([None, "x1", "x2", "y"]),
-            "_ts": now - rng.randint(0, 3),
-            "_born": position,
-        })  # fmt: skip
+        rows.append(
+            {
+                "k": rng.choice([None, 1, 2, 3]),
+                "v": rng.choice([None, *map(float, range(6))]),
+                "s": rng.choice([None, "x1", "x2", "y"]),
+                "_ts": now - rng.randint(0, 3),
+                "_born": position,
+            }
+        )
     return pa.Table.from_pylist(rows, wire_schema(columns))

@@ -66,10 +66,17 @@ def _checked(
     planned: Any = sites(list(cluster.sites))
     placing = Placing(planned, Catalog(IN_MEMORY), cluster)
     return ScriptCheck(
-        script, {}, planned, base, list, placing,
-        heartbeat_us=cluster.heartbeat_interval_us, missed=cluster.missed_heartbeats, types=types,
+        script,
+        {},
+        planned,
+        base,
+        list,
+        placing,
+        heartbeat_us=cluster.heartbeat_interval_us,
+        missed=cluster.missed_heartbeats,
+        types=types,
         secrets=planned.secrets,
-    ).run()  # fmt: skip
+    ).run()
 
 
 class PlannedSites:
@@ -169,8 +176,11 @@ def _connector(one: StreamDef | TableDef, call: Call) -> type[Connector]:
 def _known(call: Call) -> dict[str, Plain]:
     """The options, but for those whose values are secrets that are not here."""
     options = call.options.items()
-    return {name: opened(value) for name, value in options
-            if not isinstance(value, Secret) or value.value}  # fmt: skip
+    return {
+        name: opened(value)
+        for name, value in options
+        if not isinstance(value, Secret) or value.value
+    }
 
 
 def _taken(

@@ -16,9 +16,22 @@ _IN_STREAM = ("TIMESTAMP", "LATENESS", "AHEAD", "SHED ABOVE", "KEEP BY", "FROM",
 _IN_TABLE = ("FROM", "AT")
 _IN_AGGREGATE = ("RETURNS", "FROM")
 _IN_QUERY = (
-    "FROM", "WHERE", "GROUP BY", "HAVING", "STANDBY", "DEADLINE", "COST", "INTO", "AT", "AS",
-    "AND", "OR", "NOT", "SLIDE", "ROWS",
-)  # fmt: skip
+    "FROM",
+    "WHERE",
+    "GROUP BY",
+    "HAVING",
+    "STANDBY",
+    "DEADLINE",
+    "COST",
+    "INTO",
+    "AT",
+    "AS",
+    "AND",
+    "OR",
+    "NOT",
+    "SLIDE",
+    "ROWS",
+)
 _SERVICES = ("STANDBY", "DEADLINE", "COST", "INTO", "AT")
 """The last clauses of a query, in any order."""
 _IN_CREATE = {"STREAM": _IN_STREAM, "TABLE": _IN_TABLE, "AGGREGATE": _IN_AGGREGATE}

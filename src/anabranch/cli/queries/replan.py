@@ -73,8 +73,10 @@ def network(state: Path, export: Path | None, svg: Path | None, *, as_json: bool
         return
     latest = samples[-1].latency_s
     sites = sorted(latest)
-    rows = [(site, *(_ms(latest[site].get(other)) if other != site else "" for other in sites))
-            for site in sites]  # fmt: skip
+    rows = [
+        (site, *(_ms(latest[site].get(other)) if other != site else "" for other in sites))
+        for site in sites
+    ]
     out.print(plain_table(("ms from, to", *sites), rows))
 
 
@@ -88,8 +90,7 @@ def _export(samples: Sequence[Sample], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for number, one in enumerate(samples):
-            rows = (" ".join(str(one.latency_s.get(a, {}).get(b, 0)) for b in sites)
-                    for a in sites)  # fmt: skip
+            rows = (" ".join(str(one.latency_s.get(a, {}).get(b, 0)) for b in sites) for a in sites)
             (folder / f"latency_{number}.txt").write_text("\n".join(rows) + "\n")
     except OSError as error:
         raise ConfigError(f"cannot write it: {error.strerror}", place=str(folder)) from None

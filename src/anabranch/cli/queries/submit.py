@@ -32,8 +32,9 @@ def submit(
         coordinator.close()
     out.print(f"pocket {made.name} started at {made.site}", markup=False)
     for role, kind, stream in (
-        ("reads", "query", made.input), ("fills", "stream", made.output),
-    ):  # fmt: skip
+        ("reads", "query", made.input),
+        ("fills", "stream", made.output),
+    ):
         new = f"{kind} {stream}, which came with it" if stream in made.made else stream
         out.print(f"  {role} {new}", markup=False)
 
@@ -47,6 +48,9 @@ def choose(found: list[type[Pocket]], name: str | None, place: str) -> type[Pock
     if name is not None:
         return named(found, name, place)
     if len(found) > 1:
-        raise ConfigError(f"there are several pockets: {', '.join(names)}", place=place,
-                          remedy=f"Choose one, as in --class {names[0]}.")  # fmt: skip
+        raise ConfigError(
+            f"there are several pockets: {', '.join(names)}",
+            place=place,
+            remedy=f"Choose one, as in --class {names[0]}.",
+        )
     return found[0]

@@ -31,10 +31,9 @@ def deadline_lines(tasks: Sequence[TaskReport]) -> Iterator[tuple[str, bool]]:
 def blame(last: TaskReport, made: Mapping[str, TaskReport]) -> TaskReport | None:
     """The task on the way to `last` that made the most results late that came to it in time."""
     added = {
-        one.name: one.overran - max((before.overran for before in _before(one, made)),
-                                          default=0)
+        one.name: one.overran - max((before.overran for before in _before(one, made)), default=0)
         for one in _way(last, made)
-    }  # fmt: skip
+    }
     worst = max(added, key=lambda name: added[name])
     found = next(one for one in _way(last, made) if one.name == worst)
     return found if added[worst] > 0 else None

@@ -76,9 +76,19 @@ def plain_table(columns: Any, rows: Any) -> Table:
 def queries_table(status: SystemStatus) -> RenderableType:
     """Queries with their rates, latency, queue and site; below it what is wrong, if anything."""
     table = Table(
-        "query", "site", "state", "in/s", "out/s", "tuples out", "queue", "p50", "p99",
-        box=None, pad_edge=False, header_style="bold",
-    )  # fmt: skip
+        "query",
+        "site",
+        "state",
+        "in/s",
+        "out/s",
+        "tuples out",
+        "queue",
+        "p50",
+        "p99",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
     for column in table.columns[3:]:
         column.justify = "right"
     tasks = primaries(status.sites)
@@ -86,11 +96,18 @@ def queries_table(status: SystemStatus) -> RenderableType:
         row = [escape(name), "", _state(found.state)]
         task, sink = task_and_sink(name, status.workers, tasks)
         table.add_row(*(_task_row(row, task, sink) if task else row))
-    lines = [*_reason_lines(status), *_source_lines(status), *_problem_lines(status),
-             *_disk_lines(status), *_pocket_lines(status), *_placement_lines(status),
-             *_estimate_lines(status)]  # fmt: skip
-    deadlines = [Text(line, style="dim" if well else "yellow")
-                 for line, well in deadline_lines(tasks)]  # fmt: skip
+    lines = [
+        *_reason_lines(status),
+        *_source_lines(status),
+        *_problem_lines(status),
+        *_disk_lines(status),
+        *_pocket_lines(status),
+        *_placement_lines(status),
+        *_estimate_lines(status),
+    ]
+    deadlines = [
+        Text(line, style="dim" if well else "yellow") for line, well in deadline_lines(tasks)
+    ]
     if status.deadlines:
         deadlines.append(Text(f"deadlines: {status.deadlines}", style="yellow"))
     dim = [Text(line, style="dim") for line in lines]
@@ -110,14 +127,27 @@ def _task_row(row: list[str], task: TaskReport, sink: TaskReport | None) -> list
     name, _, state = row
     queue = task.queue + (sink.queue if sink else 0)
     return [
-        name, escape(task.site), state,
-        f"{task.rate_in:,.0f}", f"{task.rate_out:,.0f}", f"{task.position:,}",
-        f"{queue:,}", show_ms(last.p50_ms), show_ms(last.p99_ms),
-    ]  # fmt: skip
+        name,
+        escape(task.site),
+        state,
+        f"{task.rate_in:,.0f}",
+        f"{task.rate_out:,.0f}",
+        f"{task.position:,}",
+        f"{queue:,}",
+        show_ms(last.p50_ms),
+        show_ms(last.p99_ms),
+    ]
 
 
-_COLOURS = {"running": "green", "done": "cyan", "failed": "bold red", "lost": "bold red",
-            "no input": "bold red", "sink away": "bold red", "stuck": "bold red"}  # fmt: skip
+_COLOURS = {
+    "running": "green",
+    "done": "cyan",
+    "failed": "bold red",
+    "lost": "bold red",
+    "no input": "bold red",
+    "sink away": "bold red",
+    "stuck": "bold red",
+}
 
 
 def _state(state: str) -> str:
@@ -126,9 +156,11 @@ def _state(state: str) -> str:
 
 def _reason_lines(status: SystemStatus) -> list[str]:
     """Why queries get nowhere, where no line about their protection says it."""
-    return [f"{'pocket' if name in status.pockets else 'query'} {name}: {found.state}:"
-            f" {found.reason}" for name, found in status.states.items()
-            if found.reason and found.state != "taking over"]  # fmt: skip
+    return [
+        f"{'pocket' if name in status.pockets else 'query'} {name}: {found.state}: {found.reason}"
+        for name, found in status.states.items()
+        if found.reason and found.state != "taking over"
+    ]
 
 
 def _source_lines(status: SystemStatus) -> list[str]:
@@ -140,8 +172,11 @@ def _source_lines(status: SystemStatus) -> list[str]:
 
 
 def _problem_lines(status: SystemStatus) -> list[str]:
-    lines = [f"site {site.site}{' ' if site.state == 'starting' else ': '}{site.problem}"
-             for site in status.sites if site.state != "up"]  # fmt: skip
+    lines = [
+        f"site {site.site}{' ' if site.state == 'starting' else ': '}{site.problem}"
+        for site in status.sites
+        if site.state != "up"
+    ]
     for site in status.sites:
         for source in site.sources:
             if source.error:
@@ -154,8 +189,10 @@ def _problem_lines(status: SystemStatus) -> list[str]:
                 lines.append(standby + task.error.line())
             elif task.problem:
                 lines.append(f"{task.name}: {task.problem}; trying again")
-        lines += [f"site {site.site}: still runs {name}, which was dropped; it is stopping it"
-                  for name in site.ghosts]  # fmt: skip
+        lines += [
+            f"site {site.site}: still runs {name}, which was dropped; it is stopping it"
+            for name in site.ghosts
+        ]
     return [*lines, *_trouble_lines(status)]
 
 
@@ -170,25 +207,32 @@ def _disk_lines(status: SystemStatus) -> list[str]:
             lines.append(f"stream {stream}: {kept} on the disk of {site.site}: {whom}")
         if site.disk and site.disk.used >= site.disk.total:
             total = show_bytes(site.disk.total)
-            lines.append(f"site {site.site}: its {total} for streams are used up; sources wait"
-                         " for the slowest of their readers")  # fmt: skip
+            lines.append(
+                f"site {site.site}: its {total} for streams are used up; sources wait"
+                " for the slowest of their readers"
+            )
     return lines
 
 
 def _trouble_lines(status: SystemStatus) -> list[str]:
     """What processes could not do by themselves lately, each once: sites may share a process."""
-    told = [*((f"site {site.site}", site.troubles) for site in status.sites),
-            ("the coordinator", status.troubles)]  # fmt: skip
+    told = [
+        *((f"site {site.site}", site.troubles) for site in status.sites),
+        ("the coordinator", status.troubles),
+    ]
     found: dict[tuple[str, str], str] = {}
     for where, troubles in told:
         for one in troubles:
             if not one.goes_on:
                 times = "once" if one.row == 1 else f"{one.row:,} times"
                 line = f"{where}: {one.name} failed {times} in {one.since_s:.0f} s:"
-                found.setdefault((one.name, one.error),
-                                 f"{line} {one.error}; trying again")  # fmt: skip
-    left = [f"site {site.site}: {site.abandoned} threads of its JVM go on with instances that"
-            " were stopped" for site in status.sites if site.abandoned]  # fmt: skip
+                found.setdefault((one.name, one.error), f"{line} {one.error}; trying again")
+    left = [
+        f"site {site.site}: {site.abandoned} threads of its JVM go on with instances that"
+        " were stopped"
+        for site in status.sites
+        if site.abandoned
+    ]
     return [*left, *found.values()][:MOST_TROUBLES]
 
 
@@ -197,18 +241,25 @@ def _placement_lines(status: SystemStatus) -> list[str]:
     what costs nothing might be anywhere."""
     if len(status.sites) < 2:
         return []
-    return [f"{name} at {one.site}: {one.text}" for name, one in status.placement.items()
-            if one.share >= WORTH_TELLING]  # fmt: skip
+    return [
+        f"{name} at {one.site}: {one.text}"
+        for name, one in status.placement.items()
+        if one.share >= WORTH_TELLING
+    ]
 
 
 def _estimate_lines(status: SystemStatus) -> list[str]:
     """Of approximate queries: what was estimated, and what would be if a worker died now."""
     lines = []
     for name, one in status.approximations.items():
-        lines.append(f"query {name}: {one.estimated:,} results estimated so far, within"
-                     f" {one.within:g} with {one.confidence:.0%}")  # fmt: skip
-        lines += [f"  {worker.query} at {worker.site}: {worker.protection}, {worker.why}"
-                  for worker in one.workers]  # fmt: skip
+        lines.append(
+            f"query {name}: {one.estimated:,} results estimated so far, within"
+            f" {one.within:g} with {one.confidence:.0%}"
+        )
+        lines += [
+            f"  {worker.query} at {worker.site}: {worker.protection}, {worker.why}"
+            for worker in one.workers
+        ]
         lines += [f"  {one.problem}"] if one.problem else []
     return lines
 
@@ -232,10 +283,19 @@ def system_tables(status: SystemStatus) -> RenderableType:
 
 def streams_table(status: SystemStatus) -> RenderableType:
     rows = [
-        (one.stream, one.site, one.state, f"{one.rate:,.0f}", f"{one.rows:,}",
-         f"{one.late:,}", f"{one.skipped:,}", f"{one.shed:,}")
-        for site in sorted(status.sites, key=lambda one: one.site) for one in site.sources
-    ]  # fmt: skip
+        (
+            one.stream,
+            one.site,
+            one.state,
+            f"{one.rate:,.0f}",
+            f"{one.rows:,}",
+            f"{one.late:,}",
+            f"{one.skipped:,}",
+            f"{one.shed:,}",
+        )
+        for site in sorted(status.sites, key=lambda one: one.site)
+        for one in site.sources
+    ]
     columns = ("stream", "site", "state", "in/s", "tuples", "late", "skipped", "shed")
     return plain_table(columns, rows)
 

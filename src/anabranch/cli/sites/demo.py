@@ -37,9 +37,13 @@ def show_script() -> None:
 
 
 def run_demo(
-    seconds: float, folder: Path | None, *, kill: bool = True, quick: bool = False,
+    seconds: float,
+    folder: Path | None,
+    *,
+    kill: bool = True,
+    quick: bool = False,
     stay: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """The fire takes `seconds`; `quick` leaves out what follows it. Without `folder` nothing is
     left behind. Raises TaskError if anything came out that should not have."""
     if not SHORTEST_S <= seconds <= LONGEST_S:

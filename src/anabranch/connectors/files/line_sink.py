@@ -133,8 +133,9 @@ class _Folder:
 
     def add(self, table: pa.Table) -> None:
         try:
-            parts = {name: bytes(self._sink.lines(part))
-                     for name, part in self._partitions.split(table)}  # fmt: skip
+            parts = {
+                name: bytes(self._sink.lines(part)) for name, part in self._partitions.split(table)
+            }
         except ValueError as error:
             raise SinkError(str(error), place=str(self.path)) from error
         head = self._sink.head(self._partitions.schema)

@@ -58,9 +58,7 @@ class JsonReader:
         with file.open("rb") as lines:
             byte, count = start or (_bom(lines), 0)
             lines.seek(byte)
-            reading = Lines(
-                lines, byte, self._max_line, self._context.stopped, skip=self._skip
-            )  # fmt: skip
+            reading = Lines(lines, byte, self._max_line, self._context.stopped, skip=self._skip)
             while not self._context.stopped.is_set() and (until is None or reading.byte < until[0]):
                 # It stops behind the line that goes beyond what it was given.
                 size = BLOCK_BYTES if until is None else until[0] - reading.byte

@@ -218,8 +218,9 @@ def read_ranges(
     try:
         for end in ends:
             reading.add({number: 0 for number in end if number not in at})
-            wanted = {number: offset for number, offset in end.items()
-                      if offset > at.get(number, 0)}  # fmt: skip
+            wanted = {
+                number: offset for number, offset in end.items() if offset > at.get(number, 0)
+            }
             if not _gather(reading, topic, wanted, held, stopped):
                 return
             at |= end
@@ -243,8 +244,13 @@ def _gather(
         records = reading.poll()
         for record in records:
             held.setdefault(record.partition(), deque()).append(record)
-        reading.pause({number for number, some in held.items() if len(some) > BATCH
-                       and some[-1].offset() + 1 >= wanted.get(number, 0)})  # fmt: skip
+        reading.pause(
+            {
+                number
+                for number, some in held.items()
+                if len(some) > BATCH and some[-1].offset() + 1 >= wanted.get(number, 0)
+            }
+        )
         if records:
             heard = time.monotonic()
         elif is_silent(topic, heard):

@@ -120,9 +120,12 @@ class KafkaSink(Sink):
             found = self._persist(notes.read)
             self._check_right(found)
             held = Noted(
-                self._run, self._begin.epoch, found.holder + 1 if found else 1,
-                self._position(found), self._place.ends(),
-            )  # fmt: skip
+                self._run,
+                self._begin.epoch,
+                found.holder + 1 if found else 1,
+                self._position(found),
+                self._place.ends(),
+            )
             if self._held and held.position < self._held.position:
                 raise behind(held.position, self._held.position, f"topic {self._topic.name}")
             producer.begin_transaction()

@@ -80,9 +80,13 @@ class Session:
     def _connected(self) -> psycopg.Connection[Any]:
         limit_ms = int(self._limit_s * 1000)
         connection = self._database.connect(
-            application_name=self.name, keepalives=1, keepalives_idle=10, keepalives_interval=5,
-            keepalives_count=3, tcp_user_timeout=limit_ms,
-        )  # fmt: skip
+            application_name=self.name,
+            keepalives=1,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+            tcp_user_timeout=limit_ms,
+        )
         settings = _KEEPALIVES | {
             "tcp_user_timeout": limit_ms,
             "lock_timeout": limit_ms,

@@ -221,10 +221,15 @@ class ResultTable:
         listed = sql.SQL(", ").join(names)
         connection.execute(
             statement.format(
-                self._name, listed, listed, self._staged(connection), once.target,
-                sql.SQL(", ").join(news), sql.Identifier(ESTIMATED),
+                self._name,
+                listed,
+                listed,
+                self._staged(connection),
+                once.target,
+                sql.SQL(", ").join(news),
+                sql.Identifier(ESTIMATED),
             )
-        )  # fmt: skip
+        )
 
     def _copy(
         self, connection: psycopg.Connection[Any], into: sql.Identifier, rows: pa.Table

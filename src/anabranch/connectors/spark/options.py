@@ -24,15 +24,30 @@ _KNOWING = {
 }
 """Which of Spark's classes knows the options of a format. Other formats are not ours to judge."""
 _OF_FILES = (
-    "path", "basePath", "ignoreCorruptFiles", "ignoreMissingFiles", "maxRecordsPerFile",
-    "mergeSchema", "modifiedAfter", "modifiedBefore", "partitionOverwriteMode", "pathGlobFilter",
+    "path",
+    "basePath",
+    "ignoreCorruptFiles",
+    "ignoreMissingFiles",
+    "maxRecordsPerFile",
+    "mergeSchema",
+    "modifiedAfter",
+    "modifiedBefore",
+    "partitionOverwriteMode",
+    "pathGlobFilter",
     "recursiveFileLookup",
-)  # fmt: skip
+)
 _OF_STREAMS = (
-    "allowDuplicatedFileNames", "cleanSource", "discardCachedInputRatio", "fileNameOnly",
-    "latestFirst", "maxBytesPerTrigger", "maxCachedFiles", "maxFileAge", "maxFilesPerTrigger",
+    "allowDuplicatedFileNames",
+    "cleanSource",
+    "discardCachedInputRatio",
+    "fileNameOnly",
+    "latestFirst",
+    "maxBytesPerTrigger",
+    "maxCachedFiles",
+    "maxFileAge",
+    "maxFilesPerTrigger",
     "sourceArchiveDir",
-)  # fmt: skip
+)
 _METHODS = {"partitionby": "partition_by", "savemode": "mode"}
 """What people know of Spark's writer that is no option there."""
 

@@ -105,9 +105,13 @@ class ApproximateResults:
             "SELECT _stream, _ts, {}, {}, {} FROM {} WHERE _stream LIKE {} AND _ts >= {}"
             " ORDER BY _ts, _stream, _pos"
         ).format(
-            sql.Identifier(self._made.value), sql.Identifier(ESTIMATED), self._keys(), self._name,
-            sql.Literal(self._mine), sql.Literal(end),
-        )  # fmt: skip
+            sql.Identifier(self._made.value),
+            sql.Identifier(ESTIMATED),
+            self._keys(),
+            self._name,
+            sql.Literal(self._mine),
+            sql.Literal(end),
+        )
         with self._connected() as connection:
             rows = connection.execute(statement).fetchall()
         nan = float("nan")
@@ -130,9 +134,15 @@ class ApproximateResults:
                     " coalesce(max(_pos), 0) + 1 FROM {} WHERE _stream = {}"
                     " ON CONFLICT {} DO NOTHING"
                 ).format(
-                    self._name, names, values, stream, sql.Literal(end), self._name, stream,
+                    self._name,
+                    names,
+                    values,
+                    stream,
+                    sql.Literal(end),
+                    self._name,
+                    stream,
                     self._once.target,
-                )  # fmt: skip
+                )
                 count += connection.execute(statement).rowcount
             connection.commit()
         return count

@@ -96,8 +96,9 @@ class Secrets:
             kept |= add
             if kept != self._kept:
                 if self._folder:
-                    body = {name: one.model_dump(exclude_defaults=True)
-                            for name, one in kept.items()}  # fmt: skip
+                    body = {
+                        name: one.model_dump(exclude_defaults=True) for name, one in kept.items()
+                    }
                     self._folder.replace(FILE, json.dumps(body).encode())
                 self._kept = kept
 

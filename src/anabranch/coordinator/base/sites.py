@@ -253,8 +253,11 @@ class Sites:
         is not asked again before we hear of it."""
         asked = [name for name in self.alive() if not self._records[name].silent]
         outcomes = await self._runtime.outcomes([self.call(one, message, ASK_S) for one in asked])
-        return {name: one for name, one in zip(asked, outcomes, strict=True)
-                if not isinstance(one, AnabranchError)}  # fmt: skip
+        return {
+            name: one
+            for name, one in zip(asked, outcomes, strict=True)
+            if not isinstance(one, AnabranchError)
+        }
 
     def together(self, one: str, other: str) -> bool:
         """They share a process, and would die together."""

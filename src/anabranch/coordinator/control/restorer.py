@@ -121,8 +121,10 @@ class Restorer:
         for record in filter(None, map(self._sites.record, alive)):
             running |= begun(record.report, read) if record.report else set()
         waiting = self.obstacles.in_the_way(self._runtime.now()) | self._under_way
-        return any(name not in running | waiting and site in alive
-                   for name, site in _wanted(known, self._protector))  # fmt: skip
+        return any(
+            name not in running | waiting and site in alive
+            for name, site in _wanted(known, self._protector)
+        )
 
     def report(self) -> dict[str, Delay]:
         """What cannot go on yet → why, since when, and whether that may pass."""

@@ -34,8 +34,11 @@ async def lost_sites(
     """What sites that are up, or those `among` them, ought to run and do not. A task with a standby
     comes back by it, and so does the sink that goes with it. All are asked at once."""
     wanted: dict[str, set[str]] = {}
-    along = {one.name for one in known.values() if isinstance(one, QueryDef)
-             and protector.keeps(one.name) and settled_sink(one) is None}  # fmt: skip
+    along = {
+        one.name
+        for one in known.values()
+        if isinstance(one, QueryDef) and protector.keeps(one.name) and settled_sink(one) is None
+    }
     for task in tasks(known.values(), known):
         if not protector.keeps(task.name) and not (task.sink and task.query in along):
             wanted.setdefault(task.site, set()).add(task.name)
@@ -63,8 +66,9 @@ def _here(report: SiteReport, read: Collection[str]) -> set[str]:
 def begun(report: SiteReport, read: Collection[str]) -> set[str]:
     """The sources and tasks that a site's report shows at work. What is only prepared is not:
     whoever was about to start it may have died. A source that nobody reads waits rightly."""
-    sources = {one.stream for one in report.sources
-               if one.state != "waiting" or one.stream not in read}  # fmt: skip
+    sources = {
+        one.stream for one in report.sources if one.state != "waiting" or one.stream not in read
+    }
     return sources | {one.name for one in report.tasks if one.state != "waiting"}
 
 

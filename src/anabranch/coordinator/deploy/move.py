@@ -101,8 +101,9 @@ class Move:
 
     def _task(self, name: str) -> TaskSpec:
         known = self._catalog.definitions()
-        nodes = {node.name for one in known.values() if isinstance(one, QueryDef)
-                 for node in one.nodes}  # fmt: skip
+        nodes = {
+            node.name for one in known.values() if isinstance(one, QueryDef) for node in one.nodes
+        }
         if name in nodes:
             return spec_of(name, known)
         found = next((one for key, one in known.items() if key.lower() == name.lower()), None)

@@ -44,8 +44,11 @@ class LostParts:
         with them: whoever restores what is missing does the rest."""
         new = {one.name: one for one in streams}
         known = self._catalog.definitions()
-        readers = [task for task in tasks(known.values(), known)
-                   if any(source.stream in new for source in task.inputs)]  # fmt: skip
+        readers = [
+            task
+            for task in tasks(known.values(), known)
+            if any(source.stream in new for source in task.inputs)
+        ]
         async with self._turns.of([*new, *(task.query for task in readers)]):
             before = self._catalog.definitions()
             still = [one for name, one in new.items() if name in before]
@@ -89,8 +92,7 @@ def moved(
         there = [site for site in stage.sites if site in alive]
         if away_s.get(one.site, 0.0) * 1e6 <= stage.lost_us or not there:
             continue
-        same = {other.name for other in streams
-                if other.stage and other.stage.name == stage.name}  # fmt: skip
+        same = {other.name for other in streams if other.stage and other.stage.name == stage.name}
         load = [at[name] for name in same]
         site = min(there, key=lambda name: (load.count(name), stage.sites.index(name)))
         at[one.name] = site

@@ -41,8 +41,11 @@ class Restoration:
         self._protector = protector
         all_tasks = tasks(known.values(), known)
         self._tasks = [task for task in all_tasks if task.name in lost.get(task.site, ())]
-        self._sources = [one for one in known.values() if isinstance(one, StreamDef | TableDef)
-                         and one.name in lost.get(one.site, ())]  # fmt: skip
+        self._sources = [
+            one
+            for one in known.values()
+            if isinstance(one, StreamDef | TableDef) and one.name in lost.get(one.site, ())
+        ]
         gone = {one.name for one in self._sources} | {task.output for task in self._tasks}
         self._readers = [task for task in all_tasks if any(i.stream in gone for i in task.inputs)]
         self._gone = gone
@@ -115,10 +118,16 @@ class Restoration:
                 position = point.inputs[index] if point else 0
                 needed[source.stream] = min(position, needed.get(source.stream, position))
         for site in self._lost:
-            outputs = {task.output: self._points[task.name].output for task in self._at(site)
-                       if task.output}  # fmt: skip
-            sources = {one.name: needed.get(one.name, FOREVER) for one in self._sources
-                       if one.site == site and one.name not in outputs}  # fmt: skip
+            outputs = {
+                task.output: self._points[task.name].output
+                for task in self._at(site)
+                if task.output
+            }
+            sources = {
+                one.name: needed.get(one.name, FOREVER)
+                for one in self._sources
+                if one.site == site and one.name not in outputs
+            }
             await self._sites.call(site, Place(outputs, sources))
 
     async def _attach_readers(self) -> None:
@@ -128,7 +137,11 @@ class Restoration:
                 if source.stream in self._gone:
                     needs = self._protector.restart_points.told_by(task, index, self._points)
                     request = Attach(
-                        source.stream, task.consumer(index), needs.after, needs.point, needs.epoch,
+                        source.stream,
+                        task.consumer(index),
+                        needs.after,
+                        needs.point,
+                        needs.epoch,
                         born=needs.born,
-                    )  # fmt: skip
+                    )
                     await self._sites.call(source.site, request)

@@ -59,10 +59,17 @@ class WantedThere:
         if self._seen and all(map(is_, now[:2], self._seen)) and now[2] == self._seen[2]:
             return
         pictures = [known, *(_with(known, one) for one in intended.values())]
-        self._sources = [one for every in pictures for one in every.values()
-                         if isinstance(one, StreamDef | TableDef)]  # fmt: skip
-        self._tasks = [(task, _along(task, every)) for every in pictures
-                       for task in tasks(every.values(), every)]  # fmt: skip
+        self._sources = [
+            one
+            for every in pictures
+            for one in every.values()
+            if isinstance(one, StreamDef | TableDef)
+        ]
+        self._tasks = [
+            (task, _along(task, every))
+            for every in pictures
+            for task in tasks(every.values(), every)
+        ]
         self._seen = now
         self._at = {}
 

@@ -27,8 +27,11 @@ FEWEST_ROWS = 20
 
 def sample_of(now: float, reports: Sequence[SiteReport]) -> Sample:
     """From what sites report. Of a task that stands by as well, its primary counts."""
-    latency = {report.site: {other: trip / 2 for other, trip in report.round_trips.items()}
-               for report in reports if report.round_trips}  # fmt: skip
+    latency = {
+        report.site: {other: trip / 2 for other, trip in report.round_trips.items()}
+        for report in reports
+        if report.round_trips
+    }
     rates: dict[str, float] = {}
     shares: dict[str, float] = {}
     loads: dict[str, float] = {}

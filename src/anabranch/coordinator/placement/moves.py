@@ -51,11 +51,13 @@ class Replan:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "before": self.before, "after": self.after, "saved": self.saved,
+            "before": self.before,
+            "after": self.after,
+            "saved": self.saved,
             "moves": [asdict(one) for one in self.moves],
             "standbys": [asdict(one) for one in self.standbys],
             "stays": dict(self.stays),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)

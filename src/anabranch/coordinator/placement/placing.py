@@ -29,9 +29,11 @@ class Placing:
         self.monitor = Monitor(catalog, cluster.placement.sample_us / 1e6)
         self.deadlines = Deadlines(sites, catalog, cluster, self.monitor.latency)
         self._replanner = Replanner(
-            sites, self.monitor, self._placer,
+            sites,
+            self.monitor,
+            self._placer,
             lambda site: cluster.sites[site].slots if site in cluster.sites else 1,
-        )  # fmt: skip
+        )
 
     def place(
         self, query: QueryDef, lookup: Callable[[str], Relation], running: Mapping[str, str]
@@ -57,8 +59,9 @@ class Placing:
         """The input query of a pocket that is to be anywhere, and the pocket's site. Raises
         PlacementError."""
         queries = [one for one in known.values() if isinstance(one, QueryDef)]
-        running = {node.name: node.site for one in queries if one.name != query.name
-                   for node in one.nodes}  # fmt: skip
+        running = {
+            node.name: node.site for one in queries if one.name != query.name for node in one.nodes
+        }
         around = self._around(query, running)
         look = partial(relation, known)
         return placed_with_pocket(query, pocket, look, around, self._placer)

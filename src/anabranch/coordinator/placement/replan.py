@@ -55,8 +55,9 @@ class Replanner:
             found = self._placer.place(now)
             if not found.moves(now):
                 break
-            there = [replace(one, at=found.sites[one.name]) if one.at else one
-                     for one in now.vertices]  # fmt: skip
+            there = [
+                replace(one, at=found.sites[one.name]) if one.at else one for one in now.vertices
+            ]
             now = replace(now, vertices=there)
         moves = tuple(Moved(task, *ways) for task, ways in found.moves(problem).items())
         return Replan(problem.cost(problem.present), found.cost, moves, system.stays)
@@ -85,8 +86,12 @@ class Replanner:
     def placement(self, known: Mapping[str, AnyDef]) -> dict[str, PlacementReport]:
         """Of each operator that the system places, and of pockets: the site, the share of the cost,
         the runner-up or why it stays, and all that as `text`."""
-        free = {node.name for one in known.values()
-                if isinstance(one, QueryDef) and not one.pinned for node in one.nodes}  # fmt: skip
+        free = {
+            node.name
+            for one in known.values()
+            if isinstance(one, QueryDef) and not one.pinned
+            for node in one.nodes
+        }
         free |= {one.name for one in known.values() if isinstance(one, PocketDef)}
         if not free:
             return {}
@@ -98,9 +103,14 @@ class Replanner:
         found = reasons(problem, problem.named(problem.present))
         return {
             name: PlacementReport(
-                one.vertex, one.site, one.cost, one.share, one.runner_up, one.worse,
+                one.vertex,
+                one.site,
+                one.cost,
+                one.share,
+                one.runner_up,
+                one.worse,
                 one.text(total, system.stays.get(name, "")),
             )
             for name, one in found.items()
             if name in free
-        }  # fmt: skip
+        }

@@ -58,8 +58,11 @@ def _moves(known: Mapping[str, AnyDef], deadlines: Deadlines, alive: Sequence[st
             for node in one.nodes:
                 free.pop(node.name, None)
     sites = deadlines.sites(known, free)
-    return [Moved(task, was_at[task], site, why=_why(task, known, deadlines))
-            for task, site in sites.items() if site != was_at.get(task, site)]  # fmt: skip
+    return [
+        Moved(task, was_at[task], site, why=_why(task, known, deadlines))
+        for task, site in sites.items()
+        if site != was_at.get(task, site)
+    ]
 
 
 def _why(task: str, known: Mapping[str, AnyDef], deadlines: Deadlines) -> str:

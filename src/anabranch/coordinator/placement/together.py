@@ -39,8 +39,11 @@ def placed_together(
 
 
 def _timely(new: Sequence[AnyDef], known: Known, deadlines: Deadlines) -> list[QueryDef]:
-    free = [one for one in new if isinstance(one, QueryDef)
-            and not (one.pinned or one.stages or one.part_of)]  # fmt: skip
+    free = [
+        one
+        for one in new
+        if isinstance(one, QueryDef) and not (one.pinned or one.stages or one.part_of)
+    ]
     if not free or not any(isinstance(one, QueryDef) and one.deadline for one in new):
         return []
     urgent = deadlines.timely(known)
@@ -58,8 +61,11 @@ def _free(
             if node.name in fixed:
                 continue
             may = allowed(query, own=node.name == query.name, sites=tuple(alive))
-            here = [one for one in sorted(alive, key=lambda site: (site != node.site, site))
-                    if may is None or one in may]  # fmt: skip
+            here = [
+                one
+                for one in sorted(alive, key=lambda site: (site != node.site, site))
+                if may is None or one in may
+            ]
             both = [one for one in free.get(node.name, here) if one in here]
             if both or node.name not in free:
                 free[node.name] = tuple(both)

@@ -69,10 +69,17 @@ class Workload:
         operator then. `shares` are the parts of sources' input that come."""
         free = free or {}
         rates = self.rates(shares or {})
-        along = {one.inputs[0].stream: one for one in self.tasks.values()
-                 if one.sink and one.name in free}  # fmt: skip
-        streams = {one.stream: one.site for task in self.tasks.values() for one in task.inputs
-                   if one.stream not in self.made}  # fmt: skip
+        along = {
+            one.inputs[0].stream: one
+            for one in self.tasks.values()
+            if one.sink and one.name in free
+        }
+        streams = {
+            one.stream: one.site
+            for task in self.tasks.values()
+            for one in task.inputs
+            if one.stream not in self.made
+        }
         operators = self._operators(free, along, rates)
         sites = {site for one in operators for site in one.sites} | set(streams.values())
         return Problem(

@@ -94,9 +94,10 @@ class Protector:
         posts = [
             self._posted_once(name, wanted[name], known)
             for name in names
-            if name in wanted and (assignment := self.assignments.get(name))
+            if name in wanted
+            and (assignment := self.assignments.get(name))
             and not self._standby_is_well(name, assignment)
-        ]  # fmt: skip
+        ]
         begun = self._runtime.spawn(self._runtime.outcomes(posts), "first standbys")
         deadline = self._runtime.now() + AT_ONCE_S
         while not begun.done and self._runtime.now() < deadline:
@@ -151,8 +152,10 @@ class Protector:
 
     def routes(self) -> dict[str, Route]:
         """For the sites: stream → who produces it and who stands by."""
-        return {r.stream: Route(r.site, r.epoch, r.standby, r.claim)
-                for _, r in self.assignments.items()}  # fmt: skip
+        return {
+            r.stream: Route(r.site, r.epoch, r.standby, r.claim)
+            for _, r in self.assignments.items()
+        }
 
     def standby_of(self, stream: str) -> str | None:
         return next((r.standby for _, r in self.assignments.items() if r.stream == stream), None)
@@ -175,16 +178,24 @@ class Protector:
         """By task."""
         return {
             name: ProtectionReport(
-                one.site, one.epoch, one.standby, one.claim, one.stream,
-                self.problems.get(name, ""), self._protects(name, one),
+                one.site,
+                one.epoch,
+                one.standby,
+                one.claim,
+                one.stream,
+                self.problems.get(name, ""),
+                self._protects(name, one),
             )
             for name, one in self.assignments.items()
-        }  # fmt: skip
+        }
 
     def filled(self, known: Definitions) -> set[str]:
         """Streams of pockets that may have moved: they are where the pocket is."""
-        return {one.output for one in known.values() if isinstance(one, PocketDef)
-                and self.keeps(one.name)}  # fmt: skip
+        return {
+            one.output
+            for one in known.values()
+            if isinstance(one, PocketDef) and self.keeps(one.name)
+        }
 
     def in_hand(self, name: str) -> bool:
         """A live standby of the task is about to take over, or has already."""
@@ -213,8 +224,10 @@ class Protector:
                 self._begun[spec.name] = self._runtime.now()
         if epochs:
             await self.broadcast()
-        return {spec.name: (self.assignments.incarnation(spec.name), epochs.get(spec.name, 0))
-                for spec in specs}  # fmt: skip
+        return {
+            spec.name: (self.assignments.incarnation(spec.name), epochs.get(spec.name, 0))
+            for spec in specs
+        }
 
     def keeps(self, name: str) -> bool:
         """A task that is put back by a standby at its site, if at all; also the sink that goes with
@@ -240,8 +253,10 @@ class Protector:
         """It stands by, or has taken over and we are about to learn it."""
         if assignment.standby is None:
             return False
-        if any(self._reported(name, role).get(assignment.standby) == assignment.claim
-               for role in ("standby", "primary")):  # fmt: skip
+        if any(
+            self._reported(name, role).get(assignment.standby) == assignment.claim
+            for role in ("standby", "primary")
+        ):
             return True
         posted = self._posted.get(name, -math.inf)
         return assignment.standby in self._sites.alive() and self._runtime.now() - posted < GRACE_S
@@ -285,8 +300,9 @@ class Protector:
         alive = self._sites.alive()
         if assignment.site in alive and not self._runs(spec.name, assignment):
             return assignment.site
-        others = [site for site in alive
-                  if site != assignment.site and not self._sites.silent(site)]  # fmt: skip
+        others = [
+            site for site in alive if site != assignment.site and not self._sites.silent(site)
+        ]
         if wanted in others:
             return wanted
         feeding = {source.site for source in spec.inputs}

@@ -32,8 +32,11 @@ class RestartPoints:
             if site not in answers:
                 answers[site] = await self._sites.call(site, Points())
         found = gather(answers.values())
-        return {name: point for name, point in found.items()
-                if point.incarnation == self._assignments.incarnation(name)}  # fmt: skip
+        return {
+            name: point
+            for name, point in found.items()
+            if point.incarnation == self._assignments.incarnation(name)
+        }
 
     async def consumer_state(self, spec: TaskSpec) -> Told | None:
         """What those that a task reads remember of it: its newest restart point, and what they have

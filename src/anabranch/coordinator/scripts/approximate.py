@@ -64,8 +64,10 @@ class ApproximateScripts:
             + (f" of which {asked.failures} may be lost at once" if asked.failures > 1 else "")
         ]
         if known is None:
-            lines += [f"├─ {worker.query}  @ {worker.site}: restart point (nothing learnt yet)"
-                      for worker in made.workers]  # fmt: skip
+            lines += [
+                f"├─ {worker.query}  @ {worker.site}: restart point (nothing learnt yet)"
+                for worker in made.workers
+            ]
         else:
             lines += [_worker_line(*pair) for pair in zip(made.workers, known.workers, strict=True)]
         lines[-1] = "└" + lines[-1][1:]

@@ -36,8 +36,10 @@ def changes_for(
             remedy="Drop it first, or give the pocket another name.",
         )
     if submitted.site is not None and submitted.site not in sites:
-        raise ConfigError(f"pocket {name}: unknown site '{submitted.site}'",
-                          remedy=f"Known sites: {', '.join(sites)}.")  # fmt: skip
+        raise ConfigError(
+            f"pocket {name}: unknown site '{submitted.site}'",
+            remedy=f"Known sites: {', '.join(sites)}.",
+        )
     changes, all_known = Changes(), dict(known)
     source = _input(submitted, all_known, changes, check)
     site = submitted.site or source.site
@@ -73,11 +75,13 @@ def _standby(submitted: Submission, site: str, sites: list[str]) -> Standby | No
         raise ConfigError("this is no protection", place=place)
     asked = query.standby.asked
     if asked.on is not None and asked.on not in sites:
-        raise ConfigError(f"unknown site '{asked.on}'", place=place,
-                          remedy=f"Known sites: {', '.join(sites)}.")  # fmt: skip
+        raise ConfigError(
+            f"unknown site '{asked.on}'", place=place, remedy=f"Known sites: {', '.join(sites)}."
+        )
     if asked.on == site:
-        raise ConfigError(f"it runs at {site} itself", place=place,
-                          remedy="A standby is at another site.")  # fmt: skip
+        raise ConfigError(
+            f"it runs at {site} itself", place=place, remedy="A standby is at another site."
+        )
     return asked
 
 

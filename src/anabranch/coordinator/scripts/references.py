@@ -108,6 +108,9 @@ def _path_span(call: CallNode) -> Span:
 
 def _blamed(call: CallNode, message: str) -> Span:
     """The option that `message` names, or else the call."""
-    named = [one.span for one in call.options
-             if f"'{one.name}'" in message or f" {one.name} = " in message]  # fmt: skip
+    named = [
+        one.span
+        for one in call.options
+        if f"'{one.name}'" in message or f" {one.name} = " in message
+    ]
     return named[0] if named else call.span

@@ -240,9 +240,12 @@ class ScriptCheck:
             self._outside.check_site(statement.site.text, statement.site.span)
         submitted = self._outside.pocket(statement, self._base)
         changes, pocket = changes_for(
-            submitted, self._known, self._sites.names(), self._inner,
+            submitted,
+            self._known,
+            self._sites.names(),
+            self._inner,
             self._placing.place_with_pocket,
-        )  # fmt: skip
+        )
         self._changes.keep |= changes.keep
         for one in changes.add:
             self._add(one)
@@ -253,10 +256,17 @@ class ScriptCheck:
     def _inner(self, script: Script, known: Definitions) -> Changes:
         """The statements in a pocket's class, checked as if they stood here."""
         return ScriptCheck(
-            script, known, self._sites, self._base, self._site_rows, self._placing,
-            heartbeat_us=self._beats[0], missed=self._beats[1], types=self._types,
+            script,
+            known,
+            self._sites,
+            self._base,
+            self._site_rows,
+            self._placing,
+            heartbeat_us=self._beats[0],
+            missed=self._beats[1],
+            types=self._types,
             secrets=self._secrets.known,
-        ).run()  # fmt: skip
+        ).run()
 
     def _create_query(self, statement: CreateQuery) -> Answer:
         self._check_new(statement.name, statement.name_span)
@@ -271,8 +281,11 @@ class ScriptCheck:
         for one in results:
             self._add(one)
         answer = self._add(query)
-        notes = [*self._outside.notes.get(query.name, ()), unprotected_sink(query, self._known),
-                 self._begins_late(query)]  # fmt: skip
+        notes = [
+            *self._outside.notes.get(query.name, ()),
+            unprotected_sink(query, self._known),
+            self._begins_late(query),
+        ]
         return replace(answer, text="\n".join([answer.text, *filter(None, notes)]))
 
     def _begins_late(self, query: QueryDef) -> str:
@@ -409,8 +422,10 @@ class ScriptCheck:
         named = [] if isinstance(found, PocketDef) else users(found, self._known)
         if named:
             verb = "used" if isinstance(found, AggregateDef) else "read"
-            if any(isinstance(one, PocketDef) and one.output == found.name
-                   for one in self._known.values()):  # fmt: skip
+            if any(
+                isinstance(one, PocketDef) and one.output == found.name
+                for one in self._known.values()
+            ):
                 verb = "filled or read"
             message = f"{found.name} is {verb} by {', '.join(one.name for one in named)}"
             first = droppable(found, self._known)

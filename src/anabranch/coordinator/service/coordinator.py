@@ -97,9 +97,14 @@ class Coordinator:
         heartbeat_s = cluster.heartbeat_interval_us / 1e6
         gone_after_s = cluster.report_interval_s * cluster.missed_heartbeats
         self.sites = Sites(
-            self._catalog, self._runtime, network, self._peers, gone_after_s, cluster.sites,
+            self._catalog,
+            self._runtime,
+            network,
+            self._peers,
+            gone_after_s,
+            cluster.sites,
             self._secrets,
-        )  # fmt: skip
+        )
         self._query_news = QueryNews(say)
         say = _logged(say)
         self._say = say
@@ -108,24 +113,35 @@ class Coordinator:
         self._placing = Placing(self.sites, self._catalog, cluster)
         with self._runtime:  # nobody looks before both are there
             self._control = Control(
-                self._runtime, self.sites, self._catalog, heartbeat_s, say, self._look,
+                self._runtime,
+                self.sites,
+                self._catalog,
+                heartbeat_s,
+                say,
+                self._look,
                 self._placing.standby_costs,
-            )  # fmt: skip
+            )
             self._replacement = Replacement(
-                self._runtime, self._control, self._placing,
-                cluster.placement.replan_us / 1e6, say,
-            )  # fmt: skip
+                self._runtime,
+                self._control,
+                self._placing,
+                cluster.placement.replan_us / 1e6,
+                say,
+            )
         self.stop_asked = threading.Event()
         self._approximations = Approximations(
             self._catalog,
             Workers(self.sites, self._catalog, self._runtime, self._control, say),
             Learning(partial(by_spark, self.sites)),
             Models(
-                PostgresStore(cluster.models) if cluster.models
+                PostgresStore(cluster.models)
+                if cluster.models
                 else FileStore(state / "models.duckdb")
             ),
-            say, heartbeat_s, self._secrets,
-        )  # fmt: skip
+            say,
+            heartbeat_s,
+            self._secrets,
+        )
         self._gate = Gate(self._listen(), credentials, self._actions(), runtime=self._runtime)
         self._catalog.remember("address", self._gate.address)
 
@@ -303,13 +319,20 @@ class Coordinator:
         self, script: Script, base: str, known: dict[str, AnyDef], unnamed: str = ""
     ) -> ScriptCheck:
         return ScriptCheck(
-            script, known, self.sites, base, self.sites.rows, self._placing,
-            self._control.protector.stands_by, self.cluster.heartbeat_interval_us,
-            self.cluster.missed_heartbeats, unnamed,
+            script,
+            known,
+            self.sites,
+            base,
+            self.sites.rows,
+            self._placing,
+            self._control.protector.stands_by,
+            self.cluster.heartbeat_interval_us,
+            self.cluster.missed_heartbeats,
+            unnamed,
             reported=self._approximations.report().get,
             assignment=self._approximations.models.assignment,
             secrets=self._secrets.known(),
-        )  # fmt: skip
+        )
 
     def _apply(
         self, changes: Changes, known: Mapping[str, AnyDef], readers: Mapping[str, str]
@@ -337,8 +360,11 @@ class Coordinator:
         marked = [self._created(one) for one in changes.add]
         add, decision = self._placing.deadlines.admit(left, marked)
 
-        shared = [ApproximateResults(self._secrets.filled(one))
-                  for one in add if isinstance(one, ApproximateDef)]  # fmt: skip
+        shared = [
+            ApproximateResults(self._secrets.filled(one))
+            for one in add
+            if isinstance(one, ApproximateDef)
+        ]
         for results in shared:
             results.check_anew()
 

@@ -49,10 +49,13 @@ def may_be_up(coordinator: Coordinator) -> bool:
     """Whether a site of an earlier life may still run. Of those on other machines nobody knows."""
     known = ((name, coordinator.sites.record(name)) for name in coordinator.sites.names())
     return any(
-        record and (not read_address(record.address).loopback
-                    or birth(record.pid) == coordinator.members.started(name))
+        record
+        and (
+            not read_address(record.address).loopback
+            or birth(record.pid) == coordinator.members.started(name)
+        )
         for name, record in known
-    )  # fmt: skip
+    )
 
 
 class LocalSites:

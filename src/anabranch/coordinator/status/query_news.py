@@ -39,8 +39,9 @@ class QueryNews:
         now = self._clock()
         found = dict(_troubles(sites, tables)) | {
             (f"query {name}", one.state): one.reason
-            for name, one in states.items() if one.state in STALLED
-        }  # fmt: skip
+            for name, one in states.items()
+            if one.state in STALLED
+        }
         self._since = {key: self._since.get(key, now) for key in found}
         over = {key: self._told.pop(key) for key in list(self._told) if key not in found}
         new = [
@@ -81,8 +82,11 @@ class QueryNews:
     ) -> None:
         """What was dropped, or is in another trouble by now, does not go on."""
         still = {what for what, _ in self._since}
-        since = {what.partition(" ")[2]: began for (what, _), began in over.items()
-                 if what not in still and what.startswith("query ")}  # fmt: skip
+        since = {
+            what.partition(" ")[2]: began
+            for (what, _), began in over.items()
+            if what not in still and what.startswith("query ")
+        }
         names = [name for name in since if name in states and states[name].state in WELL]
         if names:
             after = now - min(since[name] for name in names)

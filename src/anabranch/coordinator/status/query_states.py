@@ -29,8 +29,11 @@ def query_states(
 ) -> dict[str, State]:
     """Of each that the user knows: workers are told with the query that they are part of."""
     states = _States(sites, known, protection)
-    return {one.name: states.of(one.name) for one in known.values()
-            if isinstance(one, PocketDef) or is_asked_for(one)}  # fmt: skip
+    return {
+        one.name: states.of(one.name)
+        for one in known.values()
+        if isinstance(one, PocketDef) or is_asked_for(one)
+    }
 
 
 def is_asked_for(one: AnyDef) -> TypeGuard[QueryDef | ApproximateDef]:
@@ -49,10 +52,12 @@ class _States:
         self._protection = protection
         self._sites = {one.site: one for one in sites}
         self._tasks = {task.name: task for task in primaries(sites)}
-        self._standbys = [task for one in sites for task in one.tasks
-                          if task.role == "standby" and not task.error]  # fmt: skip
-        self._filled = {one.output: one.name for one in known.values()
-                        if isinstance(one, PocketDef)}  # fmt: skip
+        self._standbys = [
+            task for one in sites for task in one.tasks if task.role == "standby" and not task.error
+        ]
+        self._filled = {
+            one.output: one.name for one in known.values() if isinstance(one, PocketDef)
+        }
         self._sources = {one.stream: one for site in sites for one in site.sources}
         self._held = {name: one for site in sites for name, one in site.held.items()}
         self.of = cache(self._of)

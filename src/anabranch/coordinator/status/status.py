@@ -152,9 +152,7 @@ def _heard(sites: Sites, name: str, alive: Collection[str]) -> AnySite:
 def _silent(sites: Sites, name: str, state: str, problem: str) -> SilentSite:
     record = sites.record(name)
     address, pid = (record.address, record.pid) if record else ("", 0)
-    return SilentSite(
-        site=name, address=address, pid=pid, state=state, problem=problem, held={}
-    )  # fmt: skip
+    return SilentSite(site=name, address=address, pid=pid, state=state, problem=problem, held={})
 
 
 def with_obstacles(
@@ -186,13 +184,17 @@ def _compared(
     """What of the catalog is missing there, and what of it no other site has either, as its new
     primary or as a standby that is about to be; and what still runs there though it was dropped: it
     stops it with its next heartbeats."""
-    own = {one.name for one in known.values()
-           if isinstance(one, StreamDef | TableDef) and one.site == site.site}  # fmt: skip
+    own = {
+        one.name
+        for one in known.values()
+        if isinstance(one, StreamDef | TableDef) and one.site == site.site
+    }
     sources = own - {one.stream for one in site.sources} - protector.filled(known)
     missing = {task.name for task in tasks(known.values(), known) if task.site == site.site}
     missing -= {one.name for one in site.tasks if one.role == "primary"}
-    others = {task.name for one in sites if one.site != site.site
-              for task in one.tasks if not task.error}  # fmt: skip
+    others = {
+        task.name for one in sites if one.site != site.site for task in one.tasks if not task.error
+    }
     running = site.running() if isinstance(site, SiteStatus) else ()
     return replace(
         site,

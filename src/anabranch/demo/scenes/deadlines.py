@@ -36,13 +36,18 @@ class Deadlines(Scene):
 
     def play(self, host: Host) -> Told:
         host.execute(
-            SCRIPT.format(radar_tps=RADAR_TPS, radar=RADAR_TPS * self._seconds,
-                          cars_tps=CARS_TPS, cars=CARS_TPS * self._seconds)
-        )  # fmt: skip
+            SCRIPT.format(
+                radar_tps=RADAR_TPS,
+                radar=RADAR_TPS * self._seconds,
+                cars_tps=CARS_TPS,
+                cars=CARS_TPS * self._seconds,
+            )
+        )
         refused = _refused(host)
         status = host.wait(_ended, "Radar and other cars' reports, due in 500 ms and 1 s", 60)
-        judged = {one.query: (one.judged, one.late) for one in primaries(status.sites)
-                  if one.deadline_ms}  # fmt: skip
+        judged = {
+            one.query: (one.judged, one.late) for one in primaries(status.sites) if one.deadline_ms
+        }
         (shed,) = {one.shed for one in status.sources() if one.stream == "cars"}
         host.drop_all()
         results = sum(count for count, _ in judged.values())

@@ -55,9 +55,16 @@ class Estimate(Scene):
         with database:
             host.wait_until_up()
             host.execute(
-                SCRIPT.format(tps=TPS, rows=ROWS, start=START_US, keys=KEYS, within=WITHIN,
-                              workers=f"{CENTRE}, {SPARE}", url=database.url)
-            )  # fmt: skip
+                SCRIPT.format(
+                    tps=TPS,
+                    rows=ROWS,
+                    start=START_US,
+                    keys=KEYS,
+                    within=WITHIN,
+                    workers=f"{CENTRE}, {SPARE}",
+                    url=database.url,
+                )
+            )
             host.wait(_learnt, "Learning how the sensors go together", 60)
             host.kill(SPARE)
             host.wait(_recovered, f"{SPARE} was killed; its windows are being estimated", 60)
@@ -86,8 +93,11 @@ def _rows(url: str) -> list[tuple[Any, ...]]:
 def judged(rows: list[tuple[Any, ...]]) -> Told:
     true = expected()
     exact = [abs(x - true[ts, k]) for ts, k, x, guess, *_ in rows if not guess]
-    guesses = [(abs(x - true[ts, k]), (upper - lower) / 2)
-               for ts, k, x, guess, lower, upper in rows if guess]  # fmt: skip
+    guesses = [
+        (abs(x - true[ts, k]), (upper - lower) / 2)
+        for ts, k, x, guess, lower, upper in rows
+        if guess
+    ]
     within = sum(off <= WITHIN for off, _ in guesses)
     bound = max((half for _, half in guesses), default=0.0)
     worst = max((off for off, _ in guesses), default=0.0)

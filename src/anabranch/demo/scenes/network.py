@@ -40,8 +40,10 @@ def expected(rows: int) -> list[int]:
 def delays(near: str) -> dict[str, dict[str, float]]:
     """All sites are far from each other, but for the one that is near to all."""
     sites = (*ROOMS, DESK, *HUBS)
-    return {one: {other: NEAR_S if near in (one, other) else FAR_S
-                  for other in sites if other != one} for one in sites}  # fmt: skip
+    return {
+        one: {other: NEAR_S if near in (one, other) else FAR_S for other in sites if other != one}
+        for one in sites
+    }
 
 
 def none() -> dict[str, dict[str, float]]:
@@ -87,8 +89,11 @@ class Network(Scene):
         time.sleep(3.0)  # a few samples of it
 
     def _joined_at(self, host: Host) -> str:
-        (found,) = {task.site for task in host.status().tasks()
-                    if task.name == "both" and task.role == "primary"}  # fmt: skip
+        (found,) = {
+            task.site
+            for task in host.status().tasks()
+            if task.name == "both" and task.role == "primary"
+        }
         return found
 
     def _replanned(self, host: Host, at: str) -> Replan:

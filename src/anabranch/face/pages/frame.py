@@ -9,8 +9,15 @@ from nicegui import ui
 
 VIEWS = (("System", "/"), ("Timeline", "/timeline"), ("SQL", "/sql"))
 GOOD, POOR, BAD = "positive", "warning", "negative"
-STATES = {"running": GOOD, "up": GOOD, "done": "info", "failed": BAD, "lost": BAD,
-          "unreachable": BAD, "stuck": BAD}  # fmt: skip
+STATES = {
+    "running": GOOD,
+    "up": GOOD,
+    "done": "info",
+    "failed": BAD,
+    "lost": BAD,
+    "unreachable": BAD,
+    "stuck": BAD,
+}
 
 
 def colour_of(state: str) -> str:

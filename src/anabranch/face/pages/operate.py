@@ -24,9 +24,10 @@ def add_operations(system: System) -> None:
         with ui.row().classes("items-end"):
             victim = ui.select([], label="site").classes("w-40").props("dense")
             kill = asked_first(
-                "Kill the site's process at once, as a failure would?", "Kill",
+                "Kill the site's process at once, as a failure would?",
+                "Kill",
                 lambda: _kill(system, victim),
-            )  # fmt: skip
+            )
             ui.button("Kill …", color="negative", on_click=kill.open).props("outline")
             stop = asked_first("Stop the whole system?", "Stop", lambda: _stop(system))
             ui.button("Stop the system …", color="negative", on_click=stop.open).props("outline")

@@ -16,8 +16,18 @@ from anabranch.face.promises import told
 from anabranch.face.system import System
 from anabranch.units import show_ms
 
-_QUERY_COLUMNS = ("query", "site", "state", "in/s", "out/s", "results", "waiting", "p50", "p99",
-                  "promises")  # fmt: skip
+_QUERY_COLUMNS = (
+    "query",
+    "site",
+    "state",
+    "in/s",
+    "out/s",
+    "results",
+    "waiting",
+    "p50",
+    "p99",
+    "promises",
+)
 _SITE_COLUMNS = ("site", "state", "load", "address")
 _NARROW = 600
 """Pixels below which it is a phone."""
@@ -66,9 +76,11 @@ class _View:
             self._chart.options.clear()
             self._chart.options.update(options)
             self._chart.update()
-        for table, rows in ((self._queries, [_query_row(one) for one in now.queries]),
-                            (self._sites, _site_rows(now)),
-                            (self._streams, _stream_rows(now))):  # fmt: skip
+        for table, rows in (
+            (self._queries, [_query_row(one) for one in now.queries]),
+            (self._sites, _site_rows(now)),
+            (self._streams, _stream_rows(now)),
+        ):
             if table.rows != rows:
                 table.rows = rows
                 table.update()
@@ -84,8 +96,16 @@ def _legend() -> None:
 def _table(columns: tuple[str, ...], key: str, text: int) -> ui.table:
     """The first `text` columns and the last hold text, the others numbers."""
     numbers = columns[text:-1]
-    defined = [{"name": one, "label": one, "field": one, "sortable": True,
-                "align": "right" if one in numbers else "left"} for one in columns]  # fmt: skip
+    defined = [
+        {
+            "name": one,
+            "label": one,
+            "field": one,
+            "sortable": True,
+            "align": "right" if one in numbers else "left",
+        }
+        for one in columns
+    ]
     table = ui.table(columns=defined, rows=[], row_key=key, pagination=20).classes("w-full")
     table.props("dense flat wrap-cells")
     if key == "query":
@@ -111,14 +131,20 @@ def _chips(now: Snapshot) -> list[tuple[str, str]]:
     running = sum(one.state in WELL for one in now.queries)
     chips = [
         (f"{up} of {len(now.sites)} sites up", colour_of("up" if up == len(now.sites) else "lost")),
-        (f"{running} of {len(now.queries)} queries well",
-         colour_of("running" if running == len(now.queries) else "failed")),
-    ]  # fmt: skip
+        (
+            f"{running} of {len(now.queries)} queries well",
+            colour_of("running" if running == len(now.queries) else "failed"),
+        ),
+    ]
     asked = [one.protection for one in now.queries if one.protection]
     if asked:
         safe = sum(one.protected for one in asked)
-        chips.append((f"{safe} of {len(asked)} protected",
-                      colour_of("up" if safe == len(asked) else "waiting")))  # fmt: skip
+        chips.append(
+            (
+                f"{safe} of {len(asked)} protected",
+                colour_of("up" if safe == len(asked) else "waiting"),
+            )
+        )
     if now.bottleneck:
         chips.append((f"bottleneck: {now.bottleneck}", colour_of("waiting")))
     return chips
@@ -126,9 +152,18 @@ def _chips(now: Snapshot) -> list[tuple[str, str]]:
 
 def _query_row(one: QueryView) -> dict[str, str]:
     kept = "; ".join(text if well else f"⚠ {text}" for _, text, well in told(one))
-    values = (one.name, one.site, one.state, f"{one.rate_in:,.0f}", f"{one.rate_out:,.0f}",
-              f"{one.rows_out:,}", f"{one.queue:,}", show_ms(one.p50_ms), show_ms(one.p99_ms),
-              one.error or kept)  # fmt: skip
+    values = (
+        one.name,
+        one.site,
+        one.state,
+        f"{one.rate_in:,.0f}",
+        f"{one.rate_out:,.0f}",
+        f"{one.rows_out:,}",
+        f"{one.queue:,}",
+        show_ms(one.p50_ms),
+        show_ms(one.p99_ms),
+        one.error or kept,
+    )
     return dict(zip(_QUERY_COLUMNS, values, strict=True))
 
 
@@ -138,18 +173,29 @@ def _site_state(one: SiteView) -> str:
 
 def _site_rows(now: Snapshot) -> list[dict[str, str]]:
     return [
-        dict(zip(_SITE_COLUMNS, (one.name, _site_state(one), f"{one.load:.0%}", one.address),
-                 strict=True))
+        dict(
+            zip(
+                _SITE_COLUMNS,
+                (one.name, _site_state(one), f"{one.load:.0%}", one.address),
+                strict=True,
+            )
+        )
         for one in now.sites
-    ]  # fmt: skip
+    ]
 
 
 def _stream_rows(now: Snapshot) -> list[dict[str, str]]:
     rows = []
     for one in now.streams:
         left_out = ", ".join(f"{count:,} {why}" for why, count in one.left_out.items())
-        values = (one.name, one.site, one.state, f"{one.rate:,.0f}", f"{one.rows:,}",
-                  one.error or left_out)  # fmt: skip
+        values = (
+            one.name,
+            one.site,
+            one.state,
+            f"{one.rate:,.0f}",
+            f"{one.rows:,}",
+            one.error or left_out,
+        )
         rows.append(dict(zip(_STREAM_COLUMNS, values, strict=True)))
     return rows
 

@@ -70,9 +70,11 @@ async def _view(system: System, name: str) -> None:
 
 
 def _figures(found: QueryView) -> str:
-    return (f"at {found.site or 'no site'} · {found.rate_in:,.0f} tuples/s in · "
-            f"{found.rate_out:,.0f}/s out · {found.queue:,} wait · "
-            f"p50 {show_ms(found.p50_ms)} · p99 {show_ms(found.p99_ms)}")  # fmt: skip
+    return (
+        f"at {found.site or 'no site'} · {found.rate_in:,.0f} tuples/s in · "
+        f"{found.rate_out:,.0f}/s out · {found.queue:,} wait · "
+        f"p50 {show_ms(found.p50_ms)} · p99 {show_ms(found.p99_ms)}"
+    )
 
 
 def _renew(promises: ui.column, details: ui.row, found: QueryView, shown: dict[str, Any]) -> None:
@@ -103,16 +105,37 @@ def _tables(found: QueryView) -> list[_Table]:
     workers = found.estimates.workers if found.estimates else ()
     stage = plain(found.stage) if found.stage else {}
     tables: list[_Table] = [
-        ("placed by the system", ("operator", "site", "why"),
-         [(one.task, one.site, one.why) for one in found.placed]),
-        ("sub-deadlines", ("task", "site", "sub-deadline", "least laxity"),
-         [(one.task, one.site, show_ms(one.sub_deadline_ms), show_ms(one.laxity_ms))
-          for one in steps]),
-        ("workers", ("worker", "site", "keys", "bound", "if it dies", "why", "to estimate"),
-         [(one.query, one.site, str(one.keys), "–" if one.bound is None else f"± {one.bound:.3g}",
-           one.protection, one.why, f"{one.damaged:,} windows") for one in workers]),
+        (
+            "placed by the system",
+            ("operator", "site", "why"),
+            [(one.task, one.site, one.why) for one in found.placed],
+        ),
+        (
+            "sub-deadlines",
+            ("task", "site", "sub-deadline", "least laxity"),
+            [
+                (one.task, one.site, show_ms(one.sub_deadline_ms), show_ms(one.laxity_ms))
+                for one in steps
+            ],
+        ),
+        (
+            "workers",
+            ("worker", "site", "keys", "bound", "if it dies", "why", "to estimate"),
+            [
+                (
+                    one.query,
+                    one.site,
+                    str(one.keys),
+                    "–" if one.bound is None else f"± {one.bound:.3g}",
+                    one.protection,
+                    one.why,
+                    f"{one.damaged:,} windows",
+                )
+                for one in workers
+            ],
+        ),
         ("stage", ("what", "is"), [(key, str(value)) for key, value in stage.items()]),
-    ]  # fmt: skip
+    ]
     return [one for one in tables if one[2]]
 
 
@@ -149,25 +172,46 @@ def _chart_options(history: Iterable[Snapshot], name: str) -> dict[str, Any]:
         "grid": {"left": 50, "right": 50, "top": 30, "bottom": 25},
         "xAxis": {"type": "time", "axisLabel": _TEXT},
         "yAxis": [
-            {"type": "value", "name": "ms", "nameTextStyle": _TEXT, "axisLabel": _TEXT,
-             "splitLine": _LINE},
-            {"type": "value", "name": "tuples/s", "nameTextStyle": _TEXT, "axisLabel": _TEXT,
-             "splitLine": {"show": False}},
+            {
+                "type": "value",
+                "name": "ms",
+                "nameTextStyle": _TEXT,
+                "axisLabel": _TEXT,
+                "splitLine": _LINE,
+            },
+            {
+                "type": "value",
+                "name": "tuples/s",
+                "nameTextStyle": _TEXT,
+                "axisLabel": _TEXT,
+                "splitLine": {"show": False},
+            },
         ],
         "series": [
-            {"type": "line", "name": key, "showSymbol": False, "data": data, "color": colour,
-             "yAxisIndex": int(key == "out/s")}
+            {
+                "type": "line",
+                "name": key,
+                "showSymbol": False,
+                "data": data,
+                "color": colour,
+                "yAxisIndex": int(key == "out/s"),
+            }
             | (_deadline_mark(due.deadline_ms) if due and key == "p99 ms" else {})
             for (key, colour), data in series.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def _deadline_mark(deadline_ms: float) -> dict[str, Any]:
-    return {"markLine": {"silent": True, "symbol": "none", "data": [{"yAxis": deadline_ms}],
-                         "lineStyle": {"color": _DUE},
-                         "label": {"formatter": "deadline", "color": _DUE,
-                                   "position": "insideEndTop"}}}  # fmt: skip
+    return {
+        "markLine": {
+            "silent": True,
+            "symbol": "none",
+            "data": [{"yAxis": deadline_ms}],
+            "lineStyle": {"color": _DUE},
+            "label": {"formatter": "deadline", "color": _DUE, "position": "insideEndTop"},
+        }
+    }
 
 
 def _buttons(system: System, name: str) -> None:

@@ -38,8 +38,9 @@ class _Box:
         with ui.row().classes("items-center"):
             ui.button("Run", on_click=self._run).tooltip("Ctrl-Enter")
             ui.button("Explain", on_click=self._explain).props("outline")
-            self._earlier = ui.select(_labels(system.statements), label="earlier",
-                                      on_change=self._bring_back)  # fmt: skip
+            self._earlier = ui.select(
+                _labels(system.statements), label="earlier", on_change=self._bring_back
+            )
             self._earlier.classes("w-64").props("dense")
         self._answers = ui.column().classes("w-full")
 
@@ -95,7 +96,8 @@ def _show(answer: Answer) -> None:
         wrong = answer.text.startswith("error:")
         ui.label(answer.text).classes("a-mono" + (" text-negative" if wrong else ""))
     if answer.kind == "table":
-        columns = [{"name": one, "label": one, "field": one, "align": "left"}
-                   for one in answer.columns]  # fmt: skip
+        columns = [
+            {"name": one, "label": one, "field": one, "align": "left"} for one in answer.columns
+        ]
         rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
         ui.table(columns=columns, rows=rows).props("dense flat wrap-cells").classes("w-full")

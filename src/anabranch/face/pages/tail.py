@@ -27,8 +27,9 @@ def add_tail(system: System, name: str) -> None:
         text = [{key: str(value) for key, value in row.items()} for row in rows]
         kept = [row for row in text if (wanted.value or "") in " ".join(row.values())]
         if kept:
-            table.columns = [{"name": key, "label": key, "field": key, "align": "left"}
-                             for key in kept[0]]  # fmt: skip
+            table.columns = [
+                {"name": key, "label": key, "field": key, "align": "left"} for key in kept[0]
+            ]
             table.rows = [*reversed(kept), *table.rows][:_ROWS]
             table.update()
 

@@ -11,17 +11,26 @@ from anabranch.face.stories import Event, Story, stories, summary
 from anabranch.face.system import System
 
 _ICONS = {
-    "site_down": ("error", "negative"), "site_up": ("check_circle", "positive"),
-    "taken_over": ("swap_horiz", "warning"), "moved": ("redo", "primary"),
-    "failed": ("report", "negative"), "protected": ("shield", "positive"),
-    "unprotected": ("gpp_maybe", "warning"), "statement": ("terminal", "grey-7"),
-    "created": ("add_circle", "primary"), "dropped": ("remove_circle", "grey-7"),
-    "done": ("flag", "info"), "shed": ("filter_alt", "warning"),
-    "checkpoint": ("save", "grey-7"), "estimate": ("query_stats", "warning"),
-    "kill": ("bolt", "negative"), "noticed": ("visibility", "warning"),
-    "recovered": ("done_all", "positive"), "stalled": ("hourglass_empty", "negative"),
+    "site_down": ("error", "negative"),
+    "site_up": ("check_circle", "positive"),
+    "taken_over": ("swap_horiz", "warning"),
+    "moved": ("redo", "primary"),
+    "failed": ("report", "negative"),
+    "protected": ("shield", "positive"),
+    "unprotected": ("gpp_maybe", "warning"),
+    "statement": ("terminal", "grey-7"),
+    "created": ("add_circle", "primary"),
+    "dropped": ("remove_circle", "grey-7"),
+    "done": ("flag", "info"),
+    "shed": ("filter_alt", "warning"),
+    "checkpoint": ("save", "grey-7"),
+    "estimate": ("query_stats", "warning"),
+    "kill": ("bolt", "negative"),
+    "noticed": ("visibility", "warning"),
+    "recovered": ("done_all", "positive"),
+    "stalled": ("hourglass_empty", "negative"),
     "goes_on": ("play_circle", "positive"),
-}  # fmt: skip
+}
 _MOST = 100
 
 

@@ -54,8 +54,16 @@ def _checked_panes(scope: Scope, select: Select, evidence: Span) -> Panes:
     found = panes(source)
     if found is None:
         name = source.item.name.text
-        over = next((token for item in select.items if not isinstance(item, StarItem)
-                     for token in item.expression.tokens if token.key == "OVER"), None)  # fmt: skip
+        over = next(
+            (
+                token
+                for item in select.items
+                if not isinstance(item, StarItem)
+                for token in item.expression.tokens
+                if token.key == "OVER"
+            ),
+            None,
+        )
         if over:
             raise scope.script.error(over.span, "OVER is not supported", OVER)
         remedy = (
@@ -145,9 +153,10 @@ class _Binder:
         found = find_calls(expression.tokens, self._is_own)
         calls = [self._place_call(call, expression) for call in found]
         outside = [
-            ref for ref in expression.columns
+            ref
+            for ref in expression.columns
             if not any(call.span.holds(ref.span) for call in calls)
-        ]  # fmt: skip
+        ]
         bounds = [Placed(ref.span, use) for ref in outside if (use := window_bound(ref))]
         rest = [ref for ref in outside if not window_bound(ref)]
         columns = self._scope.placed(expression, rest)
@@ -193,9 +202,7 @@ class _Binder:
         conditions = [Asked(condition.expr, span, "WHERE") for condition, span in where]
         calls = [(call, span, asked(call, span)) for call, span in self._calls.items()]
         questions = [*keys, *conditions, *(one for *_, part in calls for one in part)]
-        answers = ask(
-            self._script, typer, self._scope.columns, plain, questions, aggregate=True
-        )  # fmt: skip
+        answers = ask(self._script, typer, self._scope.columns, plain, questions, aggregate=True)
         types = iter(answers)
         key_items = tuple(
             Item(expr=key.expr, name=key.name, type=next(types)) for key in self._keys

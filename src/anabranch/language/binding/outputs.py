@@ -42,8 +42,11 @@ def outputs(scope: Scope, items: Iterable[SelectItem | StarItem], bind: Bind) ->
 
 def _star(scope: Scope, item: StarItem) -> list[Output]:
     sources = [scope.qualifier(item.qualifier)] if item.qualifier else scope.sources
-    return [_whole(source, column.name, item.span) for source in sources
-            for column in source.definition.columns]  # fmt: skip
+    return [
+        _whole(source, column.name, item.span)
+        for source in sources
+        for column in source.definition.columns
+    ]
 
 
 def _whole(source: Source, column: str, span: Span) -> Output:

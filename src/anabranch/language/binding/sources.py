@@ -24,10 +24,21 @@ from anabranch.plan.catalog import HOUR_US, AggregateDef, StreamDef, TableDef
 from anabranch.plan.operators import Column
 from anabranch.plan.timeliness import Shed
 
-_RANKED = frozenset({
-    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date",
-    "timestamp", "timestamp_ntz",
-})  # fmt: skip
+_RANKED = frozenset(
+    {
+        "boolean",
+        "tinyint",
+        "smallint",
+        "int",
+        "bigint",
+        "float",
+        "double",
+        "decimal",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+    }
+)
 
 
 def bind_stream(

@@ -137,9 +137,7 @@ class Scope:
         """The input that the query calls `name`; `after` is what follows its dot, if not a `*`."""
         if source := self.called(name.text):
             return source
-        renamed = [
-            one for one in self.sources if one.definition.name.lower() == name.text.lower()
-        ]  # fmt: skip
+        renamed = [one for one in self.sources if one.definition.name.lower() == name.text.lower()]
         if renamed:
             written = [f"{one.alias}.{after.text if after else '*'}" for one in renamed]
             called = listed([one.alias for one in renamed], "and")

@@ -16,11 +16,32 @@ from anabranch.plan.operators import Column
 
 _SPARK = "spark"
 _NAME_ALONE = re.compile(r"`[^`]+`\(\)")
-_TYPES = frozenset({
-    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "TEXT",
-    "VARCHAR", "BINARY", "VARBINARY", "DATE", "TIMESTAMP", "TIMESTAMPLTZ", "TIMESTAMPTZ",
-    "TIMESTAMPNTZ", "ARRAY", "MAP", "STRUCT", "INTERVAL", "VARIANT",
-})  # fmt: skip
+_TYPES = frozenset(
+    {
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "DECIMAL",
+        "TEXT",
+        "VARCHAR",
+        "BINARY",
+        "VARBINARY",
+        "DATE",
+        "TIMESTAMP",
+        "TIMESTAMPLTZ",
+        "TIMESTAMPTZ",
+        "TIMESTAMPNTZ",
+        "ARRAY",
+        "MAP",
+        "STRUCT",
+        "INTERVAL",
+        "VARIANT",
+    }
+)
 
 
 class SketchTypes:

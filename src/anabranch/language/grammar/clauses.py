@@ -10,17 +10,36 @@ from anabranch.language.grammar.lexer import Kind
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.grammar.translations import reject_join
 
-JOINS = frozenset({
-    "ANTI", "CROSS", "FULL", "INNER", "JOIN", "LATERAL", "LEFT", "NATURAL", "ON", "OUTER", "RIGHT",
-    "SEMI", "USING",
-})  # fmt: skip
+JOINS = frozenset(
+    {
+        "ANTI",
+        "CROSS",
+        "FULL",
+        "INNER",
+        "JOIN",
+        "LATERAL",
+        "LEFT",
+        "NATURAL",
+        "ON",
+        "OUTER",
+        "RIGHT",
+        "SEMI",
+        "USING",
+    }
+)
 LATER: dict[str, str] = {}
 """Words that start what the language has no meaning for yet, and what to call it."""
 ENDLESS = {
-    "ORDER": "ORDER BY", "SORT": "SORT BY", "CLUSTER": "CLUSTER BY", "DISTRIBUTE": "DISTRIBUTE BY",
-    "LIMIT": "LIMIT", "OFFSET": "OFFSET", "INTERSECT": "INTERSECT",
-    "EXCEPT": "EXCEPT", "QUALIFY": "QUALIFY",
-}  # fmt: skip
+    "ORDER": "ORDER BY",
+    "SORT": "SORT BY",
+    "CLUSTER": "CLUSTER BY",
+    "DISTRIBUTE": "DISTRIBUTE BY",
+    "LIMIT": "LIMIT",
+    "OFFSET": "OFFSET",
+    "INTERSECT": "INTERSECT",
+    "EXCEPT": "EXCEPT",
+    "QUALIFY": "QUALIFY",
+}
 """Words that start what only makes sense for tables, which end."""
 SELDOM = frozenset({"APPROXIMATE", "STAGE", "NO", "NOT"})
 """Clauses that are not proposed where anything else could be meant."""

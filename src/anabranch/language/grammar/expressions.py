@@ -18,10 +18,31 @@ from anabranch.language.source import Span
 from anabranch.language.wording import did_you_mean_keyword
 
 _BRACKETS = {")": "(", "]": "["}
-_AWAITS_OPERAND = frozenset({
-    "AND", "AS", "BETWEEN", "CASE", "COLLATE", "DISTINCT", "DIV", "ELSE", "ESCAPE", "ILIKE", "IN",
-    "INTERVAL", "IS", "LIKE", "NOT", "OR", "REGEXP", "RLIKE", "THEN", "WHEN", "XOR",
-})  # fmt: skip
+_AWAITS_OPERAND = frozenset(
+    {
+        "AND",
+        "AS",
+        "BETWEEN",
+        "CASE",
+        "COLLATE",
+        "DISTINCT",
+        "DIV",
+        "ELSE",
+        "ESCAPE",
+        "ILIKE",
+        "IN",
+        "INTERVAL",
+        "IS",
+        "LIKE",
+        "NOT",
+        "OR",
+        "REGEXP",
+        "RLIKE",
+        "THEN",
+        "WHEN",
+        "XOR",
+    }
+)
 _DIALECT = Spark()
 # What it cannot read it says on the terminal, if nobody else takes it; we say it in our own words.
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())

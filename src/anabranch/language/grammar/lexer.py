@@ -61,8 +61,10 @@ class _Tokenizer(Spark.Tokenizer):
 
 _DIALECT = Spark()
 _STRINGS = {
-    TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING,
-}  # fmt: skip
+    TokenType.STRING,
+    TokenType.RAW_STRING,
+    TokenType.NATIONAL_STRING,
+}
 _WORD = re.compile(r"[^\W\d]\w*(?:\s+[^\W\d]\w*)*")
 
 

@@ -24,18 +24,25 @@ SESSIONS = "Make the sessions in a pocket: docs/pockets.md has one to copy."
 FUNCTIONS: dict[str, tuple[str, str]] = {
     "TUMBLE": (_NO_WINDOW_FUNCTION, "Write FROM S[10m] GROUP BY …, and read window_start."),
     "HOP": (_NO_WINDOW_FUNCTION, "Write FROM S[10m SLIDE 5m] GROUP BY …, and read window_start."),
-    "CUMULATE": (_NO_WINDOW_FUNCTION, "Write FROM S[10m SLIDE 1m] GROUP BY … for windows that"
-                 " overlap."),
+    "CUMULATE": (
+        _NO_WINDOW_FUNCTION,
+        "Write FROM S[10m SLIDE 1m] GROUP BY … for windows that overlap.",
+    ),
     "SESSION": (NO_SESSIONS, SESSIONS),
-    **{f"{kind}_{bound}": _BOUND for kind in ("TUMBLE", "HOP", "SESSION")
-       for bound in ("START", "END", "ROWTIME", "PROCTIME")},
+    **{
+        f"{kind}_{bound}": _BOUND
+        for kind in ("TUMBLE", "HOP", "SESSION")
+        for bound in ("START", "END", "ROWTIME", "PROCTIME")
+    },
     "PROCTIME": ("is not needed", "Leave TIMESTAMP out, and _ts is the time of arrival in µs."),
     "ROWTIME": ("is not needed", "Read _ts, the event time in µs."),
     "CURRENT_WATERMARK": ("is not supported", "Windows end by the watermark by themselves."),
-    "UNNEST": ("makes several rows of one tuple, which is not supported yet",
-               "Join with a table of 1, 2, 3, … and take element_at(xs, i), as in FROM S, numbers"
-               " AS n WHERE n.i <= size(xs); or use a pocket."),
-}  # fmt: skip
+    "UNNEST": (
+        "makes several rows of one tuple, which is not supported yet",
+        "Join with a table of 1, 2, 3, … and take element_at(xs, i), as in FROM S, numbers"
+        " AS n WHERE n.i <= size(xs); or use a pocket.",
+    ),
+}
 """Functions that Spark does not have, or has no use for here: what is wrong, and what to write."""
 
 _ELSEWHERE = {
@@ -178,8 +185,21 @@ def reject_join(cursor: Cursor) -> ScriptError:
     return cursor.error(token.span, f"{' '.join(words) or 'JOIN'} {problem}", remedy)
 
 
-_JOIN_WORDS = frozenset({"ANTI", "CROSS", "FULL", "INNER", "JOIN", "LATERAL", "LEFT", "NATURAL",
-                         "OUTER", "RIGHT", "SEMI"})  # fmt: skip
+_JOIN_WORDS = frozenset(
+    {
+        "ANTI",
+        "CROSS",
+        "FULL",
+        "INNER",
+        "JOIN",
+        "LATERAL",
+        "LEFT",
+        "NATURAL",
+        "OUTER",
+        "RIGHT",
+        "SEMI",
+    }
+)
 
 
 def reject_window_function(cursor: Cursor) -> None:

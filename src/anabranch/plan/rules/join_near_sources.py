@@ -65,9 +65,12 @@ def _joined(graph: Graph, name: str, group: list[str]) -> Graph:
     join = node.operators[0]
     assert isinstance(join, Join)
     inner = _partial(graph, node, join, group)
-    moved = {flat_name(Use(input=item.expr.uses[0].input, column=item.expr.uses[0].column))
-             for operator in inner.operators[1:] if isinstance(operator, Projection)
-             for item in operator.items}  # fmt: skip
+    moved = {
+        flat_name(Use(input=item.expr.uses[0].input, column=item.expr.uses[0].column))
+        for operator in inner.operators[1:]
+        if isinstance(operator, Projection)
+        for item in operator.items
+    }
     alias = "+".join(group)
     places = {use: f"_order.{n}" for n, use in enumerate(_order(join, group))}
 
@@ -98,8 +101,11 @@ def _order(join: Join, group: list[str]) -> tuple[Use, ...]:
 
 def _partial(graph: Graph, node: Node, join: Join, group: list[str]) -> Node:
     ports = [port for port in node.inputs if port.alias in group]
-    windows = [window for port, window in zip(node.inputs, join.windows, strict=False)
-               if port.alias in group]  # fmt: skip
+    windows = [
+        window
+        for port, window in zip(node.inputs, join.windows, strict=False)
+        if port.alias in group
+    ]
     inside = set(group)
     inner = Join(
         windows=tuple(windows),

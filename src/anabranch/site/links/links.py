@@ -191,13 +191,15 @@ class Links:
         """Let go of the inputs, so that other consumers of them are not held up. A site that is
         gone keeps nothing for us either."""
         spec = task.spec
-        await self._runtime.outcomes([
-            self._network.call(
-                site, Detach(source.stream, spec.consumer(index), task.epoch, spec.born), CALL_S
-            )
-            for index, source in enumerate(spec.inputs)
-            for site in self.route(source).sites
-        ])  # fmt: skip
+        await self._runtime.outcomes(
+            [
+                self._network.call(
+                    site, Detach(source.stream, spec.consumer(index), task.epoch, spec.born), CALL_S
+                )
+                for index, source in enumerate(spec.inputs)
+                for site in self.route(source).sites
+            ]
+        )
 
     def replaceable(self, task: Task) -> bool:
         """Somebody stands by for it, or can be posted to."""

@@ -127,10 +127,13 @@ class PocketBody:
         """All that results depend on; of a pocket that has been closed, that it has."""
         return {
             "pocket": self._pocket and {"state": self._pocket.snapshot()},
-            "watermark": self._watermark, "newest": self._newest, "born": self._born,
-            "skipped": self._skipped, "restarts": self._restarts,
+            "watermark": self._watermark,
+            "newest": self._newest,
+            "born": self._born,
+            "skipped": self._skipped,
+            "restarts": self._restarts,
             "ticks": self._ticks and self._ticks.state(),
-        }  # fmt: skip
+        }
 
     def _restore(self, state: dict[str, Any]) -> None:
         self._watermark, self._newest = state["watermark"], state["newest"]
@@ -250,15 +253,19 @@ class PocketBody:
         try:
             content = as_table([row for one in given for row in one.rows], self._columns)
         except TaskError:  # of one that does not fit
-            given = [one for one in given
-                     if self._attempt(partial(self._fits, one.rows), 1, tries=1)]  # fmt: skip
+            given = [
+                one for one in given if self._attempt(partial(self._fits, one.rows), 1, tries=1)
+            ]
             content = as_table([row for one in given for row in one.rows], self._columns)
         each = [len(one.rows) for one in given]
         times, least, born = (
             np.repeat(np.array(column, dtype=np.int64), each)
-            for column in ([one.time for one in given], [one.least for one in given],
-                           [one.born for one in given])
-        )  # fmt: skip
+            for column in (
+                [one.time for one in given],
+                [one.least for one in given],
+                [one.born for one in given],
+            )
+        )
         return self._timed(content, times, least, born)
 
     def _fits(self, rows: list[Any], pocket: Pocket) -> bool:
@@ -272,8 +279,10 @@ class PocketBody:
         """`times` are the event times of what set none itself, which cannot be earlier than
         `least`."""
         own = pc.coalesce(content.column(EVENT_TIME), pa.array(times, pa.int64()))
-        extra = [pa.array(np.maximum(own.to_numpy(), least), pa.int64()),
-                 pa.array(born, pa.int64())]  # fmt: skip
+        extra = [
+            pa.array(np.maximum(own.to_numpy(), least), pa.int64()),
+            pa.array(born, pa.int64()),
+        ]
         return pa.table([*content.columns[:-1], *extra], schema=self._output)
 
     def _attempt(self, use: Callable[[Pocket], Any], rows: int, tries: int = ATTEMPTS) -> Any:

@@ -27,24 +27,40 @@ def submission(
             raise ConfigError(f"it has no {attribute}", place=place, remedy=f"As in {example}.")
     if by_row(pocket) == by_batch(pocket):
         number = "both" if by_row(pocket) else "neither"
-        raise ConfigError(f"it defines {number} of process and row", place=place,
-                          remedy="Define one of them.")  # fmt: skip
+        raise ConfigError(
+            f"it defines {number} of process and row", place=place, remedy="Define one of them."
+        )
     if pocket.on_error not in ("stop", "skip", "restart"):
-        raise ConfigError(f"its on_error is {pocket.on_error!r}", place=place,
-                          remedy="It is 'stop', 'skip' or 'restart'.")  # fmt: skip
+        raise ConfigError(
+            f"its on_error is {pocket.on_error!r}",
+            place=place,
+            remedy="It is 'stop', 'skip' or 'restart'.",
+        )
     if pocket.standby is not None and not (pocket.deterministic and by_row(pocket)):
-        raise ConfigError("it asks for a standby, which would not give the same", place=place,
-                          remedy="Define row, and say deterministic = True if it is.")  # fmt: skip
+        raise ConfigError(
+            "it asks for a standby, which would not give the same",
+            place=place,
+            remedy="Define row, and say deterministic = True if it is.",
+        )
     promised = next((one for one in ("deterministic", "stateless") if getattr(pocket, one)), "")
     if by_time(pocket) and promised:
-        raise ConfigError(f"it says {promised}, and what it gives in watermark() depends on when"
-                          " that was called last", place=place,
-                          remedy=f"Leave {promised} out, or watermark().")  # fmt: skip
+        raise ConfigError(
+            f"it says {promised}, and what it gives in watermark() depends on when"
+            " that was called last",
+            place=place,
+            remedy=f"Leave {promised} out, or watermark().",
+        )
     if (pocket.snapshot is Pocket.snapshot) != (pocket.restore is Pocket.restore):
-        there, missing = ("restore", "snapshot") if pocket.snapshot is Pocket.snapshot else (
-            "snapshot", "restore")  # fmt: skip
-        raise ConfigError(f"it defines {there}, but not {missing}", place=place,
-                          remedy="They belong together: define both.")  # fmt: skip
+        there, missing = (
+            ("restore", "snapshot")
+            if pocket.snapshot is Pocket.snapshot
+            else ("snapshot", "restore")
+        )
+        raise ConfigError(
+            f"it defines {there}, but not {missing}",
+            place=place,
+            remedy="They belong together: define both.",
+        )
     program = Program(
         code=code,
         path=path,
@@ -71,8 +87,9 @@ def _every_us(pocket: type[Pocket], place: str) -> int:
     with suppress(ConfigError, OverflowError):
         found = duration_us(str(pocket.every))
     if not 0 < found < 2**62:
-        raise ConfigError(f"its every is {pocket.every!r}", place=place,
-                          remedy="It is a duration such as '1s'.")  # fmt: skip
+        raise ConfigError(
+            f"its every is {pocket.every!r}", place=place, remedy="It is a duration such as '1s'."
+        )
     return found
 
 

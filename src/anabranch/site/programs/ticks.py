@@ -42,8 +42,10 @@ class Ticks:
             if not len(waiting):
                 return
             self._next = self._after(int(waiting.column(EVENT_TIME)[0].as_py()))
-        turn = np.maximum(waiting.column(EVENT_TIME).to_numpy() // self._every * self._every,
-                          self._next - self._every)  # fmt: skip
+        turn = np.maximum(
+            waiting.column(EVENT_TIME).to_numpy() // self._every * self._every,
+            self._next - self._every,
+        )
         last = (
             int(turn.max(initial=self._next - self._every))
             if watermark == END_WATERMARK

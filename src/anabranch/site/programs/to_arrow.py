@@ -56,8 +56,9 @@ def _columns(given: Any, names: Sequence[str]) -> dict[str, Any]:
     missing = [name for name in names if name.lower() not in by_lower]
     if missing:
         raise _unlike(f"the column {missing[0]!r} is missing", names)
-    return {name: by_lower[name.lower()] for name in (*names, EVENT_TIME)
-            if name.lower() in by_lower}  # fmt: skip
+    return {
+        name: by_lower[name.lower()] for name in (*names, EVENT_TIME) if name.lower() in by_lower
+    }
 
 
 def _of_rows(rows: Sequence[Any], names: Sequence[str]) -> dict[str, list[Any]]:

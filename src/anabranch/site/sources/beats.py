@@ -42,8 +42,9 @@ class Beats:
             try:
                 goes_on = beat()
             except Exception as error:  # of one stream: it is tried again, and the others go on
-                process_loop().troubles.happened("watermarks that follow the clock", error,
-                                                 time.monotonic())  # fmt: skip
+                process_loop().troubles.happened(
+                    "watermarks that follow the clock", error, time.monotonic()
+                )
                 goes_on = True
             if goes_on:
                 with self._changed:

@@ -56,10 +56,15 @@ class Entry:
 def encode(entry: Entry) -> bytes:
     before, after = entry.before, entry.after
     fields = [
-        entry.count, entry.rows, entry.checksum, after.newest - before.newest,
-        after.floor - before.floor, after.now_us - before.now_us, entry.allowed,
+        entry.count,
+        entry.rows,
+        entry.checksum,
+        after.newest - before.newest,
+        after.floor - before.floor,
+        after.now_us - before.now_us,
+        entry.allowed,
         _step(before.cursor, after.cursor),
-    ]  # fmt: skip
+    ]
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -67,9 +72,12 @@ def decode(payload: bytes, before: State) -> Entry:
     """What `encode` made of an entry with this state before it."""
     count, rows, checksum, newest, floor, now_us, allowed, step = json.loads(payload)
     after = State(
-        _after(before.cursor, step), before.next + count, before.newest + newest,
-        before.floor + floor, before.now_us + now_us,
-    )  # fmt: skip
+        _after(before.cursor, step),
+        before.next + count,
+        before.newest + newest,
+        before.floor + floor,
+        before.now_us + now_us,
+    )
     return Entry(before, after, rows, checksum, allowed)
 
 
@@ -80,8 +88,9 @@ def _step(before: Cursor, after: Cursor) -> Any:
         return {"=": after}
     if before.keys() == after.keys() and all(map(_whole, [*before.values(), *after.values()])):
         return [after[name] - value for name, value in before.items()]
-    changed = {name: value for name, value in after.items()
-               if name not in before or before[name] != value}  # fmt: skip
+    changed = {
+        name: value for name, value in after.items() if name not in before or before[name] != value
+    }
     return {"+": changed}
 
 

@@ -60,9 +60,16 @@ class Ingest:
         intake = Intake(stream, outlet.schema, shedder, self._skip, ArrivalClock())
         paced = iter if speed is None else partial(at_speed, speed=speed, stopped=self._stopped)
         self.reading = Reading(
-            stream, outlet, self.source, intake, journal if again else None, heartbeat_s,
-            ending=None if again else journal, synced=synced, paced=paced,
-        )  # fmt: skip
+            stream,
+            outlet,
+            self.source,
+            intake,
+            journal if again else None,
+            heartbeat_s,
+            ending=None if again else journal,
+            synced=synced,
+            paced=paced,
+        )
         self._thread = threading.Thread(target=self._run, name=f"in-{stream.name}", daemon=True)
 
     @property

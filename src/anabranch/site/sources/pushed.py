@@ -60,8 +60,12 @@ class Pushed:
 
     def notes(self) -> dict[str, Any]:
         """All of it, as JSON."""
-        return {"timed": self.timed, "newest": self.newest, "late": self.late,
-                "writers": [list(one) for one in self.writers]}  # fmt: skip
+        return {
+            "timed": self.timed,
+            "newest": self.newest,
+            "late": self.late,
+            "writers": [list(one) for one in self.writers],
+        }
 
     def news(self, writer: str, number: int) -> dict[str, Any]:
         """What one push changes."""

@@ -99,19 +99,31 @@ class Guard:
         self._wake = runtime.signal()
         self._inputs = self._new_inputs()
         self._tuning = Tuning(
-            runtime, task.spec, cluster, name, post.wishes, self._cadence, self._upstream.measured,
-            lambda: self._costs, self._inputs.ship_by,
-        )  # fmt: skip
+            runtime,
+            task.spec,
+            cluster,
+            name,
+            post.wishes,
+            self._cadence,
+            self._upstream.measured,
+            lambda: self._costs,
+            self._inputs.ship_by,
+        )
         self._warmth = Warmth(runtime, task, host.in_slot, self._consider)
         self._watching = runtime.supervise(f"standing by of {name} for {task.spec.name}", self._run)
 
     def _new_inputs(self) -> StandbyInputs:
         return StandbyInputs(
-            self._runtime, self.task, self.post, self._links, self._upstream,
+            self._runtime,
+            self.task,
+            self.post,
+            self._links,
+            self._upstream,
             lambda: self._host.new_inlets(self.task),
             lambda index: self._host.unpacker(self.task, index, self.post.codec),
-            self._consider, self._failed,
-        )  # fmt: skip
+            self._consider,
+            self._failed,
+        )
 
     def close(self) -> None:
         """Stand by no more."""
@@ -287,8 +299,14 @@ class Guard:
     def _note(self, event: str) -> None:
         self.timeline[event] = self._host.wall_clock()
         spec = self.task.spec
-        note(event, f"{self._name} takes {spec.name} over from {self.post.primary}: {event}",
-             site=self._name, query=spec.query, task=spec.name, epoch=self.post.epoch)  # fmt: skip
+        note(
+            event,
+            f"{self._name} takes {spec.name} over from {self.post.primary}: {event}",
+            site=self._name,
+            query=spec.query,
+            task=spec.name,
+            epoch=self.post.epoch,
+        )
 
     def report(self) -> StandbyReport:
         return StandbyReport(

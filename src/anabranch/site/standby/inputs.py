@@ -102,9 +102,13 @@ class StandbyInputs:
     def _ship(self, index: int, after: int) -> Ship:
         spec, post = self._task.spec, self._post
         return Ship(
-            spec.inputs[index].stream, spec.consumer(index), after, post.epoch,
-            self.batches[index], post.codec,
-        )  # fmt: skip
+            spec.inputs[index].stream,
+            spec.consumer(index),
+            after,
+            post.epoch,
+            self.batches[index],
+            post.codec,
+        )
 
     async def ship_by(self, index: int, batch: int) -> None:
         """Have an input shipped in batches of another size."""

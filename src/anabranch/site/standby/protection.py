@@ -91,9 +91,12 @@ class Protection:
             task.outlet.start_at(post.point.output)
             for consumer, needs in post.consumers.items():
                 task.outlet.attach(
-                    consumer, after=needs.after, point=needs.point, epoch=needs.epoch,
+                    consumer,
+                    after=needs.after,
+                    point=needs.point,
+                    epoch=needs.epoch,
                     born=needs.born,
-                )  # fmt: skip
+                )
         # Whoever names a recovery time has all done that may be needed for it.
         patience = Patience(0.0 if post.wishes.recovery_s else PATIENCE_S)
         await task.start(post.point, post.epoch, patience)
@@ -101,9 +104,16 @@ class Protection:
             self._sinks[spec.name] = await self._host.install_standby(post.sink, resume=True)
         if self._host.tasks.get(spec.name) is task:
             self.guards[spec.name] = Guard(
-                self._name, task, post, self._cluster, self._runtime, self._links, self._network,
-                self._host, self,
-            )  # fmt: skip
+                self._name,
+                task,
+                post,
+                self._cluster,
+                self._runtime,
+                self._links,
+                self._network,
+                self._host,
+                self,
+            )
 
     async def took_over(self, task: Task) -> None:
         """A restart would begin at its point from now on. Its sink goes on behind what it has

@@ -93,9 +93,11 @@ class Executor:
 
     def _start(self, queue: Queue, name: str) -> None:
         worker = supervised(
-            f"{self._site}-{name}", lambda: queue.serve(self._leaving), self._leaving,
+            f"{self._site}-{name}",
+            lambda: queue.serve(self._leaving),
+            self._leaving,
             self._runtime.troubles,
-        )  # fmt: skip
+        )
         self._workers.append(worker)
         worker.start()
 

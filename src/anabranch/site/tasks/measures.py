@@ -243,8 +243,11 @@ class Measures:
         """The latencies of the last minute before the newest, but of a few at least."""
         since = self._latencies[-1][0] - _NOW_S if self._latencies else 0.0
         oldest = len(self._latencies) - _LEAST
-        return [latency for number, (at, latency) in enumerate(self._latencies)
-                if at >= since or number >= oldest]  # fmt: skip
+        return [
+            latency
+            for number, (at, latency) in enumerate(self._latencies)
+            if at >= since or number >= oldest
+        ]
 
 
 def _percentiles_ms(seconds: Collection[float]) -> tuple[float | None, float | None]:

@@ -134,10 +134,12 @@ def _plain_text(points: Points) -> bytes:
 def _plain(point: RestartPoint) -> dict[str, Any]:
     """As `asdict` would have it, but quickly."""
     return {
-        "inputs": point.inputs, "output": point.output, "instant": point.instant,
+        "inputs": point.inputs,
+        "output": point.output,
+        "instant": point.instant,
         "incarnation": point.incarnation,
         "readers": {name: _plain(one) for name, one in point.readers.items()},
-    }  # fmt: skip
+    }
 
 
 def _read(payload: bytes) -> dict[str, RestartPoint]:

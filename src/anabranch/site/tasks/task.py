@@ -264,7 +264,7 @@ class Task:
             place=self.spec.site,
             remedy="Look there for what its expressions never finish, such as a pattern of nested"
             " repetitions. If it only needs longer, raise instance_limit under [cluster].",
-        )  # fmt: skip
+        )
 
     async def _end_instance(self) -> None:
         """Ask it to end; if it does not, leave it alone with what it does."""
@@ -358,8 +358,11 @@ class Task:
             most = self.timeliness.most_rows(self._batch, allowed_us)
             taken = [self._take(inlet, most) for inlet in self.inlets]
             pairs = zip(self.inlets, taken, strict=True)
-            self._on = [(inlet.stream, one.batches[0].first, one.last)
-                        for inlet, one in pairs if one.batches]  # fmt: skip
+            self._on = [
+                (inlet.stream, one.batches[0].first, one.last)
+                for inlet, one in pairs
+                if one.batches
+            ]
             return taken
 
     def _take(self, inlet: LiveInlet[Any], most: int) -> Taken:

@@ -93,9 +93,15 @@ def _rows(handles: Handles, channel: JavaObject, schema: JavaObject) -> JavaObje
         _ARROW, "getBatchesFromStream", "java.nio.channels.ReadableByteChannel"
     )
     decode = handles.method(
-        _ARROW, "fromBatchIterator", _ITERATOR, _STRUCT, "java.lang.String", "boolean", "boolean",
+        _ARROW,
+        "fromBatchIterator",
+        _ITERATOR,
+        _STRUCT,
+        "java.lang.String",
+        "boolean",
+        "boolean",
         _CONTEXT,
-    )  # fmt: skip
+    )
     decode = handles.bound(handles.bound(decode, 2, schema, "UTC", True, False), 0, arrow)
     rows = handles.fed(decode, 0, handles.bound(batches, 0, arrow, channel))
     watch = handles.constructor("org.apache.spark.InterruptibleIterator", _CONTEXT, _ITERATOR)
@@ -119,9 +125,16 @@ def _written(
 ) -> JavaObject:
     """(TaskContext) → nothing: the rows written to `output`."""
     encode = handles.method(
-        _ARROW, "toBatchIterator", _ITERATOR, _STRUCT, "long", "java.lang.String", "boolean",
-        "boolean", _CONTEXT,
-    )  # fmt: skip
+        _ARROW,
+        "toBatchIterator",
+        _ITERATOR,
+        _STRUCT,
+        "long",
+        "java.lang.String",
+        "boolean",
+        "boolean",
+        _CONTEXT,
+    )
     encode = handles.bound(encode, 4, "UTC", True, False)
     encode = handles.bound(handles.bound_long(encode, 3, ROWS), 2, schema)
     write = handles.method(_PYTHON, "writeIteratorToStream", _ITERATOR, "java.io.DataOutputStream")

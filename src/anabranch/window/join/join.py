@@ -233,7 +233,7 @@ class JoinState:
     def _new_results(self, new: Instants, limits: Limits) -> Results:
         return Results(
             self._source, self._uses, self._join.order, new, self._evaluator, limits.block
-        )  # fmt: skip
+        )
 
     def _parts(self, times: I64) -> Iterator[int]:
         def brought(number: int) -> int:
