@@ -100,8 +100,7 @@ def _trials(
 
 def _lowest(problem: Problem) -> float:
     """The exact optimum, or where that cannot be had the best that any method finds."""
-    square = problem.network.mean_square
-    sites = Elimination(problem, square).run(largest=30_000_000)
+    sites = Elimination(problem).run(largest=30_000_000)
     if sites is not None:
         return problem.cost(sites)
     return min(placer(one).place(problem).cost for one in ("search", "sbon"))
@@ -114,7 +113,9 @@ def _at(problem: Problem, samples: Array) -> Problem:
 def _cost(problem: Problem, found: Placement, sample: Array) -> float:
     sites = problem.indexes(found.sites)
     square = np.square(sample)
-    return float((problem.rates * square[sites[problem.producers], sites[problem.consumers]]).sum())
+    return float(
+        (problem.costs.rate * square[sites[problem.producers], sites[problem.consumers]]).sum()
+    )
 
 
 def _timed(method: Placer, problem: Problem) -> tuple[Placement, float]:

@@ -10,6 +10,7 @@ from anabranch.coordinator.placement.moves import Sample
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.errors import SiteError
 from anabranch.plan.catalog import AnyDef
+from anabranch.plan.definitions import placed as definitions_placed
 from tests.plan.test_system import JOIN, SITES, system
 
 
@@ -62,6 +63,20 @@ def test_a_site_that_is_asked_too_much_is_not_given_more() -> None:
     found = placing(known)
     found.monitor.add(0.0, measured({"A": 1.0, "C": 100.0}, heavy=0.8, q=0.5))
     assert "q" not in {one.task for one in found.again().moves if one.site == "room2"}
+
+
+def test_a_site_that_is_asked_too_much_is_relieved() -> None:
+    """Though most comes from there: what is pinned there takes nearly all of it."""
+    known = system("CREATE QUERY heavy AS SELECT v FROM C AT room2", JOIN)
+    found = placing(known)
+    found.monitor.add(0.0, measured({"A": 1.0, "C": 100.0}))
+    (move,) = [one for one in found.again().moves if one.task == "q"]
+    known["q"] = definitions_placed(known["q"], "q", move.site)
+    again = placing(known)
+    again.monitor.add(0.0, measured({"A": 1.0, "C": 100.0}, heavy=0.8, q=0.5))
+    away = {one.task: one.site for one in again.again().moves}
+    assert (move.site, away["q"] != "room2") == ("room2", True)
+    assert again.report()["q"].text.endswith("less"), "the runner-up is where it should be"
 
 
 def test_while_a_site_is_gone_what_it_feeds_stays_and_the_rest_is_placed() -> None:

@@ -7,8 +7,9 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
+from anabranch.placement.costs import Sites
 from anabranch.placement.network import Network
-from anabranch.placement.problem import Link, Problem, Sites, Vertex
+from anabranch.placement.problem import Link, Problem, Rate, Vertex
 
 
 def network(rng: np.random.Generator, sites: int, samples: int = 1, gaps: float = 0.0) -> Network:
@@ -25,10 +26,14 @@ def tree(
     pockets: bool = False,
     extra: int = 0,
     penalty: float = 0.0,
+    varying: bool = False,
 ) -> Problem:
     """Operators below each other at random, sources pinned at the leaves, the sink pinned at the
-    root; `extra` links make it re-merge."""
+    root; `extra` links make it re-merge. Rates are others in each sample, if they are `varying`."""
     names = list(net.sites)
+
+    def rate() -> Rate:
+        return rng.exponential(size=net.samples) if varying else float(rng.exponential())
 
     def anywhere() -> str:
         return str(rng.choice(names))
@@ -43,27 +48,25 @@ def tree(
         at = anywhere() if penalty and kind == "operator" else None
         vertices.append(Vertex(f"o{i}", kind, allowed, at))  # type: ignore[arg-type]
         reader = vertices[int(rng.integers(0, i + 1))].name
-        links.append(Link(f"o{i}", reader, float(rng.exponential())))
+        links.append(Link(f"o{i}", reader, rate()))
     for i in range(operators):
         if rng.random() < 0.7:
             vertices.append(Vertex(f"i{i}", "source", frozenset({anywhere()})))
-            links.append(Link(f"i{i}", f"o{i}", float(rng.exponential())))
+            links.append(Link(f"i{i}", f"o{i}", rate()))
     for _ in range(extra):
         a, b = sorted(rng.choice(operators, size=2, replace=False).tolist())
-        links.append(Link(f"o{b}", f"o{a}", float(rng.exponential())))
+        links.append(Link(f"o{b}", f"o{a}", rate()))
     return Problem(vertices, links, net, penalty)
 
 
-def brute_force(problem: Problem) -> tuple[Sites, float] | None:
-    """The best placement that fits; None if there is none."""
+def brute_force(problem: Problem) -> tuple[Sites, float]:
+    """The placement of the lowest objective."""
     choices = [np.flatnonzero(row) for row in problem.allowed]
     all_of_them = np.array(list(product(*choices)), dtype=np.intp)
     costs = problem.link_costs(all_of_them).sum(axis=1)
     costs += problem.penalties[np.arange(all_of_them.shape[1]), all_of_them].sum(axis=1)
-    fits = np.array([problem.fits(one) for one in all_of_them])
-    if not fits.any():
-        return None
-    best = int(np.where(fits, costs, np.inf).argmin())
+    costs += [problem.excess(one) for one in all_of_them]
+    best = int(costs.argmin())
     return all_of_them[best], float(costs[best])
 
 

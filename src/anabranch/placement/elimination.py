@@ -13,8 +13,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from anabranch.placement.capacity import Prices
+from anabranch.placement.costs import Sites
 from anabranch.placement.network import Array
-from anabranch.placement.problem import Problem, Sites
+from anabranch.placement.problem import Problem
 
 LARGEST_TABLE = 4_000_000
 Adjacent = dict[int, set[int]]
@@ -33,21 +35,19 @@ class _Step:
 
 class Elimination:
     """`alone[v]` is the cost of vertex v at each of its `choices`, whatever the others do; `pairs`
-    are the links between vertices that have a choice; `square` is the cost of a rate of 1."""
+    are the links between vertices that have a choice."""
 
     def __init__(
         self,
         problem: Problem,
-        square: Array,
-        prices: Array | None = None,
+        prices: Prices | None = None,
         fixed: Sites | None = None,
         free: Sequence[int] | None = None,
     ) -> None:
-        """With `fixed`, only the vertices in `free` may change. `prices` are added to the penalties
-        of being somewhere."""
+        """With `fixed`, only the vertices in `free` may change. `prices` are paid as well."""
         self._problem = problem
-        self._square = square
-        costs = problem.penalties if prices is None else problem.penalties + prices
+        self._pair_price = prices.pair if prices else None
+        costs = problem.penalties + prices.there if prices else problem.penalties
         changing = set(range(len(problem.vertices)) if free is None else free)
         self._choices = [
             np.flatnonzero(problem.allowed[v])
@@ -69,13 +69,24 @@ class Elimination:
             if a == b or (one[a] and one[b]):
                 continue
             if one[a]:
-                row = self._square[self._choices[a][0], self._choices[b]]
-                self._alone[b] = self._alone[b] + problem.rates[link] * row
+                row = self._row(link, int(self._choices[a][0]), ours=True)
+                self._alone[b] = self._alone[b] + row[self._choices[b]]
             elif one[b]:
-                row = self._square[self._choices[a], self._choices[b][0]]
-                self._alone[a] = self._alone[a] + problem.rates[link] * row
+                row = self._row(link, int(self._choices[b][0]), ours=False)
+                self._alone[a] = self._alone[a] + row[self._choices[a]]
             else:
                 self._pairs.setdefault((min(a, b), max(a, b)), []).append(link)
+
+    def _row(self, link: int, site: int, *, ours: bool) -> Array:
+        """What a link costs whose producer (if it is `ours`) or consumer is at a site, by the site
+        of the other."""
+        costs = self._problem.costs
+        row = costs.produced_at(link, site) if ours else costs.consumed_at(link, site)
+        if self._pair_price is None:
+            return row
+        price = self._pair_price[site] if ours else self._pair_price[:, site]
+        priced: Array = row + costs.rate[link] * price
+        return priced
 
     def run(self, largest: int = LARGEST_TABLE) -> Sites | None:
         """The best placement; None if a table would be larger than that."""
@@ -96,7 +107,7 @@ class Elimination:
         if done is None:
             return None
         _, factors = done
-        costs = np.full(len(self._square), np.inf)
+        costs = np.full(len(self._problem.network.sites), np.inf)
         mine = [table for scope, table in factors if scope == (vertex,)]
         costs[self._choices[vertex]] = np.add.reduce([self._alone[vertex], *mine])
         return costs
@@ -152,10 +163,10 @@ class Elimination:
         """As on a tree: one sum over all pairs of sites and one look for the smallest."""
         alone = np.add.reduce([self._alone[vertex], *factors])
         first, *rest = self._pairs[min(vertex, other), max(vertex, other)]
-        rate = self._problem.rates[first]
+        rate = self._problem.costs.rate[first]
         table = self._square_of(first, other, vertex) + (alone / rate)[None, :]
         for link in rest:
-            table += self._problem.rates[link] / rate * self._square_of(link, other, vertex)
+            table += self._problem.costs.rate[link] / rate * self._square_of(link, other, vertex)
         best = table.argmin(axis=1)
         return best, rate * table[np.arange(len(table)), best]
 
@@ -166,7 +177,7 @@ class Elimination:
         table: Array = np.zeros(tuple(len(self._choices[v]) for v in axes)) + alone
         for other in behind:
             for link in self._pairs.get((min(vertex, other), max(vertex, other)), ()):
-                costs = self._problem.rates[link] * self._square_of(link, vertex, other)
+                costs = self._problem.costs.rate[link] * self._square_of(link, vertex, other)
                 table += _spread(costs, (vertex, other), axes)
         for scope, costs in factors:
             table += _spread(costs, scope, axes)
@@ -175,7 +186,10 @@ class Elimination:
     def _square_of(self, link: int, vertex: int, other: int) -> Array:
         """For each choice of the one and of the other."""
         here, there = self._choices[vertex], self._choices[other]
-        square = self._square if self._problem.producers[link] == vertex else self._square.T
+        unit = self._problem.costs.unit(link)
+        if self._pair_price is not None:
+            unit = unit + self._pair_price
+        square = unit if self._problem.producers[link] == vertex else unit.T
         if len(here) < len(square) or len(there) < len(square):
             square = square[np.ix_(here, there)]
         return square

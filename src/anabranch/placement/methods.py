@@ -1,6 +1,5 @@
-"""The placers: each takes a problem and gives a placement that keeps its pins and capacities.
-
-Raises PlacementError, naming the obstacle, if there is none.
+"""The placers: each takes a problem and gives a placement that keeps its pins; and its capacities,
+if that can be.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ import numpy as np
 
 from anabranch.errors import ConfigError, PlacementError
 from anabranch.placement import METHODS
-from anabranch.placement.capacity import within_capacity
+from anabranch.placement.capacity import Prices, within_capacity
+from anabranch.placement.costs import Sites
 from anabranch.placement.elimination import Elimination
-from anabranch.placement.network import Array
 from anabranch.placement.pockets import with_pockets
-from anabranch.placement.problem import Placement, Problem, Sites, placement
+from anabranch.placement.problem import Placement, Problem, placement
 from anabranch.placement.search import search
 from anabranch.placement.sweep import landmark_squares, sweep
 
@@ -47,10 +46,10 @@ class Dp:
 def _exact(problem: Problem) -> Placement | None:
     """None if the plan re-merges too much."""
 
-    def solve(pinned: Problem, prices: Array | None = None) -> Sites | None:
-        return Elimination(pinned, pinned.network.mean_square, prices).run()
+    def solve(pinned: Problem, prices: Prices | None = None) -> Sites | None:
+        return Elimination(pinned, prices).run()
 
-    def priced(prices: Array) -> Sites:
+    def priced(prices: Prices) -> Sites:
         found = solve(pinned, prices)
         assert found is not None, "prices change no table's size"
         return found
@@ -102,14 +101,14 @@ class Sbon:
         squares = problem.network.mean_square[None]
         if self.landmarks:
             squares = landmark_squares(squares, self.landmarks)
-        swept = sweep(problem, squares)[0]
+        swept = sweep(problem, squares, problem.costs.rate[None])[0]
         return placement(problem, within_capacity(problem, swept, lambda _: swept), self.name)
 
 
 @dataclass(frozen=True)
 class Vote:
-    """The paper's robust placement: the sweeps on each sample, and every vertex to the site that
-    won most often; of equals the first."""
+    """The paper's robust placement (4.3): the sweeps on each sample of latencies and rates, and
+    every vertex to the site that won most often; of equals the first."""
 
     name: str = "vote"
     landmarks: int = 0
@@ -118,7 +117,7 @@ class Vote:
         squares = problem.network.squares
         if self.landmarks:
             squares = landmark_squares(squares, self.landmarks)
-        votes = sweep(problem, squares)
+        votes = sweep(problem, squares, problem.rates)
         count = len(problem.network.sites)
         won = [int(np.bincount(one, minlength=count).argmax()) for one in votes.T]
         elected = np.array(won, dtype=np.intp)

@@ -1,9 +1,10 @@
-"""What is known of the network: the sites, latency samples between them, and what they can take."""
+"""What is known of the network: the sites, latency samples between them, and what sites and the
+links between them can take."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,11 +23,15 @@ FAR = 2.0
 class Network:
     """`latency[k, m, n]` is the k-th sample, the newest last, of the seconds from site m to site n;
     NaN where it was not measured. `capacity` is the load that a site still takes, without limit
-    where it is not named."""
+    where it is not named; a site of the `speed` 2 does twice the work of one of the speed 1 under
+    the same load. `bandwidth` is what a pair of sites can carry, in the unit of the links' rates;
+    without limit where it is not named."""
 
     sites: tuple[str, ...]
     latency: Array
     capacity: Mapping[str, float] = field(default_factory=dict)
+    speed: Mapping[str, float] = field(default_factory=dict)
+    bandwidth: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = len(self.sites)
@@ -43,6 +48,10 @@ class Network:
     def index(self) -> dict[str, int]:
         return {site: i for i, site in enumerate(self.sites)}
 
+    @property
+    def samples(self) -> int:
+        return len(self.latency)
+
     @cached_property
     def squares(self) -> Array:
         """Squared latency of every sample, gaps filled: (k, n, n)."""
@@ -58,9 +67,22 @@ class Network:
     def limits(self) -> Array:
         return np.array([self.capacity.get(site, np.inf) for site in self.sites])
 
+    @cached_property
+    def speeds(self) -> Array:
+        return np.array([self.speed.get(site, 1.0) for site in self.sites])
+
+    @cached_property
+    def bandwidths(self) -> Array | None:
+        """(n, n); None if no pair has a limit."""
+        limits = np.full((len(self.sites), len(self.sites)), np.inf)
+        for (sender, receiver), most in self.bandwidth.items():
+            if sender in self.index and receiver in self.index:
+                limits[self.index[sender], self.index[receiver]] = most
+        return limits if np.isfinite(limits).any() else None
+
     def part(self, samples: slice) -> Network:
         """The same with some of the samples."""
-        return Network(self.sites, self.latency[samples], self.capacity)
+        return replace(self, latency=self.latency[samples])
 
 
 def filled(latency: Array) -> Array:

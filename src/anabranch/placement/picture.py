@@ -8,8 +8,9 @@ from html import escape
 
 import numpy as np
 
+from anabranch.placement.costs import Sites
 from anabranch.placement.network import Array
-from anabranch.placement.problem import Problem, Sites
+from anabranch.placement.problem import Problem
 
 _WIDTH, _HEIGHT, _MARGIN, _BOX, _LINE, _HEAD = 1100, 760, 120, 190, 15, 22
 _COLOURS = {"source": "#2563eb", "operator": "#111827", "pocket": "#b45309", "sink": "#15803d"}
@@ -105,11 +106,11 @@ def _links(
         if placed[a] != placed[b]:
             flows[int(placed[a]), int(placed[b])].append(link)
     total = costs.sum() or 1.0
-    most = max((problem.rates[links].sum() for links in flows.values()), default=1.0)
+    most = max((problem.costs.rate[links].sum() for links in flows.values()), default=1.0)
     drawn = []
     for (a, b), links in flows.items():
         path, middle = _curve(where[a], where[b], _height(inside[a]), _height(inside[b]))
-        width = 1 + 5 * problem.rates[links].sum() / most
+        width = 1 + 5 * problem.costs.rate[links].sum() / most
         latency = 1e3 * np.sqrt(problem.network.mean_square[a, b])
         names = ", ".join(
             dict.fromkeys(problem.vertices[problem.producers[one]].name for one in links)

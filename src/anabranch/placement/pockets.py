@@ -10,9 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from anabranch.placement.capacity import load_elsewhere
+from anabranch.placement.costs import Sites
 from anabranch.placement.elimination import Elimination
 from anabranch.placement.network import Array
-from anabranch.placement.problem import Problem, Sites
+from anabranch.placement.problem import Problem
 
 BLOCKS = 8
 TURNS = 5
@@ -29,7 +31,7 @@ def with_pockets(problem: Problem, start: Sites) -> Problem:
     if not pockets:
         return problem
     sites = start.copy()
-    blocks = _blocks(problem.network.squares)
+    blocks = _blocks(problem)
     for _ in range(TURNS):
         before = sites.copy()
         for pocket in pockets:
@@ -43,20 +45,23 @@ def with_pockets(problem: Problem, start: Sites) -> Problem:
     return _pinned(problem, sites, pockets)
 
 
-def _blocks(squares: Array) -> list[Array]:
-    parts = np.array_split(squares, min(BLOCKS, len(squares)))
-    return [part.mean(axis=0) for part in parts]
+def _blocks(problem: Problem) -> list[Problem]:
+    samples = np.arange(problem.network.samples)
+    parts = np.array_split(samples, min(BLOCKS, len(samples)))
+    return [problem.part(slice(int(part[0]), int(part[-1]) + 1)) for part in parts]
 
 
 def _costs(
-    problem: Problem, blocks: list[Array], sites: Sites, pockets: list[int], pocket: int
+    problem: Problem, blocks: list[Problem], sites: Sites, pockets: list[int], pocket: int
 ) -> Array | None:
-    """Of the pocket at each site, the other pockets staying, operators being placed per block."""
+    """Of the pocket at each site, the other pockets staying, operators being placed per block; and
+    the price of what its load would be too much there."""
     others = set(pockets) - {pocket}
     free = [v for v in range(len(sites)) if v not in others]
-    total = np.zeros(len(problem.network.sites))
-    for square in blocks:
-        costs = Elimination(problem, square, None, sites, free).marginal(pocket)
+    dearer = load_elsewhere(problem, sites)[pocket]
+    total: Array = len(blocks) * (dearer - dearer.min())
+    for block in blocks:
+        costs = Elimination(block, None, sites, free).marginal(pocket)
         if costs is None:
             return None
         total += costs

@@ -1,14 +1,14 @@
 """What is to be placed, as data: vertices, the links between them, and the network below.
 
 The cost of a placement is Σ rate · latency² over the links, each counted once, as a mean over the
-network's latency samples (Pietzuch et al., 2006), and `move_penalty` × the present cost for every
-vertex that moves.
+samples of both (Pietzuch et al., 2006), and `move_penalty` × the present cost for every vertex that
+moves. What is asked of sites and of pairs of sites beyond what they can take has a price.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -16,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.errors import PlacementError
+from anabranch.placement.costs import LinkCosts, Sites
 from anabranch.placement.network import Array, Network
 
-Sites = NDArray[np.intp]
-"""A placement by index: the site of each vertex."""
-
-MOVE_PENALTY = 0.1
+MOVE_PENALTY = 0.03
 """Of the present cost, for every vertex that moves: what the system takes when it places anew."""
+OVERLOAD = 10.0
+"""If all work or all traffic were too much, that would cost so many times what all links cost
+between sites taken at random. So a limit is exceeded only if nothing else can be had, or if keeping
+it would cost far more than it is worth."""
 NEVER_QUITE_ZERO = 1e-9
 """Of the largest rate: a link that carries nothing now still rather is short."""
 
@@ -32,7 +34,7 @@ class Vertex:
     """A source, an operator, a pocket or a sink.
 
     `sites` are those it may be at, None for any. `at` is where it is now; a pocket that is
-    somewhere stays there. `load` is what it takes of its site's capacity.
+    somewhere stays there. `load` is what it takes of the capacity of a site of speed 1.
     """
 
     name: str
@@ -42,13 +44,17 @@ class Vertex:
     load: float = 0.0
 
 
-@dataclass(frozen=True)
+Rate = float | Array
+"""A second: always the same, or one for each sample of the network."""
+
+
+@dataclass(frozen=True, eq=False)
 class Link:
     """A stream from one vertex to another, `rate` a second (bytes or tuples, the same for all)."""
 
     producer: str
     consumer: str
-    rate: float
+    rate: Rate
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +97,16 @@ class Problem:
 
     @cached_property
     def rates(self) -> Array:
-        rates = np.array([link.rate for link in self.links], dtype=np.float64)
+        """(samples, links)."""
+        rates = np.empty((self.network.samples, len(self.links)))
+        for column, link in zip(rates.T, self.links, strict=True):
+            column[:] = link.rate
         top = rates.max(initial=0.0)
         return np.maximum(rates, NEVER_QUITE_ZERO * top if top else 1.0)
+
+    @cached_property
+    def costs(self) -> LinkCosts:
+        return LinkCosts(self.rates, self.network)
 
     @cached_property
     def loads(self) -> Array:
@@ -121,9 +134,7 @@ class Problem:
 
     def link_costs(self, sites: Sites) -> Array:
         """Of each link under a placement; `sites` may be a stack of placements."""
-        square = self.network.mean_square
-        costs: Array = self.rates * square[sites[..., self.producers], sites[..., self.consumers]]
-        return costs
+        return self.costs.between(sites[..., self.producers], sites[..., self.consumers])
 
     def cost(self, sites: Sites) -> float:
         """Of the links alone: what a placement costs once it is there."""
@@ -132,7 +143,34 @@ class Problem:
     def objective(self, sites: Sites) -> float:
         """What a placer minimises."""
         moves = self.penalties[np.arange(len(self.vertices)), sites].sum()
-        return self.cost(sites) + float(moves)
+        return self.cost(sites) + float(moves) + self.excess(sites)
+
+    def part(self, samples: slice) -> Problem:
+        """The same by some of the samples."""
+        links = [
+            link if np.ndim(link.rate) == 0 else replace(link, rate=np.asarray(link.rate)[samples])
+            for link in self.links
+        ]
+        return replace(self, links=links, network=self.network.part(samples))
+
+    @cached_property
+    def random_cost(self) -> float:
+        """Of all links, each between two different sites taken at random."""
+        count = len(self.network.sites)
+        far = self.network.mean_square.sum() / max(1, count * (count - 1))
+        return float(self.costs.rate.sum() * far)
+
+    @cached_property
+    def load_price(self) -> float:
+        """Of a unit of load that is too much."""
+        total = self.loads.sum()
+        return OVERLOAD * (self.random_cost or 1.0) / float(total) if total else 0.0
+
+    @cached_property
+    def flow_price(self) -> float:
+        """Of a unit of traffic that is too much."""
+        total = self.costs.rate.sum()
+        return OVERLOAD * (self.random_cost or 1.0) / float(total) if total else 0.0
 
     def neighbours(self) -> list[list[tuple[int, int, bool]]]:
         """Of each vertex its links: (link, the vertex at the other end, do we produce it?)."""
@@ -143,17 +181,41 @@ class Problem:
                 found[b].append((link, int(a), False))
         return found
 
+    @cached_property
+    def loads_at(self) -> Array:
+        """(vertices, sites): the load that each would be there."""
+        loads: Array = self.loads[:, None] / self.network.speeds
+        return loads
+
     def load_of(self, sites: Sites) -> Array:
         """What a placement asks of each site."""
-        asked = np.bincount(sites, weights=self.loads, minlength=len(self.network.sites))
+        mine = self.loads_at[np.arange(len(sites)), sites]
+        asked = np.bincount(sites, weights=mine, minlength=len(self.network.sites))
         return asked.astype(np.float64)
 
-    def fits(self, sites: Sites) -> bool:
-        return not self.overloaded(sites).any()
+    def flows(self, sites: Sites) -> Array:
+        """(sites, sites): what a placement sends from one to another."""
+        count = len(self.network.sites)
+        pairs = sites[self.producers] * count + sites[self.consumers]
+        flows = np.bincount(pairs, weights=self.costs.rate, minlength=count * count)
+        return flows.astype(np.float64).reshape(count, count)
 
-    def overloaded(self, sites: Sites) -> NDArray[np.bool_]:
-        over: NDArray[np.bool_] = self.load_of(sites) > self.network.limits * (1 + 1e-9)
-        return over
+    def excess(self, sites: Sites) -> float:
+        """The price of all that is too much."""
+        over = np.maximum(0.0, self.load_of(sites) - self._limits).sum() * self.load_price
+        bandwidths = self.network.bandwidths
+        if bandwidths is not None:
+            over += np.maximum(0.0, self.flows(sites) - bandwidths).sum() * self.flow_price
+        return float(over)
+
+    def fits(self, sites: Sites) -> bool:
+        return self.excess(sites) == 0.0
+
+    @cached_property
+    def _limits(self) -> Array:
+        """With room for rounding."""
+        limits: Array = self.network.limits * (1 + 1e-9)
+        return limits
 
     def indexes(self, sites: Mapping[str, str]) -> Sites:
         found = [self.network.index[sites[vertex.name]] for vertex in self.vertices]

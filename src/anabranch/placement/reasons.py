@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.placement.capacity import local_costs
+from anabranch.placement.capacity import dearer_elsewhere, local_costs
 from anabranch.placement.problem import Problem
 
 
@@ -15,7 +15,8 @@ from anabranch.placement.problem import Problem
 class Reason:
     """`cost` is that of the vertex's own links, `share` its part of the total (each link belongs
     half to either end). `worse` is by how much the total would rise if this vertex alone were at
-    `runner_up`; None if it may be nowhere else."""
+    `runner_up`; None if it may be nowhere else. At `full` its links would cost less, and there what
+    is asked would be too much."""
 
     vertex: str
     site: str
@@ -23,11 +24,14 @@ class Reason:
     share: float
     runner_up: str | None = None
     worse: float = 0.0
+    full: str = ""
 
     def text(self, total: float, stays: str = "") -> str:
         """In EXPLAIN: `40% of the cost; at room2 all would cost 12% more`. `stays` is why it is not
         looked at elsewhere."""
         part = f"{self.share:.0%} of the cost"
+        if self.full:
+            part += f"; {self.full} would be nearer, and is asked enough"
         if stays:
             return f"{part}; it stays: {stays}"
         if self.runner_up is None:
@@ -50,21 +54,24 @@ def reasons(problem: Problem, sites: Mapping[str, str]) -> dict[str, Reason]:
     np.add.at(own, problem.producers, links / 2)
     np.add.at(own, problem.consumers, links / 2)
     costs = local_costs(problem, placed) - problem.penalties
-    room = problem.network.limits - problem.load_of(placed)
+    dearer = dearer_elsewhere(problem, placed)
+    now = np.arange(len(placed)), placed
+    dearer -= np.where(problem.allowed, problem.penalties - problem.penalties[now][:, None], 0.0)
+    dearer[now] = np.inf
+    nearer = np.where(problem.allowed, costs - costs[now][:, None], np.inf)
     found: dict[str, Reason] = {}
     for v, vertex in enumerate(problem.vertices):
-        here = placed[v]
-        fits = problem.allowed[v] & (room >= vertex.load)
-        fits[here] = False
-        elsewhere = np.where(fits, costs[v], np.inf)
-        second = int(elsewhere.argmin())
+        here, second, near = placed[v], int(dearer[v].argmin()), int(nearer[v].argmin())
+        free = bool(np.isfinite(dearer[v][second]))
+        full = free and nearer[v][near] < -1e-9 * total and dearer[v][near] > 0
         found[vertex.name] = Reason(
             vertex.name,
             problem.network.sites[here],
             float(costs[v][here]),
             float(own[v] / total) if total else 0.0,
-            problem.network.sites[second] if fits.any() else None,
-            float(elsewhere[second] - costs[v][here]) if fits.any() else 0.0,
+            problem.network.sites[second] if free else None,
+            float(dearer[v][second]) if free else 0.0,
+            problem.network.sites[near] if full else "",
         )
     return found
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from anabranch.placement.capacity import Prices
+from anabranch.placement.costs import Sites
 from anabranch.placement.elimination import Elimination
-from anabranch.placement.network import Array
-from anabranch.placement.problem import Problem, Sites
-from anabranch.placement.sweep import sweep
+from anabranch.placement.problem import Problem
+from anabranch.placement.sweep import sweep_means
 
 PATIENCE = 4
 """Rounds in a row that found nothing, before it begins from somewhere else."""
@@ -22,10 +23,10 @@ MOST_CELLS = 500_000_000
 """Cells of all tables together, so that the largest problems take seconds."""
 
 
-def search(problem: Problem, prices: Array | None = None, seed: int = 1) -> Sites:
+def search(problem: Problem, prices: Prices | None = None, seed: int = 1) -> Sites:
     rng = np.random.default_rng(seed)
     free = [v for v in range(len(problem.vertices)) if problem.allowed[v].sum() > 1]
-    best: Sites = sweep(problem, problem.network.mean_square[None])[0]
+    best: Sites = sweep_means(problem)
     if not free:
         return best
     cells = max(1, len(free) * len(problem.network.sites) ** 2)
@@ -43,16 +44,22 @@ def search(problem: Problem, prices: Array | None = None, seed: int = 1) -> Site
     return best
 
 
-def _value(problem: Problem, sites: Sites, prices: Array | None) -> float:
-    extra = 0.0 if prices is None else prices[np.arange(len(sites)), sites].sum()
-    return problem.objective(sites) + float(extra)
+def _value(problem: Problem, sites: Sites, prices: Prices | None) -> float:
+    """Without what is too much: prices are there for that."""
+    everything = np.arange(len(sites))
+    value = problem.cost(sites) + problem.penalties[everything, sites].sum()
+    if prices:
+        value += prices.there[everything, sites].sum()
+        if prices.pair is not None:
+            value += (problem.flows(sites) * prices.pair).sum()
+    return float(value)
 
 
 def _descend(
     problem: Problem,
     sites: Sites,
     free: list[int],
-    prices: Array | None,
+    prices: Prices | None,
     rng: np.random.Generator,
     rounds: int,
 ) -> tuple[Sites, float, int]:
@@ -60,8 +67,7 @@ def _descend(
     value, idle, used = _value(problem, sites, prices), 0, 0
     while idle < PATIENCE and used < min(rounds, MOST_ROUNDS):
         forest = _forest(problem, free, rng)
-        square = problem.network.mean_square
-        found = Elimination(problem, square, prices, sites, forest).run()
+        found = Elimination(problem, prices, sites, forest).run()
         assert found is not None, "a forest's tables are small"
         used += 1
         now = _value(problem, found, prices)

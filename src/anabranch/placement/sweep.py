@@ -7,29 +7,37 @@ from __future__ import annotations
 
 import numpy as np
 
+from anabranch.placement.costs import Sites
 from anabranch.placement.network import Array
-from anabranch.placement.problem import Problem, Sites
+from anabranch.placement.problem import Problem
 
 MOST_SWEEPS = 50
 
 
-def sweep(problem: Problem, squares: Array) -> Sites:
-    """(samples, vertices): every operator starts at the site nearest its inputs; then each in turn
-    goes where its links cost least, until the total falls no more."""
+def sweep_means(problem: Problem) -> Sites:
+    """The sweeps on one sample, the mean of all."""
+    swept: Sites = sweep(problem, problem.network.mean_square[None], problem.costs.rate[None])[0]
+    return swept
+
+
+def sweep(problem: Problem, squares: Array, rates: Array) -> Sites:
+    """(samples, vertices), by squared latencies (samples, sites, sites) and rates (samples, links):
+    every operator starts at the site nearest its inputs; then each in turn goes where its links
+    cost least, until the total falls no more."""
     order = from_sources(problem)
     neighbours = problem.neighbours()
     sites = np.empty((len(squares), len(problem.vertices)), dtype=np.intp)
     done: set[int] = set()
     for vertex in order:
         inputs = [one for one in neighbours[vertex] if not one[2] and one[1] in done]
-        sites[:, vertex] = _cheapest(problem, squares, sites, vertex, inputs)
+        sites[:, vertex] = _cheapest(problem, squares, rates, sites, vertex, inputs)
         done.add(vertex)
-    total = _totals(problem, squares, sites)
+    total = _totals(problem, squares, rates, sites)
     moving = [v for v in order if problem.allowed[v].sum() > 1]
     for _ in range(MOST_SWEEPS):
         for vertex in moving:
-            sites[:, vertex] = _cheapest(problem, squares, sites, vertex, neighbours[vertex])
-        now = _totals(problem, squares, sites)
+            sites[:, vertex] = _cheapest(problem, squares, rates, sites, vertex, neighbours[vertex])
+        now = _totals(problem, squares, rates, sites)
         if not (now < total * (1 - 1e-12)).any():
             break
         total = now
@@ -54,6 +62,7 @@ def from_sources(problem: Problem) -> list[int]:
 def _cheapest(
     problem: Problem,
     squares: Array,
+    rates: Array,
     sites: Sites,
     vertex: int,
     links: list[tuple[int, int, bool]],
@@ -65,16 +74,16 @@ def _cheapest(
     for link, other, ours in links:
         there = sites[:, other]
         far = squares[rows, :, there] if ours else squares[rows, there, :]
-        costs += problem.rates[link] * far
+        costs += rates[:, link, None] * far
     best: Sites = costs.argmin(axis=1)
     return best
 
 
-def _totals(problem: Problem, squares: Array, sites: Sites) -> Array:
+def _totals(problem: Problem, squares: Array, rates: Array, sites: Sites) -> Array:
     rows = np.arange(len(squares))[:, None]
     links = squares[rows, sites[:, problem.producers], sites[:, problem.consumers]]
     moves = problem.penalties[np.arange(sites.shape[1]), sites].sum(axis=1)
-    totals: Array = links @ problem.rates + moves
+    totals: Array = (links * rates).sum(axis=1) + moves
     return totals
 
 

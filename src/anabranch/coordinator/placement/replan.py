@@ -33,18 +33,12 @@ class Replanner:
     def problem(
         self, known: Mapping[str, AnyDef], penalty: float = MOVE_PENALTY
     ) -> tuple[Problem, System]:
-        """Of all that runs. A site that is asked too much already is no reason to do nothing:
-        then load does not count."""
+        """Of all that runs, with what sites can take."""
         alive = sorted(self._sites.alive())
         capacity = {site: BUSIEST * self._slots(site) for site in alive}
-        loads = self._monitor.loads()
-        for limits in (capacity, {}):
-            network = self._monitor.network(alive, limits, last=RECENT)
-            system = System(known, network, self._monitor.rates(), loads)
-            problem = system.problem(penalty)
-            if problem.fits(problem.present):
-                break
-        return problem, system
+        network = self._monitor.network(alive, capacity, last=RECENT)
+        system = System(known, network, self._monitor.rates(), self._monitor.loads())
+        return system.problem(penalty), system
 
     def look(self, known: Mapping[str, AnyDef]) -> Replan:
         """What would move: also what pays only once the dearest has moved, since a move costs a
