@@ -165,7 +165,7 @@ def _kill(
             return False
         return all(one.estimable for one in found.workers)
 
-    status = cluster.wait(ready, "all workers estimable", 120)
+    status = cluster.wait_for(ready, "all workers estimable", 120)
     workers = [one.site for one in status.approximations["means"].workers]
     victim = draw.choice([site for site in workers if workers.count(site) == 1])
     time.sleep(draw.uniform(0, SLIDE_US / 1e6))
@@ -299,8 +299,8 @@ def _up_again(cluster: FailingCluster) -> Callable[[], float]:
     found: list[float] = []
 
     def watch() -> None:
-        cluster.wait(lambda status: not _is_up(status), "site one is noticed to be dead", 60)
-        cluster.wait(_is_up, "site one is up again", 120)
+        cluster.wait_for(lambda status: not _is_up(status), "site one is noticed to be dead", 60)
+        cluster.wait_for(_is_up, "site one is up again", 120)
         found.append(time.monotonic())
 
     threading.Thread(target=watch, daemon=True).start()

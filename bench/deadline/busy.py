@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.link.reports import SourceReport, TaskReport
 from bench.deadline.real import Nodes, work
-from bench.systems.cluster import Progress
+from bench.systems.system import Progress
 
 UNIT_S = 0.005
 """What a unit of work takes."""
@@ -49,7 +49,7 @@ def three_queries(nodes: Nodes, site: str, size: int, seconds: float) -> dict[st
             if tick % every == 0:
                 nodes.push(site, f"{name}_in", count)
                 brought[name] += count
-    after = nodes.wait([site], brought)
+    after = nodes.wait_until_taken([site], brought)
     nodes.drop([*QUERIES], [f"{name}_in" for name in QUERIES])
     span = time.monotonic() - started - WARM_TICKS * TICK_S
     spent = sum(_spent_s(after[name], before[name]) for name in QUERIES)

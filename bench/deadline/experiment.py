@@ -12,7 +12,7 @@ from anabranch.deadline.solve import solve
 from anabranch.deadline.tasks import tasks_of
 from bench.deadline.busy import busy
 from bench.deadline.waves import figure_7 as figure_7_real
-from bench.systems.cluster import Progress
+from bench.systems.system import Progress
 from simulation.collision import COMBINATIONS, Noise, figure_7, hand_example
 from simulation.planned import planned_misses
 from simulation.random_plans import random_problem

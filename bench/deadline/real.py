@@ -8,28 +8,22 @@ takes of that is part of it. Results are judged by the tasks themselves, all of 
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.presets import YOUNG_JVM
-from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.coordinator.service.launch import RunningCluster
 from anabranch.errors import TaskError
-from anabranch.language.source import Script
-from anabranch.link.gate import Credentials
 from anabranch.link.messages import Push, Status, Urgencies
 from anabranch.link.reports import SiteReport, TaskReport
 from anabranch.plan.timeliness import Urgency
-from anabranch.scratch import scratch_folder
 from anabranch.site.sources.open_stream import encoded
-from bench.systems.cluster import Progress
+from bench.systems.system import Progress, System
 
 WORK = "length(sha2(repeat(concat(lpad(CAST(id AS STRING), 8, '0'), '{salt}'), {size}), 256))"
 """As much for every `id`: a thousand must not take longer than one."""
@@ -69,40 +63,19 @@ class Calibration:
         return [one for one in SCALES if self.small <= OWN * one * unit_s] or [SCALES[-1]]
 
 
-class Nodes:
+class Nodes(System):
     """Sites by name, each with its settings. Streams are pushed into."""
 
     def __init__(self, sites: Mapping[str, Mapping[str, Any]], progress: Progress) -> None:
-        self._folder = scratch_folder()
-        made = {
+        configs = {
             name: SiteConfig(
                 name=name, isolation="process", master="local[1]", conf=YOUNG_JVM, **settings
             )
             for name, settings in sites.items()
         }
         # Reports take milliseconds of a site's time, which a wave has not.
-        cluster = Cluster(sites=made, heartbeat_interval_us=2_000_000)
-        self._coordinator = Coordinator(self._folder, cluster, Credentials("bench"))
-        self._running: RunningCluster | None = None
-        try:
-            self._running = RunningCluster(self._coordinator, self._folder, progress, tied=True)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._running:
-            self._running.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def execute(self, text: str) -> None:
-        self._coordinator.execute(Script(text), str(self._folder))
+        cluster = Cluster(sites=configs, heartbeat_interval_us=2_000_000)
+        super().__init__(cluster, progress=progress)
 
     def drop(self, queries: Sequence[str], streams: Sequence[str]) -> None:
         """Queries, each before those that it reads."""
@@ -111,18 +84,18 @@ class Nodes:
 
     def push(self, site: str, stream: str, count: int) -> None:
         table = pa.table({"id": pa.array(range(count), pa.int64())})
-        self._coordinator.sites.peer(site).send(Push(stream, encoded(table)))
+        self.coordinator.sites.peer(site).send(Push(stream, encoded(table)))
 
     def hurry(self, site: str, urgencies: Mapping[str, Urgency]) -> None:
-        self._coordinator.sites.peer(site).send(Urgencies(dict(urgencies)))
+        self.coordinator.sites.peer(site).send(Urgencies(dict(urgencies)))
 
     def column(self, file: str, name: str) -> list[Any]:
         """Of what a jsonl sink has written, with a relative path."""
-        with (self._folder / file).open() as lines:
+        with (self.folder / file).open() as lines:
             return [json.loads(line)[name] for line in lines]
 
     def report(self, site: str) -> SiteReport:
-        return self._coordinator.sites.peer(site).send(Status())
+        return self.coordinator.sites.peer(site).send(Status())
 
     def tasks(self, *sites: str) -> dict[str, TaskReport]:
         found = {task.name: task for site in sites for task in self.report(site).tasks}
@@ -131,7 +104,7 @@ class Nodes:
                 raise TaskError(task.error.message)
         return found
 
-    def wait(
+    def wait_until_taken(
         self, sites: Sequence[str], processed: Mapping[str, int], timeout_s: float = 60.0
     ) -> dict[str, TaskReport]:
         """Until tasks have taken so many tuples in all. Looking disturbs, so it is done seldom."""
@@ -168,7 +141,7 @@ class Nodes:
         )
         for trial in range(1, TRIALS + 1):
             self.push(site, chain[0], PUSHED)
-            self.wait([site], {chain[-1]: PUSHED * trial})
+            self.wait_until_taken([site], {chain[-1]: PUSHED * trial})
         age_ms = self.tasks(site)[chain[-1]].p50_ms
         assert age_ms is not None, "what it was pushed has come out"
         self.drop(chain[:0:-1], chain[:1])

@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.deadline.collision import CENTRE, OUTPUTS, SENSOR, WARNING, collision
 from anabranch.plan.timeliness import Urgency
 from bench.deadline.real import Calibration, Nodes, work
-from bench.systems.cluster import Progress
+from bench.systems.system import Progress
 from simulation.collision import COMBINATIONS, OPTIMISED_FOR, RESULTS, Noise, tasks
 
 UNIT_S = 0.001
@@ -177,7 +177,7 @@ class Waves:
         self._nodes.push(one, "sensor", SENSOR)
         work_s = (2 * CENTRE + v2v + len(WARNING) * brought["O21"]) * UNIT_S * self._scale
         time.sleep(work_s)  # nobody looks meanwhile
-        return self._nodes.wait([one, two], wanted)
+        return self._nodes.wait_until_taken([one, two], wanted)
 
 
 def _counts(found: dict[str, Any]) -> tuple[int, int]:

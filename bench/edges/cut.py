@@ -23,9 +23,9 @@ from typing import Any, Protocol
 import psycopg
 
 from anabranch.errors import TaskError
-from bench.systems.cluster import Keep, Progress, Status, task_states
 from bench.systems.postgres import Postgres
 from bench.systems.silent import SilentCluster
+from bench.systems.system import Keep, Progress, Status, task_states
 
 TPS, SECONDS = 200, 16
 ROWS = TPS * SECONDS
@@ -130,7 +130,7 @@ def one_run(cluster: SilentCluster, case: str, recovery: str, output: Output) ->
     cluster.execute(SCRIPT.format(recovery=recovery, sink=output.sink))
     grown: list[float] = []
     with _watched(output, grown):
-        status = cluster.wait(
+        status = cluster.wait_for(
             lambda s: any(one.protected for one in s.protection.values()), "protection"
         )
         begun = time.monotonic()
@@ -140,7 +140,7 @@ def one_run(cluster: SilentCluster, case: str, recovery: str, output: Output) ->
         before = time.monotonic()
         with _away(cluster, "one", case):
             time.sleep(CUT_S)
-        cluster.wait(lambda s: task_states(s, "q/sink") == ["done"], f"the end, {case}", END_S)
+        cluster.wait_for(lambda s: task_states(s, "q/sink") == ["done"], f"the end, {case}", END_S)
     gap_s = max((b - a for a, b in pairwise(grown) if b > before), default=0.0)
     taken = cluster.coordinator.status(ask=False).protection["q"].site == "two"
     fenced = _gives_up(cluster, "one") if taken else False
@@ -163,7 +163,7 @@ def _gives_up(cluster: SilentCluster, site: str) -> bool:
         return report.state == "up" and all(one.role != "primary" for one in report.tasks)
 
     try:
-        cluster.wait(heard, f"{site} runs nothing any more", FENCED_S)
+        cluster.wait_for(heard, f"{site} runs nothing any more", FENCED_S)
     except TaskError:
         return False
     return True

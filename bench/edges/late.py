@@ -17,10 +17,10 @@ from typing import Any
 
 from anabranch.errors import TaskError
 from bench.edges.orders import FAULTS, Orders, Results, faults, rewritten
-from bench.systems.cluster import Keep, Progress, Status
 from bench.systems.installed import Installed
 from bench.systems.kafka import Broker
 from bench.systems.postgres import Postgres
+from bench.systems.system import Keep, Progress, Status
 
 APART, TOGETHER = 'isolation = "process"\n', ""
 CLUSTER = """

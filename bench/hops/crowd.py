@@ -12,8 +12,9 @@ import numpy as np
 import psutil
 from pyspark.sql import SparkSession
 
+from anabranch.config.cluster import Cluster
 from bench.systems.processes import Busy
-from bench.systems.system import BenchSystem
+from bench.systems.system import System
 
 Progress = Callable[[str], None]
 SITES = 20
@@ -36,7 +37,7 @@ def _measured(
 ) -> dict[str, Any]:
     names = [f"s{number}" for number in range(SITES)]
     progress(f"{SITES} sites, {SITES * QUERIES} queries, {tps:g} tuples/s a stream: deploying …")
-    with closing(BenchSystem(spark, *names)) as system:
+    with closing(System(Cluster.of_sites(names), spark)) as system:
         began = time.monotonic()
         system.execute(script(tps))
         deployed = time.monotonic() - began

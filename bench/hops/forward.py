@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 
 from anabranch.errors import TaskError
-from bench.systems.cluster import Progress, Status, task_states
 from bench.systems.silent import SilentCluster
+from bench.systems.system import Progress, Status, task_states
 
 SITES = ("plant", "centre")
 QUEUE_BYTES = 4_000_000
@@ -57,7 +57,7 @@ def run(progress: Progress, *, tps: int = 5_000, cut_s: float = 120.0) -> dict[s
     rows = round(tps * (WARM_S + cut_s + WARM_S + 2 * cut_s / (FASTER - 1)))
     with SilentCluster(progress, SITES, QUEUE_BYTES) as cluster:
         cluster.execute(SCRIPT.format(tps=tps, rows=rows))
-        cluster.wait(lambda s: _position(s, "far") > 0, "the first tuples at the centre")
+        cluster.wait_for(lambda s: _position(s, "far") > 0, "the first tuples at the centre")
         moments = [*_watched(cluster, WARM_S)]
         before = moments[-1]
         progress(f"The centre is cut off for {cut_s:g} s …")
@@ -68,7 +68,7 @@ def run(progress: Progress, *, tps: int = 5_000, cut_s: float = 120.0) -> dict[s
         cluster.machines.heal("centre")
         caught_up_s, caught_up_at = _catch_up(cluster, tps)
         during = [one for one in moments if one.at > before.at]
-        cluster.wait(_done, "the end", 60 + rows / tps)
+        cluster.wait_for(_done, "the end", 60 + rows / tps)
         spilled = {one.site: one.spilled for one in status.sites}["plant"].get("r")
         left = _left(cluster.folder)
         return {

@@ -24,8 +24,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from anabranch.config.cluster import Cluster
 from anabranch.scratch import scratch_folder
-from bench.systems.system import BenchSystem
+from bench.systems.system import System
 
 Progress = Callable[[str], None]
 WINDOWS_S = (10, 100)
@@ -109,7 +110,7 @@ def _ours_live(spark: SparkSession, window: int, seconds: float) -> float:
         f" FROM rate(tps = {PER_S}, k = 'value', v = 'value * 0.5D') AT here;\n"
         for name in "LR"
     )
-    with closing(BenchSystem(spark, "here")) as system:
+    with closing(System(Cluster.of_sites(["here"]), spark)) as system:
         results = system.start(streams + JOIN.format(window=window), "joined")
         return median(results.latencies_ms(WARM_UP_S, seconds))
 
@@ -201,7 +202,7 @@ def _ours_from_files(spark: SparkSession, folder: Path, window: int) -> float:
         " AT here;\n"
         for name in "LR"
     )
-    with closing(BenchSystem(spark, "here")) as system:
+    with closing(System(Cluster.of_sites(["here"]), spark)) as system:
         return system.start(streams + JOIN.format(window=window), "joined").seconds()
 
 

@@ -22,9 +22,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import LongType, StructField, StructType
 
+from anabranch.config.cluster import Cluster
 from anabranch.scratch import scratch_folder
 from bench.systems.kafka import Broker
-from bench.systems.system import BenchSystem
+from bench.systems.system import System
 
 Progress = Callable[[str], None]
 PER_S = 1_000
@@ -150,8 +151,8 @@ def _ages_ms(
     return ages
 
 
-def _ours(spark: SparkSession, servers: str, source: str, target: str) -> BenchSystem:
-    system = BenchSystem(spark, "here")
+def _ours(spark: SparkSession, servers: str, source: str, target: str) -> System:
+    system = System(Cluster.of_sites(["here"]), spark)
     system.execute(SCRIPT.format(servers=servers, source=source, target=target))
     return system
 

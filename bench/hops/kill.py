@@ -19,14 +19,8 @@ from typing import Any
 
 from anabranch.errors import TaskError
 from anabranch.plan.protection import UNLIMITED
-from bench.systems.cluster import (
-    FailingCluster,
-    Keep,
-    Progress,
-    Status,
-    read_lines,
-    task_states,
-)
+from bench.systems.cluster import FailingCluster
+from bench.systems.system import Keep, Progress, Status, read_lines, task_states
 
 TPS = 1_000
 SECONDS = 8
@@ -197,10 +191,10 @@ def _one_run(
     options = f"{where}BATCH {size} {codec}"
     cluster.execute(case.script.format(options=options, one=one, other=other))
     begun = time.monotonic()
-    status = cluster.wait(cluster.protected, "protection")
+    status = cluster.wait_for(cluster.protected, "protection")
     time.sleep(max(0.0, begun + at_s - time.monotonic()))
     killed, struck = _strike(cluster, kind, status, victim)
-    end = cluster.wait(
+    end = cluster.wait_for(
         lambda s: task_states(s, f"{case.last}/sink") == ["done"], f"the end of {case.name}", 90
     )
     faults = compare(read_lines(output), case)
@@ -219,7 +213,7 @@ def _one_run(
 def _up(cluster: FailingCluster, least: int) -> list[str]:
     """Workers that are up: a run does not wait for those that the one before it has killed, unless
     it kills a standby, for which only workers will do."""
-    status = cluster.wait(lambda s: len(_workers(s)) >= least, f"{least} workers", 120)
+    status = cluster.wait_for(lambda s: len(_workers(s)) >= least, f"{least} workers", 120)
     return _workers(status)
 
 
@@ -247,7 +241,7 @@ def _strike(cluster: FailingCluster, kind: str, status: Status, chance: float) -
     if kind == "pause":
         cluster.signal(assignment.site, signal.SIGSTOP)
         try:
-            cluster.wait(lambda s: _epochs(s) > _epochs(status), "a take-over", 30)
+            cluster.wait_for(lambda s: _epochs(s) > _epochs(status), "a take-over", 30)
             time.sleep(0.5)
         finally:
             cluster.signal(assignment.site, signal.SIGCONT)

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from anabranch.config.cluster import Cluster
 from anabranch.scratch import scratch_folder
-from bench.systems.system import BenchSystem
+from bench.systems.system import System
 
 Progress = Callable[[str], None]
 GROUP = 500_000
@@ -80,10 +81,10 @@ def _write(path: Path, rows: int) -> None:
 
 
 def _ours(spark: SparkSession, folder: Path, number: int) -> float:
-    with closing(BenchSystem(spark, "here")) as system:
+    with closing(System(Cluster.of_sites(["here"]), spark)) as system:
         started = time.perf_counter()
         system.execute(SCRIPT.format(folder=folder, number=number))
-        system.wait()
+        system.wait(None)
         return time.perf_counter() - started
 
 

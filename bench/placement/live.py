@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import threading
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from statistics import median
@@ -24,15 +22,11 @@ from anabranch.config.cluster import Cluster, LinkConfig
 from anabranch.config.model import Placement
 from anabranch.coordinator.placement.moves import Moved
 from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.coordinator.service.idle import idle
-from anabranch.coordinator.service.launch import LocalSites
 from anabranch.language.source import Script
-from anabranch.link.gate import Credentials
 from anabranch.link.messages import Emulate
 from anabranch.plan.catalog import PocketDef, QueryDef
-from anabranch.scratch import scratch_folder
+from bench.systems.system import Progress, System
 
-Progress = Callable[[str], None]
 ROOMS = ("room1", "room2", "room3")
 CENTRE = "centre"
 BETWEEN = ("east", "north", "south", "west")
@@ -91,29 +85,29 @@ def delays(near: str | None) -> dict[str, dict[str, float]]:
     return {a: {b: delay(a, b) for b in SITES if b != a} for a in SITES}
 
 
-class System:
+class Moving(System):
     """All sites in this process, around one Spark session."""
 
     def __init__(self, spark: SparkSession, near: str | None) -> None:
-        self.state = scratch_folder()
         links = tuple(
             LinkConfig(sender=a, receiver=b, delay_us=int(1e6 * delay))
             for a, row in delays(near).items()
             for b, delay in row.items()
         )
-        cluster = Cluster.of_sites(SITES).model_copy(
-            update={"links": links, "placement": Placement(sample_us=1_000_000)}
+        super().__init__(
+            Cluster.of_sites(SITES).model_copy(
+                update={"links": links, "placement": Placement(sample_us=1_000_000)}
+            ),
+            spark,
         )
-        self.coordinator = Coordinator(self.state, cluster, Credentials("bench"))
-        self._sites = LocalSites(self.coordinator, cluster.sites, spark)
 
     def change(self, near: str) -> None:
         for site in SITES:
             self.coordinator.sites.peer(site).send(Emulate(delays(near)))
 
-    def run(self, text: str) -> None:
-        (self.state / "fire_alarm.py").write_text(POCKET)
-        self.coordinator.execute(Script(text), str(self.state))
+    def play(self, text: str) -> None:
+        (self.folder / "fire_alarm.py").write_text(POCKET)
+        self.execute(text)
 
     def nodes(self) -> dict[str, str]:
         """The queries' nodes and where they are."""
@@ -131,22 +125,13 @@ class System:
     def sources_run(self) -> bool:
         return any(one.state != "ended" for one in self.coordinator.status(ask=False).sources())
 
-    def wait(self) -> None:
-        while not idle(self.coordinator.status()):
-            time.sleep(0.1)
-
     def lines(self) -> dict[str, list[str]]:
         """Of every output."""
-        paths = {name: self.state / f"{name}.jsonl" for name in OUTPUTS}
+        paths = {name: self.folder / f"{name}.jsonl" for name in OUTPUTS}
         return {
             name: path.read_text().splitlines() if path.exists() else []
             for name, path in paths.items()
         }
-
-    def close(self) -> None:
-        self._sites.close()
-        self.coordinator.close()
-        shutil.rmtree(self.state, ignore_errors=True)
 
 
 class Costs(threading.Thread):
@@ -216,13 +201,13 @@ def changing(
     """Each phase another site is near: what that costs before and after operators have moved."""
     nears = [BETWEEN[i % len(BETWEEN)] for i in range(phases)]
     rows = []
-    with closing(System(spark, nears[0])) as system:
+    with closing(Moving(spark, nears[0])) as system:
         progress("Measuring the network …")
         time.sleep(8)
-        system.run(script(20, 10**6, "1s", start=False))
+        system.play(script(20, 10**6, "1s", start=False))
         first, pocket = system.nodes(), system.pocket()
         with (
-            closing(Tail(system.state / "fire.jsonl")) as tail,
+            closing(Tail(system.folder / "fire.jsonl")) as tail,
             closing(Costs(system.coordinator)) as costs,
         ):
             for near in nears:
@@ -241,7 +226,7 @@ def changing(
     }
 
 
-def _phase(system: System, tail: Tail, costs: Costs, near: str, seconds: float) -> dict[str, Any]:
+def _phase(system: Moving, tail: Tail, costs: Costs, near: str, seconds: float) -> dict[str, Any]:
     system.change(near)
     begun = time.time()
     time.sleep(seconds)  # until what is measured is mostly of the network as it is now
@@ -273,14 +258,14 @@ def exact(
     outputs: list[dict[str, list[str]]] = []
     done: list[Moved] = []
     for moving in (True, False):
-        with closing(System(spark, None)) as system:
-            system.run(text)
+        with closing(Moving(spark, None)) as system:
+            system.play(text)
             time.sleep(3)
             while moving and len(done) < moves and system.sources_run():
                 progress(f"{len(done)} of {moves} moves …")
                 done += _round(system, rng, moves - len(done))
             progress("Waiting for the last results …")
-            system.wait()
+            system.wait(None)
             outputs.append(system.lines())
     pauses = [one.pause_ms for one in done if one.pause_ms is not None]
     return {
@@ -292,7 +277,7 @@ def exact(
     }
 
 
-def _round(system: System, rng: random.Random, most: int) -> list[Moved]:
+def _round(system: Moving, rng: random.Random, most: int) -> list[Moved]:
     """Some nodes, to sites where they are not."""
     nodes = system.nodes()
     chosen = rng.sample(sorted(nodes), rng.randint(1, min(most, len(nodes))))

@@ -24,9 +24,9 @@ from bench.shop import totals
 from bench.shop.expected import COLUMNS, WIDTH_MS, Row, differences, expected
 from bench.shop.queries import AT_ONCE, CLUSTER, SINKS, script
 from bench.shop.sales import PRODUCTS, STORES, Tills, sold
-from bench.systems.cluster import Keep, Progress
 from bench.systems.kafka import Broker
 from bench.systems.postgres import Postgres
+from bench.systems.system import Keep, Progress
 
 LIMIT_S = 20.0
 """From the start of `anabranch up` to the first new result."""

@@ -21,15 +21,9 @@ import pyarrow as pa
 from anabranch.coordinator.service.idle import failures
 from anabranch.errors import TaskError
 from bench.stage.fault_input import differences, recomputed, write_input
-from bench.systems.cluster import (
-    FailingCluster,
-    Keep,
-    Progress,
-    Status,
-    read_lines,
-    task_states,
-)
+from bench.systems.cluster import FailingCluster
 from bench.systems.postgres import Postgres
+from bench.systems.system import Keep, Progress, Status, read_lines, task_states
 
 SCRIPT = """
 CREATE STREAM r (key BIGINT, value BIGINT, x DOUBLE) TIMESTAMP ts LATENESS 200ms
@@ -133,12 +127,12 @@ class _Run:
         stage = kind.stage.format(url=self._database.url if self._database else "")
         cluster.execute(SCRIPT.format(input="input", home=kind.sites[0], stage=stage, key=kind.key))
         begun = time.monotonic()
-        cluster.wait(lambda status: _rows(status) > 0, "the stage has begun", 120)
+        cluster.wait_for(lambda status: _rows(status) > 0, "the stage has begun", 120)
         time.sleep(at_s)
         at_rows = _rows(cluster.status())
         spilt = self._spilt() if kind.name == "spill" else None
         happened = self._fail()
-        cluster.wait(_done, "all results", 300)
+        cluster.wait_for(_done, "all results", 300)
         took = time.monotonic() - begun
         found = [json.loads(line) for line in read_lines(cluster.folder / "out.jsonl")]
         for site in kind.sites:

@@ -25,7 +25,8 @@ from bench.standby import steps as standby_steps
 from bench.standby import verdict as standby_verdict
 from bench.standby.queries import AGGREGATION, SELECTION, Operator
 from bench.standby.site import WORKERS, Deployed
-from bench.systems.cluster import FailingCluster, Keep, Progress
+from bench.systems.cluster import FailingCluster
+from bench.systems.system import Keep, Progress
 
 LINK = 250_000.0
 """Bytes a second of a link that stands for the paper's 125 MB/s: 3½ times the stream, as it is on

@@ -20,7 +20,8 @@ from anabranch.link.messages import Status
 from anabranch.link.reports import SiteReport
 from anabranch.plan.protection import UNLIMITED
 from bench.standby.queries import NAMES, SELECTION, values
-from bench.systems.cluster import FailingCluster, account
+from bench.systems.cluster import FailingCluster
+from bench.systems.system import account
 
 ROWS = 4_000_000
 LIMIT_S = 120.0

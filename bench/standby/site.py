@@ -20,8 +20,9 @@ from anabranch.link.messages import ShipBy, Status
 from anabranch.link.reports import SiteReport, StandbyReport, TuningReport
 from anabranch.standby.cost import Load, Model
 from bench.standby.queries import Operator, check
-from bench.systems.cluster import FailingCluster, read_lines
+from bench.systems.cluster import FailingCluster
 from bench.systems.processes import Busy
+from bench.systems.system import read_lines
 
 WORKERS = ("centre", "centre2", "centre3")
 LOOK_S = 0.05
@@ -71,7 +72,7 @@ class Deployed:
             self._wait_for_protection()
 
     def _wait_for_protection(self) -> None:
-        self.cluster.wait(
+        self.cluster.wait_for(
             lambda status: self.cluster.protected(status) and bool(self.loads()), "protection", 120
         )
 

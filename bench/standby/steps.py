@@ -22,7 +22,8 @@ from anabranch.link.messages import Status
 from anabranch.link.reports import TuningReport
 from anabranch.standby.choice import Limits, choose
 from anabranch.standby.cost import Load, Model
-from bench.systems.cluster import FailingCluster, read_lines
+from bench.systems.cluster import FailingCluster
+from bench.systems.system import read_lines
 
 LIMITS = Limits(recovery_s=0.7, overhead=0.25)
 STEPS = ((1_000, 4_000), (5_000, 4_000), (1_000, 4_000), (1_000, 12_000))
@@ -91,7 +92,7 @@ def run(cluster: FailingCluster, step_s: float) -> dict[str, Any]:
     rows = write(cluster.folder / "steps.parquet", step_s)
     cluster.execute(SCRIPT)
     seconds = _watch(cluster, step_s)
-    cluster.wait(lambda s: _done(s), "the end of the steps", 60)
+    cluster.wait_for(lambda s: _done(s), "the end of the steps", 60)
     check(read_lines(cluster.folder / "steps.jsonl"), rows)
     cluster.drop_all()
     share, counted = share_held(seconds)

@@ -19,8 +19,8 @@ from anabranch.coordinator.requests import AskStatus
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import AnabranchError, TaskError
 from anabranch.scratch import scratch_folder
-from bench.systems.cluster import Status
 from bench.systems.processes import kill
+from bench.systems.system import Status
 
 COMMAND = (sys.executable, "-m", "anabranch")
 UP_S, STOP_S, LOOK_S = 180.0, 60.0, 0.1

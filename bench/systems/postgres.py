@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 
 import psycopg
 
+from anabranch.demo.database import programs, unprivileged_user
 from anabranch.errors import SiteError
-from bench.systems.server_process import Server, free_port, own_folder, unprivileged_user
+from bench.systems.server_process import Server, free_port, own_folder
 
-_ROOT = Path("/usr/lib/postgresql")
 # Durability costs a sync per commit, and this cluster is thrown away.
 _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -98,14 +97,3 @@ class Postgres:
         if self._user is None:
             return {}
         return {"user": self._user, "extra_groups": []}
-
-
-def programs() -> Path:
-    """The folder of PostgreSQL's programs; Debian keeps them off the PATH."""
-    found = sorted(_ROOT.glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
-    on_path = shutil.which("initdb")
-    if found:
-        return found[-1].parent
-    if on_path:
-        return Path(on_path).resolve().parent
-    raise SiteError("this needs a PostgreSQL server", remedy="Run `make servers`.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import random
 import shutil
 import signal
@@ -102,13 +101,3 @@ def _end_with_parent() -> None:
     """In the child: the kernel kills it when its parent dies, however that is; more exactly, when
     the thread ends that started it. So servers are started by the main thread."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def unprivileged_user() -> str | None:
-    """Whom a server that refuses root runs as; None if we are not root."""
-    if os.geteuid() != 0:
-        return None
-    import pwd
-
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    return "postgres" if "postgres" in known else "nobody"

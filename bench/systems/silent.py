@@ -7,25 +7,20 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.model import Security
 from anabranch.config.presets import YOUNG_JVM
 from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.errors import TaskError
-from anabranch.language.source import Script
 from anabranch.link.gate import Credentials
 from anabranch.scratch import scratch_folder
-from bench.systems.cluster import Progress, Status, account
 from bench.systems.namespaces import Machines
+from bench.systems.system import Console, Progress, Status
 
-START_S = 120.0
 
-
-class SilentCluster:
+class SilentCluster(Console):
     """Sites of default settings, each on a machine of its own, and a coordinator here."""
 
     def __init__(
@@ -72,22 +67,9 @@ class SilentCluster:
                 start_new_session=True,
             )
 
-    def wait_until_up(self) -> None:
-        """All of them."""
-        self.wait(lambda s: all(one.state == "up" for one in s.sites), "sites up")
-
-    def execute(self, text: str) -> None:
-        self.coordinator.execute(Script(text), str(self.folder))
-
-    def wait(self, true: Callable[[Status], bool], what: str, timeout_s: float = START_S) -> Status:
-        """Raises TaskError if it does not come true in time."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            status = self.coordinator.status(ask=False)
-            if true(status):
-                return status
-            time.sleep(0.05)
-        raise TaskError(f"{what}: not within {timeout_s:g} s", remedy=account(status))
+    def status(self) -> Status:
+        """As sites have reported: they are not asked, since some may not answer."""
+        return self.coordinator.status(ask=False)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """To all processes of a site."""

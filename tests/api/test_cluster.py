@@ -17,11 +17,10 @@ from anabranch.api.queries import Readable
 from anabranch.config.cluster import Cluster as Config
 from anabranch.coordinator.service.state import write_endpoint
 from anabranch.errors import ConfigError, SiteError
-from anabranch.link.gate import Credentials
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import ArrowBatches, wire_schema
 from anabranch.runtime.loop import process_loop
-from tests.e2e.system import System
+from bench.systems.system import System
 from tests.link.support import an_outlet, eventually, follow, numbers
 
 SCHEMA = wire_schema(pa.schema([pa.field("n", pa.int64())]))
@@ -56,10 +55,8 @@ def test_methods_of_frames_say_what_they_are_called_here(foreign: str, ours: str
 def test_connecting_to_a_system_that_runs(spark: SparkSession, tmp_path: Path) -> None:
     system = System(Config.of_sites(["only"]), spark, tmp_path)
     try:
-        state = tmp_path / "state"
-        (state / "token").write_text("test")
-        write_endpoint(state, system.coordinator.address, Credentials("test"))
-        with Cluster.connect(state) as cluster:
+        write_endpoint(system.state, system.coordinator.address, system.credentials)
+        with Cluster.connect(system.state) as cluster:
             ticks = cluster.stream("ticks", {"n": "INT"})
             assert ticks.site == "only"
             query = ticks.start("q")

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from anabranch.cli.queries import explain
 from anabranch.config.cluster import Cluster
+from bench.systems.system import System
 from tests.cli.conftest import Ended
-from tests.e2e.system import System
 
 Run = Callable[..., Ended]
 SCRIPT = """

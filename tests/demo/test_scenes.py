@@ -15,7 +15,7 @@ from anabranch.demo.scenes.deadlines import Deadlines
 from anabranch.demo.scenes.host import Host, Scene
 from anabranch.demo.scenes.network import Network
 from anabranch.demo.scenes.stage import Stage
-from tests.e2e.system import System
+from bench.systems.system import System
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from anabranch.language.source import Script
 from anabranch.pocket import Pocket
 from anabranch.site.programs.submission import submission
 from anabranch.site.programs.user_class import classes
+from bench.systems.system import System, read_jsonl
 from tests.docs.pages import EXAMPLES, blocks
-from tests.e2e.system import System, read_jsonl
 
 Start = Callable[[list[str], Path], System]
 

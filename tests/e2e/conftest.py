@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from tests.e2e.system import System
+from bench.systems.system import System
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError, ScriptError, SinkError, SourceError
+from bench.systems.system import System
 from tests.e2e.commands import COMMAND, anabranch, environment
-from tests.e2e.system import System
 from tests.link.support import eventually
 
 STREAM = "CREATE STREAM s (id BIGINT, t DOUBLE) TIMESTAMP ts FROM file(path = 's.csv') AT room1;"
@@ -148,7 +148,8 @@ def test_port_in_use_leaves_no_state(tmp_path: Path) -> None:
 def test_site_unreachable(spark: SparkSession, tmp_path: Path) -> None:
     system = System(Cluster.of_sites(["a", "b"]), spark, tmp_path)
     try:
-        system.sites._sites[1].close()
+        assert system.running
+        system.running.close_local("b")
         row = next(site for site in system.coordinator.status().sites if site.site == "b")
         assert row.state == "unreachable"
         assert "Connection refused" in row.problem

@@ -6,7 +6,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 
 WIDTH_S = 10
 Sale = tuple[int, str, int]

@@ -9,7 +9,7 @@ import pytest
 from anabranch.cli.queries.sql import once
 from anabranch.coordinator.service.state import write_endpoint
 from anabranch.errors import ConfigError, ScriptError
-from tests.e2e.system import System
+from bench.systems.system import System
 
 TICKS = """
 CREATE STREAM ticks (n BIGINT) FROM rate(tps = 200, n = 'value') AT room1;

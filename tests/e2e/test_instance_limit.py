@@ -14,7 +14,7 @@ from anabranch.config.cluster import Cluster
 from anabranch.coordinator.service.idle import failures
 from anabranch.spark.jvm import jvm
 from anabranch.spark.kept.abandoned import abandoned
-from tests.e2e.system import System
+from bench.systems.system import System
 from tests.link.support import eventually
 
 LIMIT_S = 1.0

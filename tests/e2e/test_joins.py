@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bench.systems.postgres import Postgres
+from bench.systems.system import System, read_jsonl
 from tests.e2e.commands import wait_until
-from tests.e2e.system import System, read_jsonl
 from tests.window.naive import Range, Tuple, evaluate
 
 FIGURE_5 = """MASTER	Sensor1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tests.e2e.system import System
+from bench.systems.system import System
 from tests.link.support import eventually
 
 SLOW = """

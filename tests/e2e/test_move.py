@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.errors import AnabranchError
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 
 TPS, ROWS = 1_000, 6_000
 SOURCE = f"""

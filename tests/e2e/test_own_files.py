@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import ScriptError
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 
 TEXT = "id,day,ts\n1,mon,1000\n2,tue,2000\n3,mon,3000\n"
 STREAM = "CREATE STREAM s (id BIGINT, day STRING) TIMESTAMP ts FROM file(path = '{}') AT room1;"

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.coordinator.placement.moves import Moved
 from anabranch.plan.catalog import QueryDef
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 
 SITES = ("room1", "room2", "centre")
 ROWS = 1_500

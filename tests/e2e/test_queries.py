@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.errors import ScriptError, TaskError
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 
 
 def write_csv(path: Path, rows: list[tuple[object, ...]], header: str) -> None:

@@ -20,7 +20,7 @@ from anabranch.face.routes import make_app
 from anabranch.face.system import System as Face
 from anabranch.runtime.log import log_no_more, log_to
 from bench.systems.postgres import Postgres
-from tests.e2e.system import System
+from bench.systems.system import System
 
 pytestmark = pytest.mark.spark
 FOUND, WRITTEN, WRONG = "x7-of-the-environment", "x7-written-out", "x7-is-the-wrong-one"

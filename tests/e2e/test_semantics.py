@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch.plan.windows import Range, Rows, Window
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 from tests.window.naive import Tuple, Values, evaluate
 
 SITES = {"A": "room1", "B": "room1", "C": "room2"}

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.errors import ScriptError
 from bench.systems.postgres import Postgres
-from tests.e2e.system import System
+from bench.systems.system import System
 from tests.servers.kafka import Kafka
 
 

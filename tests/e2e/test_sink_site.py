@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.coordinator.status.report import SystemStatus
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 
 TICKS = (
     "CREATE STREAM ticks (value BIGINT) FROM rate(tps = 100000, rows = 5000, start = 0) AT room1;"

@@ -16,8 +16,8 @@ from anabranch.coordinator.protection.report import ProtectionReport
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import TakeOver
 from bench.systems.postgres import Postgres
+from bench.systems.system import System, read_jsonl
 from tests.e2e.commands import wait_until
-from tests.e2e.system import System, read_jsonl
 from tests.servers.kafka import Kafka
 
 ROWS = 4000

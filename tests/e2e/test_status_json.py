@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.requests import AskStatus
-from anabranch.link.gate import Credentials
 from anabranch.link.message import plain
 from anabranch.link.messages import TakeOver
 from anabranch.link.peer import Peer
@@ -25,7 +24,7 @@ from anabranch.pocket import Pocket
 from anabranch.site.programs.submission import submission
 from anabranch.site.programs.user_class import classes
 from bench.systems.postgres import Postgres
-from tests.e2e.system import System
+from bench.systems.system import System
 
 SAID = Path(__file__).parent / "statuses"
 SCRIPT = """
@@ -80,7 +79,7 @@ def running(
 
 def said(system: System) -> Any:
     """As the command gets it."""
-    peer = Peer("the coordinator", system.coordinator.address, Credentials("test"))
+    peer = Peer("the coordinator", system.coordinator.address, system.credentials)
     try:
         return plain(peer.send(AskStatus()))
     finally:
@@ -173,7 +172,8 @@ def test_a_status_has_the_keys_that_scripts_of_users_know(running: System) -> No
     before = tasks_of(was_said("taken"), "kept")["primary"]
     assert not list(changes(before, tasks_of(taken, "kept")["primary"]))
 
-    running.sites.close()
+    assert running.running
+    running.running.close_local()
     away = wait_for(
         lambda status: all(one["state"] == "unreachable" for one in status["sites"]), running
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 
 
 @pytest.mark.spark

@@ -13,7 +13,7 @@ from anabranch.config.cluster import Cluster
 from anabranch.face.access import TokenAccess
 from anabranch.face.routes import make_app
 from anabranch.face.system import System as Face
-from tests.e2e.system import System
+from bench.systems.system import System
 
 pytestmark = pytest.mark.spark
 READER = {"authorization": "Bearer looks"}

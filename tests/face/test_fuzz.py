@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from anabranch.config.cluster import Cluster
 from anabranch.face.system import System as Face
 from bench.face.fuzz import Fuzz
-from tests.e2e.system import System
+from bench.systems.system import System
 
 REQUESTS = 120
 

@@ -21,7 +21,7 @@ from anabranch.face.rights import READERS_MAY, reader_may
 from anabranch.face.routes import make_app
 from anabranch.face.system import System as Face
 from anabranch.link.gate import Gate
-from tests.e2e.system import System
+from bench.systems.system import System
 
 READER = {"authorization": "Bearer looks"}
 OPERATOR = {"authorization": "Bearer right"}

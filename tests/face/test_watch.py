@@ -13,7 +13,7 @@ from anabranch.config.cluster import Cluster
 from anabranch.face.system import System as Face
 from anabranch.face.watch import HISTORY, Watch
 from bench.face.simulated import SimulatedCoordinator
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 
 
 def test_a_viewer_who_never_reads_holds_up_nobody() -> None:

@@ -9,7 +9,7 @@ from anabranch.plan.catalog import PocketDef
 from anabranch.pocket import Pocket
 from anabranch.site.programs.submission import submission
 from anabranch.site.programs.user_class import classes
-from tests.e2e.system import System
+from bench.systems.system import System
 
 ALARM = """
 from anabranch.pocket import Pocket

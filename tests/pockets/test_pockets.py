@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import AnabranchError, ConfigError, ScriptError, TaskError
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 from tests.pockets.support import ALARM, START_US, TICKS, submit, tasks, wait_for
 
 COPY = "CREATE QUERY seen AS SELECT * FROM alarm INTO jsonl(path = 'seen.jsonl') AT centre;"

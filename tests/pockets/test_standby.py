@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import ConfigError, ScriptError
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 from tests.e2e.test_standby import assignment, take_over
 from tests.pockets.support import submit
 

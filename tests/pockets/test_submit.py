@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.coordinator.service.state import write_endpoint
-from anabranch.link.gate import Credentials
+from bench.systems.system import System
 from tests.cli.conftest import Ended, anabranch
-from tests.e2e.system import System
 from tests.pockets.support import ALARM, TICKS, wait_for
 
 __all__ = ["anabranch"]
@@ -36,9 +35,8 @@ class Other(Broken):
 
 @pytest.fixture
 def state(system: System, tmp_path: Path) -> str:
-    (system.folder / "state" / "token").write_text("test")
-    write_endpoint(system.folder / "state", system.coordinator.address, Credentials("test"))
-    return str(system.folder / "state")
+    write_endpoint(system.state, system.coordinator.address, system.credentials)
+    return str(system.state)
 
 
 def test_submit_says_what_was_made(

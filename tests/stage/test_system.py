@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from tests.e2e.system import System, read_jsonl
+from bench.systems.system import System, read_jsonl
 from tests.link.support import eventually
 from tests.servers.kafka import Kafka
 

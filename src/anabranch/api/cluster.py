@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,19 +25,18 @@ from anabranch.config.cluster import Cluster as ClusterConfig
 from anabranch.config.cluster import load_cluster
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.idle import failures, idle
-from anabranch.coordinator.service.state import credentials_for, endpoint_in
+from anabranch.coordinator.service.state import endpoint_in
 from anabranch.coordinator.status.description import primaries
 from anabranch.coordinator.status.workers import task_and_sink
 from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.link.message import plain
 from anabranch.pocket import Pocket
-from anabranch.scratch import scratch_folder
 from anabranch.site.programs.submission import submission
 from anabranch.site.programs.user_class import pickled
 from anabranch.spark.session import guest_session
 
 if TYPE_CHECKING:
-    from anabranch.coordinator.service.launch import RunningCluster
+    pass
 
 __all__ = ["Cluster", "Sink"]
 
@@ -66,30 +64,16 @@ class Cluster:
         those of a cluster `file`. They share `spark`, or a session that is active here, and leave
         it running; without either they start one of their own."""
         # Only now: who connects to a system needs nothing of what runs one.
-        from anabranch.coordinator.service.coordinator import Coordinator
-        from anabranch.coordinator.service.launch import RunningCluster
+        from anabranch.coordinator.service.temporary import TemporarySystem
 
         if bool(sites) == (file is not None):
             raise ConfigError("local takes the names of sites or a file", place="Cluster.local")
         config = load_cluster(Path(file)) if file else ClusterConfig.of_sites(sites)
-        state = scratch_folder("api-")
         shared = spark or SparkSession.getActiveSession()
-        running: RunningCluster | None = None
-
-        def close() -> None:
-            if running:
-                running.close()
-            shutil.rmtree(state, ignore_errors=True)
-
-        try:
-            credentials = credentials_for(config, state)
-            coordinator = Coordinator(state, config, credentials)
-            guest = guest_session(shared) if shared else None
-            running = RunningCluster(coordinator, state, progress, tied=True, spark=guest)
-        except BaseException:
-            close()
-            raise
-        return cls(Client(coordinator.address, credentials), close)
+        guest = guest_session(shared) if shared else None
+        system = TemporarySystem(config, progress, spark=guest)
+        client = Client(system.coordinator.address, system.credentials)
+        return cls(client, system.close)
 
     @classmethod
     def connect(cls, state: str | Path = ".anabranch") -> Self:

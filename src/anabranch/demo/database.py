@@ -29,7 +29,7 @@ class Database:
 
     def __init__(self) -> None:
         self._programs = programs()
-        self._user = unprivileged() if os.geteuid() == 0 else None
+        self._user = unprivileged_user()
         self._folder = Path(tempfile.mkdtemp(prefix="anabranch-pg-"))
         if self._user:
             shutil.chown(self._folder, self._user)
@@ -101,7 +101,8 @@ class Database:
 
 
 def programs() -> Path:
-    """Debian keeps them off the PATH."""
+    """The folder of PostgreSQL's programs; Debian keeps them off the PATH. Raises SetupError if
+    there are none."""
     found = sorted(_ROOT.glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
     on_path = shutil.which("initdb")
     if found:
@@ -109,12 +110,14 @@ def programs() -> Path:
     if on_path:
         return Path(on_path).resolve().parent
     raise SetupError(
-        "estimates are written to PostgreSQL, which is not installed here",
-        remedy="apt-get install postgresql",
+        "this needs a PostgreSQL server, and none is installed here",
+        remedy="Run `make servers`, or apt-get install postgresql.",
     )
 
 
-def unprivileged() -> str:
-    """Whom PostgreSQL, which refuses root, runs as."""
+def unprivileged_user() -> str | None:
+    """Whom a server that refuses root runs as; None if we are not root."""
+    if os.geteuid() != 0:
+        return None
     known = {entry.pw_name for entry in pwd.getpwall()}
     return "postgres" if "postgres" in known else "nobody"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,22 +22,19 @@ from anabranch.cli.show.tables import (
     working,
 )
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.idle import failures, idle
-from anabranch.coordinator.service.launch import RunningCluster
-from anabranch.coordinator.service.state import credentials_for
+from anabranch.coordinator.service.temporary import TemporarySystem
 from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import ConfigError
 from anabranch.language.grammar.parser import parse
 from anabranch.language.source import Script
 from anabranch.link.message import plain
-from anabranch.scratch import scratch_folder
 
 POLL_S = 0.1
 
 
-class Run:
-    """A coordinator and sites that live as long as the run, and leave nothing behind."""
+class Run(TemporarySystem):
+    """A system that a command starts: a site that dies is started again."""
 
     def __init__(
         self,
@@ -48,28 +44,7 @@ class Run:
     ) -> None:
         """`say` is told of sites that are lost without harm."""
         self._say = say
-        self._state = scratch_folder("run-")
-        self._running: RunningCluster | None = None
-        try:
-            coordinator = Coordinator(self._state, cluster, credentials_for(cluster, self._state))
-            self._running = RunningCluster(
-                coordinator, self._state, progress, tied=True, revive=True
-            )
-        except BaseException:
-            self.close()
-            raise
-        self.coordinator = coordinator
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._running:
-            self._running.close()
-        shutil.rmtree(self._state, ignore_errors=True)
+        super().__init__(cluster, progress, revive=True)
 
     def watch(
         self, seconds: float | None, until_idle: bool, look: Callable[[SystemStatus], None]

@@ -83,10 +83,12 @@ class LocalSites:
         """All that is deployed at them."""
         return [task for site in self._sites for task in site.service.deployment.tasks.values()]
 
-    def close(self) -> None:
-        for site in self._sites:  # all of them first: a gate waits for those who follow it
+    def close(self, *names: str) -> None:
+        """These, or all. They may be closed again."""
+        closed = [site for site in self._sites if not names or site.name in names]
+        for site in closed:  # all of them first: a gate waits for those who follow it
             site.stop()
-        for site in self._sites:
+        for site in closed:
             site.close()
 
 
@@ -319,6 +321,15 @@ class RunningCluster:
         except BaseException:
             self.close()
             raise
+
+    def tasks(self) -> list[Task]:
+        """All that is deployed at the sites of this process."""
+        return self._local.tasks() if self._local else []
+
+    def close_local(self, *names: str) -> None:
+        """Those of this process, or all of them: they answer nobody any more."""
+        if self._local:
+            self._local.close(*names)
 
     def hold(self, site: str) -> None:
         """One that dies is not started again until it is let go."""
