@@ -9,10 +9,10 @@ import pytest
 
 from anabranch.coordinator.deploy.lost import begun
 from anabranch.coordinator.deploy.restore import Restoration
-from anabranch.coordinator.protection.restart_points import RestartPoints
-from anabranch.errors import SiteError
+from anabranch.coordinator.protection.restart_points import RestartPoints, Told
+from anabranch.errors import CannotResume, SiteError
 from anabranch.link.message import Message
-from anabranch.link.messages import Drop, Prepare
+from anabranch.link.messages import Attach, Drop, Prepare
 from anabranch.stream.restart import RestartPoint
 from simulation.reports import a_site, a_source, a_task
 from tests.link.support import LOOP
@@ -55,6 +55,36 @@ def test_what_was_prepared_in_vain_does_not_pass_for_running() -> None:
     site, first = sites.asked[0]
     assert (site, type(first)) == ("centre", Prepare)
     assert sites.asked[-1] == ("centre", Drop(("hot",), resume=True))
+
+
+@pytest.mark.parametrize(
+    ("released", "begins"),
+    [(29, RestartPoint((29,), 0)), (30, None), (None, RestartPoint((29,), 0))],
+)
+def test_a_task_whose_point_is_lost_goes_on_only_where_nothing_was_let_go_of(
+    released: int | None, begins: RestartPoint | None
+) -> None:
+    """It began after 29 of its input, and no site knows more of it: the file was damaged."""
+
+    class Upstream(FakeSites):
+        async def call(self, site: str, message: Message, seconds: float = 0.0) -> Any:
+            return 29 if isinstance(message, Attach) else None
+
+    async def consumer_state(task: Any) -> Told | None:
+        return None if released is None else Told(None, (released,))
+
+    sites, known = Upstream(), {"Sensor1": a_stream(), "hot": a_query()}
+    protector = SimpleNamespace(
+        restart_points=SimpleNamespace(points=no_points, consumer_state=consumer_state),
+        assignments=SimpleNamespace(first=lambda name: RestartPoint((29,), 0)),
+    )
+    restoration = Restoration(sites, {"centre": {"hot"}}, known, protector)  # type: ignore[arg-type]
+    (task,) = restoration._tasks
+    if begins:
+        assert LOOP.run(restoration._begin(task)) == begins
+        return
+    with pytest.raises(CannotResume, match="began behind 29 of its inputs, and 30 have been let"):
+        LOOP.run(restoration._begin(task))
 
 
 def test_nothing_goes_on_before_its_own_site_has_said_where() -> None:

@@ -54,6 +54,47 @@ def test_a_line_that_was_cut_off_was_told_nobody(tmp_path: Path) -> None:
     assert PointsFile(RealFolder(tmp_path)).all() == {"a": RestartPoint((2,), 2)}
 
 
+def test_what_is_damaged_takes_nothing_but_itself(tmp_path: Path) -> None:
+    """The site starts all the same, with what is left, and the damaged file stays beside it."""
+    path = tmp_path / "points"
+    file = PointsFile(RealFolder(tmp_path))
+    file.save({"a": RestartPoint((1,), 1), "b": RestartPoint((1,), 1)})
+    file.save({"a": RestartPoint((2,), 2)})
+    file.save({"b": RestartPoint((3,), 3)})
+    file.close()
+    data = path.read_bytes()
+    ends = read_records(data, "points").ends
+    starts = [0, *ends[:-1]]
+    for start, end, left in zip(
+        starts,
+        ends,
+        (
+            {"a": RestartPoint((2,), 2), "b": RestartPoint((3,), 3)},
+            {"a": RestartPoint((1,), 1), "b": RestartPoint((3,), 3)},
+            {"a": RestartPoint((2,), 2), "b": RestartPoint((1,), 1)},
+        ),
+        strict=True,
+    ):
+        for at in (start, start + 9, end - 2):
+            damaged = data[:at] + b"#" + data[at + 1 :]
+            path.write_bytes(damaged)
+            again = PointsFile(RealFolder(tmp_path))
+            assert again.all() == left
+            if end == ends[-1]:  # as if it had been cut off
+                assert again.damage is None
+                continue
+            assert again.damage
+            assert f"the record at byte {start} is damaged" in again.damage.line()
+            again.save({"a": RestartPoint((9,), 9)})
+            copies = [one.read_bytes() for one in tmp_path.glob("points.damaged-*")]
+            assert damaged in copies
+            again.close()
+    path.write_bytes(b"garbage")
+    nothing = PointsFile(RealFolder(tmp_path))
+    assert nothing.all() == {}
+    assert nothing.damage
+
+
 def test_only_what_is_new_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "points"
     file = PointsFile(RealFolder(tmp_path))

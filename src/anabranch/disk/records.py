@@ -59,6 +59,24 @@ def read_records(data: bytes, place: str) -> Records:
     return records
 
 
+def spared_records(data: bytes) -> tuple[list[bytes], int | None]:
+    """The payloads of all whole records of a file that was begun by one, and where the first is
+    that is damaged; None if none is. For records of which each holds by itself."""
+    payloads: list[bytes] = []
+    damaged: int | None = None
+    at = 0
+    while at < len(data):
+        if found := _record_at(data, at):
+            payloads.append(data[found.start : found.end])
+            at = found.next
+            continue
+        behind = _next_record(data, at)
+        if damaged is None and (behind is not None or not payloads):
+            damaged = at
+        at = len(data) if behind is None else behind
+    return payloads, damaged
+
+
 def records_from(
     folder: Folder, name: str, at: int, end: int, piece: int
 ) -> Iterator[tuple[int, memoryview]]:
@@ -101,14 +119,20 @@ def _record_at(data: bytes, at: int) -> _Record | None:
 
 
 def _must_be_the_end(data: bytes, at: int, place: str) -> None:
-    for head in _HEAD.finditer(data, at + 1):
-        if _record_at(data, head.start()):
-            raise CannotResume(
-                f"the record at byte {at} is damaged, and whole ones are behind it from byte"
-                f" {head.start()} on",
-                place=place,
-                remedy="Restore the file, or drop what it belongs to and create it again.",
-            )
+    behind = _next_record(data, at)
+    if behind is not None:
+        raise CannotResume(
+            f"the record at byte {at} is damaged, and whole ones are behind it from byte"
+            f" {behind} on",
+            place=place,
+            remedy="Restore the file, or drop what it belongs to and create it again.",
+        )
+
+
+def _next_record(data: bytes, at: int) -> int | None:
+    """Where after `at` the next whole one begins."""
+    heads = (head.start() for head in _HEAD.finditer(data, at + 1))
+    return next((one for one in heads if _record_at(data, one)), None)
 
 
 def _checksum(length: bytes, payload: bytes | memoryview) -> int:

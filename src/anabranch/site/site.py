@@ -92,6 +92,8 @@ class Site:
             self._runtime, name, self._config.slots, self._config.schedule, spark
         )
         points = PointsFile(folder, synced=cluster.durability == "power")
+        if points.damage:
+            self._runtime.failed("restart points", points.damage)
         self._builder = Builder(
             cluster, spark, folder, self._runtime, self._config, self._executor, points
         )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.coordinator.deploy.lost import Lost, streams_read
 from anabranch.coordinator.protection.protect import Protector
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, CannotResume
 from anabranch.link.messages import (
     Announce,
     Attach,
@@ -92,7 +92,9 @@ class Restoration:
         await self._sites.call(site, Announce(self._protector.routes()))
 
     async def _begin(self, task: TaskSpec) -> RestartPoint:
-        """For a task that was killed before it had a restart point: as upstream remembers it."""
+        """For a task of which no site knows a restart point, since it was killed before it had one,
+        or since the file with it is damaged: as upstream remembers it, or where it once began.
+        Raises CannotResume if upstream has let go of what it would read there."""
         starts = [
             await self._sites.call(
                 source.site,
@@ -105,9 +107,24 @@ class Restoration:
             )
             for index, source in enumerate(task.inputs)
         ]
-        incarnation = self._protector.assignments.incarnation(task.name)
+        assignments = self._protector.assignments
         told = await self._protector.restart_points.consumer_state(task)
-        return (told and told.point) or RestartPoint(tuple(starts), 0, incarnation=incarnation)
+        if told and told.point:
+            return told.point
+        first = assignments.first(task.name)
+        if first is None:
+            incarnation = assignments.incarnation(task.name)
+            return RestartPoint(tuple(starts), 0, incarnation=incarnation)
+        if told and any(map(int.__lt__, first.inputs, told.released)):
+            raise CannotResume(
+                f"nobody knows any more where {task.name} would restart: it began behind"
+                f" {_listed(first.inputs)} of its inputs, and {_listed(told.released)} have been"
+                " let go of since",
+                place=f"site {task.site}",
+                remedy="Restore its state folder from a backup, or drop the query and create it"
+                " again.",
+            )
+        return first
 
     async def _place(self) -> None:
         """Every outlet begins where the first of its readers needs it."""
@@ -145,3 +162,7 @@ class Restoration:
                         born=needs.born,
                     )
                     await self._sites.call(source.site, request)
+
+
+def _listed(positions: tuple[int, ...]) -> str:
+    return " and ".join(f"{one:,}" for one in positions)

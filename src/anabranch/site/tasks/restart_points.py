@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
 from anabranch.disk.folder import Appending, Folder
-from anabranch.disk.records import read_records, record
+from anabranch.disk.records import record, spared_records
 from anabranch.errors import StorageError
 from anabranch.runtime.base import Runtime
 from anabranch.stream.restart import Points, RestartPoint, join_all, point_of
@@ -23,22 +24,29 @@ class PointsFile:
 
     A record says what is new; the last one about a task holds. One that was cut off by the death
     of the process was told nobody. The points of tasks that ran here before stay until they are
-    dropped: after a failure ours may be the only ones."""
+    dropped: after a failure ours may be the only ones.
+
+    Points only rise, so older ones are true as well: a task whose newest one is damaged goes on
+    from what is left, if those before it still have what comes after that."""
 
     def __init__(self, folder: Folder | None, *, synced: bool = False) -> None:
-        """`synced`: what is kept outlives the machine's power, too. Raises CannotResume if the
-        file is damaged."""
+        """`synced`: what is kept outlives the machine's power, too."""
         self._folder = folder
         self._synced = synced
         self._lock = threading.Lock()
         self._points: dict[str, RestartPoint] = {}
         self._file: Appending | None = None
         self._bytes = 0
+        self.damage: StorageError | None = None
+        """What was wrong with the file when it was opened."""
         if folder:
-            found = read_records(folder.read(POINTS) or b"", folder.place(POINTS))
-            for payload in found.payloads:
+            data = folder.read(POINTS) or b""
+            payloads, damaged = spared_records(data)
+            for payload in payloads:
                 self._points |= _read(payload)
             self._points = {name: one for name, one in self._points.items() if one.inputs}
+            if damaged is not None:
+                self.damage = _set_aside(folder, data, damaged)
 
     def all(self) -> dict[str, RestartPoint]:
         """Those that are written."""
@@ -100,6 +108,18 @@ class PointsFile:
         if self._file:
             self._file.close()
             self._file = None
+
+
+def _set_aside(folder: Folder, data: bytes, damaged: int) -> StorageError:
+    """What was read stays as it was: the file itself is going to be written anew."""
+    copy = f"{POINTS}.damaged-{zlib.crc32(data):08x}"
+    folder.replace(copy, data)
+    return StorageError(
+        f"the record at byte {damaged} is damaged; {copy} beside it is a copy of the file",
+        place=folder.place(POINTS),
+        remedy="Tasks go on from older points where that can be; `anabranch status` names those"
+        " that cannot.",
+    )
 
 
 class PointsKeeper:
