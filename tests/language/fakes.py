@@ -68,6 +68,8 @@ class FakeTyper:
             return TypeAnswer("boolean")
         if sql.startswith("COUNT("):
             return TypeAnswer("bigint")
+        if sql.startswith(("MIN(", "MAX(")):
+            return self._answer(types, sql[4:-1])
         if sql.isdigit():
             return TypeAnswer("int")
         return TypeAnswer(types.get(sql.strip("`").lower(), "double"))
