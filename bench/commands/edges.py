@@ -62,6 +62,62 @@ def _say_whole(result: dict[str, Any], faults: tuple[str, ...]) -> None:
     out.print(f"All that was written, {' and '.join(map(str, result['results']))} results: {told}.")
 
 
+@app.command("failover")
+def failover(json: JsonFile = None) -> None:
+    """PostgreSQL is failed over to a copy without the last second; what is missing is given up, or
+    put back first."""
+    from bench.edges import failover as scenario
+
+    result = measured_long(scenario.both, json)
+    rows = [
+        (
+            "put back" if row["put_back"] else "given up",
+            f"{row['there']:,}",
+            f"{row['acknowledged']:,}",
+            f"{row['goes_on_s']:.1f} s",
+            "yes" if row["whole"] else "no",
+        )
+        for row in result["rows"]
+    ]
+    names = ("missing rows", "there up to", "acknowledged up to", "goes on after", "all is right")
+    out.print(plain_table(names, rows))
+    for row in result["rows"]:
+        scenario.check(row)
+
+
+@app.command("stalls")
+def stalls(
+    json: JsonFile = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(help="disk, backend, database or broker; may be repeated; default all."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="For so long it stands still.", min=1)] = 20.0,
+    seed: Seed = 1,
+) -> None:
+    """A disk that is full for a while, a database or a broker that stands still. Needs root."""
+    from bench.edges import stalls as scenario
+    from bench.edges.orders import FAULTS
+
+    result = measured_long(
+        lambda progress, keep: scenario.run(
+            progress, keep, tuple(case or scenario.CASES), seconds=seconds, seed=seed
+        ),
+        json,
+    )
+    rows = [
+        (
+            row["case"],
+            *(f"{row['goes_on_s'][name]:.1f} s" for name in ("totals", "large")),
+            *(row[name] for name in FAULTS),
+        )
+        for row in result["rows"]
+    ]
+    out.print(plain_table(("what", "goes on after: table", "topic", *FAULTS), rows))
+    _say_whole(result, FAULTS)
+    scenario.check(result)
+
+
 @app.command("cut")
 def cut(
     json: JsonFile = None,

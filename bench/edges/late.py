@@ -79,6 +79,7 @@ class Shop:
         chance.shuffle(strokes)
         for stroke in strokes:
             stroke()
+        self.orders.hold()
 
     def waits_for(self, seconds: float) -> list[str]:
         """Start the system; what status says in that time, and until it has named both services."""
@@ -86,7 +87,7 @@ class Shop:
         self.system.up()
         said: dict[str, None] = {}
         while (since := time.monotonic() - begun) < seconds or not _named(said):
-            said |= dict.fromkeys(_reasons(self.system.status()))
+            said |= dict.fromkeys(reasons(self.system.status()))
             if since > seconds + SAID_S:
                 break
             time.sleep(0.5)
@@ -100,13 +101,18 @@ class Shop:
         self.orders.go_on()
 
 
-def _reasons(status: Status | None) -> list[str]:
-    """Without the time for which something has been waited for so far."""
+def reasons(status: Status | None) -> list[str]:
+    """What is said of each query and stream, and of what fails and is tried again; without the time
+    for which something has been waited for so far."""
     if status is None:
         return []
+    troubles = [one for site in status.sites for one in site.troubles] + list(status.troubles)
     return [
-        f"{name}: {one.state}: {re.sub(' [(][0-9a-z ]+so far[)]', '', one.reason)}"
-        for name, one in status.states.items()
+        *(
+            f"{name}: {one.state}: {re.sub(' [(][0-9a-z ]+so far[)]', '', one.reason)}"
+            for name, one in status.states.items()
+        ),
+        *(f"{one.name}: {one.error}" for one in troubles if not one.goes_on),
     ]
 
 
@@ -116,7 +122,7 @@ def _named(said: Iterable[str]) -> bool:
 
 
 @contextmanager
-def shop(progress: Progress, *, apart: bool) -> Iterator[Shop]:
+def shop(progress: Progress, *, apart: bool, state_mb: int = 0) -> Iterator[Shop]:
     """One that gives results."""
     with ExitStack() as stack:
         progress("Starting Kafka and PostgreSQL …")
@@ -127,7 +133,7 @@ def shop(progress: Progress, *, apart: bool) -> Iterator[Shop]:
         postgres.start()
         orders = stack.enter_context(closing(Orders(kafka)))
         results = stack.enter_context(closing(Results(orders, postgres)))
-        system = Installed(CLUSTER.format(how=APART if apart else TOGETHER))
+        system = Installed(CLUSTER.format(how=APART if apart else TOGETHER), state_mb)
         stack.callback(system.close)
         made = Shop(kafka, postgres, orders, results, system)
         progress("Starting the system …")
@@ -156,7 +162,7 @@ def run(
             rows.append(_once(made, how, away_s, chance))
             keep(rows[-1])
         progress("Reading everything …")
-        whole = _end(made)
+        whole = end(made)
     return {"away_s": away_s, "rows": rows} | whole
 
 
@@ -176,7 +182,7 @@ def _once(made: Shop, how: str, away_s: float, chance: random.Random) -> dict[st
     return {"how": how, "waited_for": said, "goes_on_s": goes_on_s, **found}
 
 
-def _end(made: Shop) -> dict[str, Any]:
+def end(made: Shop) -> dict[str, Any]:
     made.orders.end()
     expected = made.results.expected()
     wanted = len(expected[0]), len(expected[1])

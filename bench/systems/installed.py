@@ -29,8 +29,16 @@ UP_S, STOP_S, LOOK_S = 180.0, 60.0, 0.1
 class Installed:
     """`cluster` is its cluster.toml. What `up` prints is in the file `log` of its folder."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, state_mb: int = 0) -> None:
+        """With `state_mb` the state folder is a file system of that size, in memory, which takes
+        root."""
         self.folder = scratch_folder()
+        self._state = self.folder / ".anabranch"
+        self._own_disk = bool(state_mb)
+        if state_mb:
+            self._state.mkdir(mode=0o700)
+            size = f"size={state_mb}m,mode=700"
+            _program("mount", "-t", "tmpfs", "-o", size, "anabranch", str(self._state))
         self.log = self.folder / "log"
         self.log.touch()
         (self.folder / "cluster.toml").write_text(cluster)
@@ -103,9 +111,29 @@ class Installed:
         states = status.states if status else self.log.read_text()[-2000:]
         raise TaskError(f"{what}: not within {timeout_s:g} s", remedy=str(states))
 
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Nothing more fits into the state folder meanwhile."""
+        filler = self._state / "filler"
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            for size in (1 << 20, 1 << 12, 1):
+                with suppress(OSError):
+                    while file.write(bytes(size)):
+                        pass
+        try:
+            yield
+        finally:
+            filler.unlink()
+
     def close(self) -> None:
         self.kill()
+        if self._own_disk:
+            _program("umount", str(self._state))
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _program(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
 
 
 @contextmanager

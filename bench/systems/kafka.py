@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -67,6 +68,10 @@ class Broker:
 
     def kill(self) -> None:
         self._server.kill()
+
+    def processes(self) -> list[psutil.Process]:
+        """All of the server's."""
+        return self._server.processes()
 
     def remove(self) -> None:
         self._server.remove()

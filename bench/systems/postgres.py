@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 from anabranch.demo.database import programs, unprivileged_user
@@ -20,8 +21,11 @@ _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "o
 class Postgres:
     """Trusts everybody who reaches `host`; its superuser is `test`."""
 
-    def __init__(self, host: str = "127.0.0.1", **settings: str) -> None:
-        """`settings` of the server, beside those or instead of those that make it quick."""
+    def __init__(
+        self, host: str = "127.0.0.1", *, copy_of: Postgres | None = None, **settings: str
+    ) -> None:
+        """`settings` of the server, beside those or instead of those that make it quick. As a
+        `copy_of` a server that runs it gets what that one commits, a little later."""
         self._user = unprivileged_user()
         self._bin = programs()
         self._host = host
@@ -31,6 +35,10 @@ class Postgres:
         # A fast shutdown: connections are ended, not waited for.
         self._server = Server("PostgreSQL", own_folder("pg", self._user), signal.SIGINT)
         self._data = self._server.folder / "data"
+        if copy_of:
+            source = ("-d", copy_of.url, "-X", "stream", "-c", "fast")
+            self._run("pg_basebackup", "-D", self._data, "-R", *source)
+            return
         self._run("initdb", "-D", self._data, "-U", "test", "-A", "trust", "-E", "UTF8", "-N")
         if host != "127.0.0.1":
             with (self._data / "pg_hba.conf").open("a") as rules:
@@ -58,6 +66,10 @@ class Postgres:
     def kill(self) -> None:
         self._server.kill()
 
+    def processes(self) -> list[psutil.Process]:
+        """All of the server's."""
+        return self._server.processes()
+
     def remove(self) -> None:
         self._server.remove()
 
@@ -66,6 +78,19 @@ class Postgres:
         with psycopg.connect(self.url) as connection:
             cursor = connection.execute(statement, values or None)
             return cursor.fetchall() if cursor.description else []
+
+    def cut_off(self) -> None:
+        """A copy gets nothing any more of the server that it copies."""
+        self._set("ALTER SYSTEM SET primary_conninfo = ''")
+        self._set("SELECT pg_reload_conf()")
+
+    def promote(self) -> None:
+        """A copy is a server of its own when this returns."""
+        self._set("SELECT pg_promote()")
+
+    def _set(self, statement: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement)
 
     def drop_connections(self) -> None:
         """End every other connection, as a failing network would."""

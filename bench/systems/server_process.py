@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from anabranch.errors import SiteError
 from bench.systems.processes import family, kill
 
@@ -88,6 +90,9 @@ class Server:
             kill(family(self._process.pid))
             self._process.wait()
         self._process = None
+
+    def processes(self) -> list[psutil.Process]:
+        return family(self._process.pid) if self._process else []
 
     def remove(self) -> None:
         self.stop()

@@ -71,6 +71,15 @@ class SilentCluster(Console):
         """As sites have reported: they are not asked, since some may not answer."""
         return self.coordinator.status(ask=False)
 
+    def wait_until_up(self, timeout_s: float = 120.0) -> None:
+        """All of them: one that has not joined yet is in no status."""
+        names = set(self._processes)
+        self.wait_for(
+            lambda status: {one.site for one in status.sites if one.state == "up"} == names,
+            "sites up",
+            timeout_s,
+        )
+
     def signal(self, name: str, number: signal.Signals) -> None:
         """To all processes of a site."""
         os.killpg(self._processes[name].pid, number)

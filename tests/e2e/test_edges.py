@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.edges import cut, late
+from bench.edges import cut, failover, late, stalls
 from bench.systems.namespaces import possible
 
 
@@ -24,6 +24,20 @@ def test_services_that_are_started_after_the_system() -> None:
     """It waits for them, says so, and goes on where it was: every row once, old ones untouched."""
     result = late.run(print, print, away_s=1.0, stops=1, kills=0, apart=False)
     late.check(result)
+
+
+@pytest.mark.slow
+def test_a_database_that_is_failed_over_to_a_copy_without_the_last_second() -> None:
+    """Refused with both positions; the statement in the message has the query go on."""
+    failover.check(failover.run(print, put_back=False))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not possible(), reason="a small disk of its own needs root")
+def test_what_stands_still_for_a_while_is_told_and_goes_on_by_itself() -> None:
+    """A full disk, a hung database, a paused broker."""
+    stalls.check(stalls.run(print, print))
 
 
 @pytest.mark.soak
