@@ -168,6 +168,9 @@ class SinkBehind(SinkError):
     """Rows that were acknowledged are missing: a replica without the last commits, a restored
     backup. Going on would leave a gap, so a person decides."""
 
+    lacks: tuple[int, int] = (0, 0)
+    """The first and the last position of what is missing, where it is raised."""
+
 
 class Fenced(SinkError):
     """A later incarnation of the query, or a successor, owns what is written to. This one stops."""

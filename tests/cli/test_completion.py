@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.cli.queries.completion import Call, Candidate, Names, complete
+from anabranch.cli.queries.completion import STATEMENTS, Call, Candidate, Names, complete
 from anabranch.cli.queries.names import column_names
 
 NAMES = Names(
@@ -31,13 +31,14 @@ def texts(before: str, after: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("before", "expected"),
     [
-        ("", ["CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "TAIL", "help", "exit"]),
+        ("", [*STATEMENTS, "help", "exit"]),
         ("de", ["DESCRIBE"]),
         ("SHOW SITES; d", ["DROP", "DESCRIBE"]),
         ("CREATE ", ["STREAM", "TABLE", "QUERY", "AGGREGATE", "POCKET", "SECRET"]),
         ("show ", ["STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES", "SECRETS"]),
         ("DROP STREAM ", ["sensor1"]),
         ("DROP QUERY ", ["warm"]),
+        ("RESUME QUERY ", ["warm"]),
         ("DROP TABLE ", ["rooms"]),
         ("DROP AGGREGATE ", ["p90"]),
         ("DESCRIBE ", ["sensor1", "rooms", "warm", "p90"]),

@@ -15,7 +15,15 @@ from anabranch.coordinator.scripts.sites import asks_types, sites_named, sites_n
 from anabranch.errors import ConfigError, ScriptError, SinkError, SourceError
 from anabranch.language.source import Script
 from anabranch.link.message import Message
-from anabranch.link.messages import Analyse, Check, Checked, CheckTypes, Plans, StageSize
+from anabranch.link.messages import (
+    Analyse,
+    Check,
+    Checked,
+    CheckTypes,
+    GoOnWithout,
+    Plans,
+    StageSize,
+)
 from anabranch.plan.catalog import AggregateDef, AnyDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Aggregate, Call, Column, Join
@@ -148,6 +156,25 @@ def error(text: str, before: str = SOURCES) -> str:
     with pytest.raises(ScriptError) as caught:
         check(text, made(before))
     return f"{caught.value}\n{caught.value.excerpt}"
+
+
+def test_results_that_a_sink_has_lost_are_given_up_where_it_is() -> None:
+    known = made(
+        f"{SOURCES} CREATE QUERY q AS SELECT x FROM a INTO jsonl(path = 'q') ON room2 AT room1;"
+        " CREATE QUERY r AS SELECT x FROM q;"
+    )
+    changes = check("RESUME QUERY Q WITHOUT 981 TO 1000;", known)
+    assert changes.give_up == ("room2", GoOnWithout("q/sink", 981, 1000))
+    assert changes.answers[0].text == "query q goes on without its results 981 to 1,000"
+    assert not changes.add
+    assert not changes.drop
+    for text, wrong in (
+        ("RESUME QUERY r WITHOUT 1 TO 2;", "r is no query that writes anywhere"),
+        ("RESUME QUERY p WITHOUT 1 TO 2;", "unknown stream or query 'p'"),
+        ("DROP QUERY r; RESUME QUERY q WITHOUT 1 TO 2;", "RESUME stands alone. Run it by itself"),
+    ):
+        with pytest.raises(ScriptError, match=wrong):
+            check(text, known)
 
 
 def test_definitions_of_every_kind() -> None:

@@ -265,6 +265,8 @@ def test_a_stream_may_be_called_by_any_word() -> None:
     assert one("DROP STREAM Temp").name == "Temp"
     assert one("DROP STREAM `select`").name == "select"
     assert one("DROP STREAM if").name == "if"
+    resumed = one("resume query `a b` without 981 to 1000;")
+    assert (resumed.name, resumed.first, resumed.last) == ("a b", 981, 1000)
 
 
 def test_small_statements() -> None:

@@ -237,6 +237,30 @@ def test_a_sink_that_lacks_what_was_acknowledged_is_not_gone_on_with() -> None:
     assert task.report().error is None
 
 
+def test_what_a_sink_has_lost_a_person_gives_up_by_its_positions() -> None:
+    """Nothing else is given up with it, and nobody else can."""
+    world = World()
+    world.rows = list(range(1, 981))
+    task, inlet = a_sink_task(world, resume=True, owner=Driven())
+    with pytest.raises(SinkError, match="does not wait for results that its sink has lost"):
+        LOOP.run(task.go_on_without(981, 1000))
+    start(task, RestartPoint((1000,), 1000))
+    eventually(lambda: task.report().away is not None)
+    assert task.report().away.reason.endswith("write RESUME QUERY hot WITHOUT 981 TO 1000;")
+    offer(inlet, batch(1001, 2))
+    for wrong in ((981, 999), (980, 1000), (981, 1001)):
+        with pytest.raises(SinkError, match=r"missing is results 981 to 1,000, not results 9"):
+            LOOP.run(task.go_on_without(*wrong))
+    world.rows = list(range(1, 979))  # and two more are gone meanwhile
+    eventually(lambda: "WITHOUT 979 TO 1000" in task.report().away.reason)
+    with pytest.raises(SinkError, match=r"WITHOUT 979 TO 1000"):
+        LOOP.run(task.go_on_without(981, 1000))
+    LOOP.run(task.go_on_without(979, 1000))
+    eventually(lambda: world.rows == [*range(1, 979), 1001, 1002])
+    assert task.report().away is None
+    assert task.report().error is None
+
+
 def test_one_that_was_fenced_off_does_not_wait() -> None:
     """Another writes there, which needs what this one has read."""
     world, owner = World(), Driven()
@@ -244,6 +268,30 @@ def test_one_that_was_fenced_off_does_not_wait() -> None:
     task, _ = a_sink_task(world, resume=True, owner=owner)
     start(task, RestartPoint((0,), 0))
     eventually(lambda: owner.failures == [task])
+
+
+def test_what_does_not_answer_is_told_before_anybody_gives_it_up() -> None:
+    world = World()
+    task, inlet = a_sink_task(world)
+    start(task, RestartPoint((0,), 0))
+    world.gate.clear()
+    offer(inlet, batch(1, 3))
+    writing = threading.Thread(target=run, args=(task,))
+    writing.start()
+    world.hanging.wait(20)
+    task.ran(4.0, 1.0)
+    assert task.report().away is None
+    task.ran(2.0, 1.0)
+    away = task.report().away
+    assert (away.reason, away.passes, away.since_s) == (
+        "what it writes to does not answer",
+        True,
+        6.0,
+    )
+    world.gate.set()
+    writing.join()
+    assert task.report().away is None
+    assert world.rows == [1, 2, 3]
 
 
 def test_room_that_is_held_is_given_back_when_it_is_dropped() -> None:

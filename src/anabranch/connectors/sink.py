@@ -43,8 +43,13 @@ class Beginning:
     epoch the one that opens last."""
     after: int = 0
     """Nobody keeps the query's tuples up to this position any more: they were acknowledged."""
-    accept_loss: bool = False
-    """A person has said that those which are missing up to `after` may be."""
+    without: tuple[int, int] = (0, 0)
+    """The first and last position of results that a person has said may be missing."""
+
+    def goes_on_after(self, held: int) -> int:
+        """For a sink that holds results up to there: what nobody misses counts as held."""
+        first, last = self.without
+        return last if first <= held + 1 <= last else held
 
 
 ANEW = Beginning()
@@ -126,10 +131,13 @@ class Continued:
     def open(self, begin: Beginning = ANEW) -> None:
         """SinkBehind if the sink lacks rows that nobody can send again."""
         self.sink.open(begin)
-        held = self.sink.written()
-        if held is not None and held < begin.after and not begin.accept_loss:
-            raise behind(held, begin.after)
-        self._last = held or 0
+        written = self.sink.written()
+        if written is None:
+            self._last = 0
+            return
+        self._last = begin.goes_on_after(written)
+        if self._last < begin.after:
+            raise behind(self._last, begin.after)
 
     def holds(self, first: int, count: int) -> int:
         """How many of the `count` tuples from `first` on."""
@@ -139,13 +147,13 @@ class Continued:
 def behind(held: int, acknowledged: int, place: str = "") -> SinkBehind:
     lacks = acknowledged - held
     rows = "1 row is" if lacks == 1 else f"{lacks:,} rows are"
-    return SinkBehind(
+    error = SinkBehind(
         f"the sink holds results up to position {held:,}, but those up to {acknowledged:,} were"
         f" acknowledged: {rows} missing, and nobody keeps them any more",
         place=place,
-        remedy="Put them back from a replica or a backup; or go on without them: drop the query and"
-        " create it again.",
     )
+    error.lacks = held + 1, acknowledged
+    return error
 
 
 def superseded(ours: str, theirs: str) -> bool:

@@ -15,6 +15,7 @@ from anabranch.language.grammar.statements import (
     Drop,
     Explain,
     Name,
+    Resume,
     Show,
     Statement,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Explain",
     "Lookup",
     "Name",
+    "Resume",
     "Script",
     "Show",
     "Span",

@@ -191,6 +191,15 @@ class Drop(Order[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class GoOnWithout(Order[None]):
+    """A person gives up the results of these positions, which the sink of `task` has lost."""
+
+    task: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Points(Message[dict[str, RestartPoint]]):
     """Task → where it would restart, of all that a site knows of."""
 

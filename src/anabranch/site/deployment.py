@@ -16,6 +16,7 @@ from anabranch.link.messages import (
     Check,
     Checked,
     Drop,
+    GoOnWithout,
     Place,
     Prepare,
     Start,
@@ -34,6 +35,7 @@ from anabranch.site.sources.open_stream import Given, OpenStream
 from anabranch.site.sources.source_stream import SourceStream
 from anabranch.site.tasks.body import Produced
 from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.site.tasks.sink import SinkTask
 from anabranch.site.tasks.task import Owner, Task
 from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import FOREVER, RestartPoint, gather
@@ -225,6 +227,12 @@ class Deployment:
         for name, urgency in asked.tasks.items():
             if task := self.tasks.get(name):
                 task.timeliness.urgency = urgency
+
+    async def go_on_without(self, asked: GoOnWithout) -> None:
+        task = self.tasks.get(asked.task)
+        if not isinstance(task, SinkTask):
+            raise SiteError(f"{asked.task} does not run here now")
+        await task.go_on_without(asked.first, asked.last)
 
     async def start_sources(self, asked: StartSources) -> None:
         for name in asked.sources:

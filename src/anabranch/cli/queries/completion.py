@@ -10,7 +10,7 @@ from anabranch.language.grammar.lexer import Kind, Token, tokenize
 from anabranch.language.grammar.standby import METHODS, STANDBY_PARTS
 from anabranch.language.source import Script
 
-STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "TAIL")
+STATEMENTS = ("CREATE", "DROP", "RESUME", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "TAIL")
 COMMANDS = ("help", "exit")
 _IN_STREAM = ("TIMESTAMP", "LATENESS", "AHEAD", "SHED ABOVE", "KEEP BY", "FROM", "AT")
 _IN_TABLE = ("FROM", "AT")
@@ -38,6 +38,7 @@ _IN_CREATE = {"STREAM": _IN_STREAM, "TABLE": _IN_TABLE, "AGGREGATE": _IN_AGGREGA
 _AFTER = {
     "CREATE": ("STREAM", "TABLE", "QUERY", "AGGREGATE", "POCKET", "SECRET"),
     "DROP": ("STREAM", "TABLE", "QUERY", "AGGREGATE", "POCKET", "SECRET"),
+    "RESUME": ("QUERY",),
     "SHOW": ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES", "SECRETS"),
 }
 
@@ -140,7 +141,7 @@ def _after_keyword(keys: list[str], names: Names) -> dict[str, str] | None:
             return _plain(names.streams, "stream")
         case ["DROP", "TABLE"]:
             return _plain(names.tables, "table")
-        case ["DROP", "QUERY"]:
+        case ["DROP" | "RESUME", "QUERY"]:
             return _plain(names.queries, "query")
         case ["DROP", "AGGREGATE"]:
             return _plain(names.aggregates, "aggregate")

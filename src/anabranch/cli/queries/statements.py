@@ -52,6 +52,10 @@ STATEMENTS = (
         "DROP STREAM | TABLE | QUERY | AGGREGATE | POCKET | SECRET\n  [IF EXISTS] name;",
         "DROP QUERY even;",
     ),
+    (
+        "RESUME QUERY name WITHOUT position TO position;",
+        "RESUME QUERY even WITHOUT 981 TO 1000;",
+    ),
 )
 """What may be written, and one example of it."""
 

@@ -154,7 +154,7 @@ class KafkaSink(Sink):
             there = max(found.position, last)
         else:
             there, whole = tail.last_position()
-        return there if whole and not self._begin.accept_loss else max(there, self._begin.after)
+        return self._begin.goes_on_after(there) if whole else max(there, self._begin.after)
 
     def written(self) -> int:
         if self._held is None:

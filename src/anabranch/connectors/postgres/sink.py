@@ -118,9 +118,7 @@ class PostgresSink(Sink):
     def _take(self, made: Transaction, begin: Beginning) -> Held:
         before = made.found(lock=True)
         self._fence.check_right(before, begin.epoch, resume=self._resume)
-        position = self._goes_on(made, before)
-        if begin.accept_loss:
-            position = max(position, begin.after)
+        position = begin.goes_on_after(self._goes_on(made, before))
         held = self._fence.takes(before, begin.epoch, position)
         made.take(held)
         return held

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from anabranch.coordinator.base.secrets import Kept
 from anabranch.coordinator.scripts.replies import Answer
+from anabranch.link.messages import GoOnWithout
 from anabranch.plan.catalog import AnyDef
 
 
@@ -19,3 +20,5 @@ class Changes:
     drop: list[str] = field(default_factory=list)
     keep: dict[str, Kept] = field(default_factory=dict)
     forget: list[str] = field(default_factory=list)
+    give_up: tuple[str, GoOnWithout] | None = None
+    """A site, and what a person gives up there. No other change comes with it."""

@@ -44,12 +44,14 @@ from anabranch.language.grammar.statements import (
     Drop,
     Explain,
     Name,
+    Resume,
     SelectState,
     Show,
     Statement,
 )
 from anabranch.language.source import Script, Span
 from anabranch.language.wording import listed
+from anabranch.link.messages import GoOnWithout
 from anabranch.plan.approximate import worker_queries
 from anabranch.plan.catalog import (
     AggregateDef,
@@ -123,6 +125,9 @@ class ScriptCheck:
         """Raises ScriptError at the first statement that is wrong; nothing has changed then."""
         statements = parse(self._script)
         self._to_come = {one.name.lower() for one in statements if isinstance(one, Create)}
+        alone = next((one for one in statements if isinstance(one, Resume)), None)
+        if alone and len(statements) > 1:
+            raise self._script.error(alone.span, "RESUME stands alone", "Run it by itself.")
         before = dict(self._known)
         self._check_all(statements)
         found = self._placing.together(self._changes.add, self._known, self._running)
@@ -176,6 +181,8 @@ class ScriptCheck:
                 return self._secrets.drop(statement, self._known)
             case Drop():
                 return self._drop(statement)
+            case Resume():
+                return self._resume(statement)
             case Show(what="secrets"):
                 return self._secrets.show()
             case Show():
@@ -395,6 +402,22 @@ class ScriptCheck:
             text += _stays(found.sink)
         if isinstance(found, PocketDef) and (others := self._drop_made(found)):
             text += f", and with it {' and '.join(others)}"
+        return Answer("line", text)
+
+    def _resume(self, statement: Resume) -> Answer:
+        """Where the sink is they know what it lacks, and refuse anything else."""
+        found = self._find(statement.name, statement.name_span)
+        sinks = [one for one in tasks([found], self._known) if one.sink]
+        if not sinks:
+            raise self._script.error(
+                statement.name_span,
+                f"{found.name} is no query that writes anywhere",
+                "`anabranch status` names the one that waits.",
+            )
+        (sink,) = sinks
+        first, last = statement.first, statement.last
+        self._changes.give_up = sink.site, GoOnWithout(sink.name, first, last)
+        text = f"query {found.name} goes on without its results {first:,} to {last:,}"
         return Answer("line", text)
 
     def _take_off(self, found: AnyDef) -> None:

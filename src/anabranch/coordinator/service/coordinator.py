@@ -263,6 +263,8 @@ class Coordinator:
             for submitted, reader in pockets:
                 following |= self._add_pocket(submitted, reader, base, known, changes)
             if self._apply(changes, known, following):
+                if changes.give_up:
+                    self._runtime.run(self.sites.call(*changes.give_up))
                 _note_changes(changes)
                 return changes.answers
 

@@ -14,7 +14,7 @@ from anabranch.language.grammar.calls import call
 from anabranch.language.grammar.clauses import Clauses, gather
 from anabranch.language.grammar.column_types import column_type
 from anabranch.language.grammar.event_time import timestamp
-from anabranch.language.grammar.lexer import Token
+from anabranch.language.grammar.lexer import Kind, Token
 from anabranch.language.grammar.queries import create_query, query
 from anabranch.language.grammar.secrets import create_secret
 from anabranch.language.grammar.statements import (
@@ -30,6 +30,7 @@ from anabranch.language.grammar.statements import (
     DropKind,
     Explain,
     Name,
+    Resume,
     Show,
     ShowKind,
     Statement,
@@ -56,7 +57,7 @@ def parse(script: Script) -> list[Statement]:
 
 
 def _statement(cursor: Cursor) -> Statement:
-    """statement := CREATE … | DROP … | SHOW … | DESCRIBE … | EXPLAIN … | query"""
+    """statement := CREATE … | DROP … | RESUME … | SHOW … | DESCRIBE … | EXPLAIN … | query"""
     start = cursor.peek()
     try:
         if cursor.at("SELECT") and at_state(cursor):
@@ -256,6 +257,25 @@ def _drop(cursor: Cursor, start: Token) -> Drop:
     return Drop(kind, name.text, if_exists, name.span, span, cursor.script.slice(span))
 
 
+def _resume(cursor: Cursor, start: Token) -> Resume:
+    """resume := RESUME QUERY name WITHOUT position TO position"""
+    cursor.expect("QUERY")
+    name = cursor.name("the name of a query")
+    cursor.expect("WITHOUT")
+    first = _position(cursor)
+    cursor.expect("TO")
+    last = _position(cursor)
+    span = cursor.since(start)
+    return Resume(name.text, first, last, name.span, span, cursor.script.slice(span))
+
+
+def _position(cursor: Cursor) -> int:
+    token = cursor.peek()
+    if token.kind is not Kind.NUMBER or not token.text.isdecimal():
+        raise cursor.unexpected(("a position such as 1000",))
+    return int(cursor.advance().text)
+
+
 _SHOWN = ("STREAMS", "TABLES", "QUERIES", "AGGREGATES", "POCKETS", "SITES", "SECRETS")
 
 
@@ -293,6 +313,7 @@ def _explained(cursor: Cursor) -> CreateQuery | Name:
 _STATEMENTS: dict[str, Callable[[Cursor, Token], Statement]] = {
     "CREATE": _create,
     "DROP": _drop,
+    "RESUME": _resume,
     "SHOW": _show,
     "DESCRIBE": _describe,
     "EXPLAIN": _explain,

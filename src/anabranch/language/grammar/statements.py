@@ -300,6 +300,19 @@ class Drop:
 
 
 @dataclass(frozen=True)
+class Resume:
+    """`RESUME QUERY name WITHOUT first TO last`: its sink has lost these results, and a person
+    gives them up."""
+
+    name: str
+    first: int
+    last: int
+    name_span: Span = field(compare=False)
+    span: Span = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Show:
     what: ShowKind
     span: Span = field(compare=False)
@@ -336,4 +349,4 @@ class SelectState:
 
 
 Create = CreateStream | CreateTable | CreateQuery | CreateAggregate | CreatePocket
-Statement = Create | CreateSecret | Drop | Show | Describe | Explain | SelectState
+Statement = Create | CreateSecret | Drop | Resume | Show | Describe | Explain | SelectState

@@ -141,7 +141,7 @@ DISTINCT_IN = (
 
 
 UNENDED = "A statement ends with ';': is one missing before this?"
-_BEGIN = frozenset({"CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "MASTER"})
+_BEGIN = frozenset({"CREATE", "DROP", "RESUME", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "MASTER"})
 """Words that statements begin with."""
 
 

@@ -11,9 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.connectors.sink import ANEW, Beginning, Continued, Sink
-from anabranch.errors import AnabranchError, Fenced, ProtocolError, SinkAway, SinkBehind
+from anabranch.errors import (
+    AnabranchError,
+    Fenced,
+    ProtocolError,
+    SinkAway,
+    SinkBehind,
+    SinkError,
+)
 from anabranch.link.reports import Delay, TaskReport
 from anabranch.link.wire import EVENT_TIME, POSITION, wire_schema
+from anabranch.plan.expressions import spelled
 from anabranch.runtime.backoff import Backoff
 from anabranch.runtime.log import note
 from anabranch.site.tasks.body import Produced, Taken
@@ -24,6 +32,8 @@ from anabranch.stream.restart import RestartPoint
 PASSING = Backoff(0.2, 10.0)
 FINAL = Backoff(5.0, 60.0)
 """Trying again gives the same, unless a person has done something about it."""
+HANGS_S = 5.0
+"""A call that takes longer is told of."""
 
 
 class SinkBody:
@@ -77,7 +87,7 @@ class SinkBody:
         if taken.watermark == END_WATERMARK:
             continued.sink.close()
         safe = max(self.begin.after, _safe(continued.sink, taken.last))
-        self.begin = replace(self.begin, after=safe, accept_loss=False)
+        self.begin = replace(self.begin, after=safe, without=ANEW.without)
         return Produced(table, taken.watermark, (safe,))
 
     def _opened(self) -> Continued:
@@ -108,6 +118,10 @@ class SinkBody:
                     sink.close()
             raise
 
+    def go_on_without(self, lacks: tuple[int, int]) -> None:
+        """A person has said that these positions may be missing."""
+        self.begin = replace(self.begin, without=lacks)
+
     def abandon(self) -> None:
         """From another thread: as far as that can be, nothing is written any more."""
         self._abandoned = True
@@ -117,6 +131,11 @@ class SinkBody:
     def close(self) -> None:
         if sink := self._sink:
             sink.close()
+
+
+def _spoken(lacks: tuple[int, int]) -> str:
+    first, last = lacks
+    return f"result {first:,}" if first == last else f"results {first:,} to {last:,}"
 
 
 def _safe(sink: Sink, last: int) -> int:
@@ -170,7 +189,7 @@ class SinkTask(Task):
                 return super().take(allowed_us)
             if not self.ready():
                 return None
-            self.busy = True
+            self.busy, self._ran_s = True, 0.0
             held, self._held = self._held, None
             return held
 
@@ -188,8 +207,39 @@ class SinkTask(Task):
         refused = isinstance(error, SinkBehind) or getattr(self._body, "is_refused", False)
         return error.passes or refused
 
+    async def go_on_without(self, first: int, last: int) -> None:
+        """A person gives up results that were acknowledged and that the sink has lost: just these.
+        Raises SinkError if it does not lack them."""
+        await self.settled()
+        away, body = self.away, self._body
+        error = away.error if away else None
+        if away is None or not isinstance(error, SinkBehind) or not isinstance(body, SinkBody):
+            raise SinkError(
+                f"query {self.spec.query} does not wait for results that its sink has lost",
+                remedy="`anabranch status` says what it waits for.",
+            )
+        if error.lacks != (first, last):
+            raise SinkError(
+                f"what is missing is {_spoken(error.lacks)}, not {_spoken((first, last))}",
+                remedy=self._remedy(error),
+            )
+        body.go_on_without(error.lacks)
+        self._note("goes on", f"without {_spoken(error.lacks)}, as a person has said")
+        self.away = replace(away, again_at=self._runtime.now())
+        self._owner.consider(self)
+
+    def _remedy(self, error: SinkBehind) -> str:
+        first, last = error.lacks
+        name = spelled(self.spec.query)
+        return (
+            "Put them back from a backup if there is one; then, or without them, write"
+            f" RESUME QUERY {name} WITHOUT {first} TO {last};"
+        )
+
     def _hold(self, taken: Sequence[Taken], error: AnabranchError) -> None:
         """What is held still counts against the room of the inlet it came from."""
+        if isinstance(error, SinkBehind):
+            error.remedy = self._remedy(error)
         now, before = self._runtime.now(), self.away
         tries = before.tries + 1 if before else 1
         pauses = PASSING if error.passes else FINAL
@@ -213,6 +263,11 @@ class SinkTask(Task):
         spec = self.spec
         note(event, text, wrong=wrong, site=spec.site, query=spec.query, task=spec.name)
 
+    def ran(self, seconds: float, limit_s: float) -> None:
+        """What is written to has limits of its own; that it hangs is told long before."""
+        if self.busy:
+            self._ran_s += seconds
+
     def abandon(self) -> None:
         """Its instance hangs: as far as that can be, it writes nothing any more."""
         if isinstance(self._body, SinkBody):
@@ -229,7 +284,9 @@ class SinkTask(Task):
     def report(self) -> TaskReport:
         report = super().report()
         if (away := self.away) is None:
-            return report
+            hangs = self.busy and self._ran_s > HANGS_S
+            told = Delay("what it writes to does not answer", True, self._ran_s)
+            return replace(report, away=told) if hangs else report
         error = away.error
         delay = Delay(error.line(), error.passes, round(self._runtime.now() - away.since, 1))
         held = sum(one.rows for one in self._held or ())
