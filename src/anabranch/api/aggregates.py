@@ -1,4 +1,4 @@
-"""Where a site finds the class of a user's aggregate."""
+"""Finds the module from which a site loads the class of a user's aggregate."""
 
 from __future__ import annotations
 

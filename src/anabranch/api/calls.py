@@ -12,7 +12,7 @@ from anabranch.plan.spec import Secret
 
 @dataclass(frozen=True)
 class Source:
-    """Where a stream or table comes from; made by `source`."""
+    """The origin of a stream or table; made by `source`."""
 
     name: str
     options: Mapping[str, Value] = field(default_factory=dict)
@@ -20,14 +20,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where results go; made by `sink`."""
+    """The destination of results; made by `sink`."""
 
     name: str
     options: Mapping[str, Value] = field(default_factory=dict)
     site: str | None = None
 
     def on(self, site: str) -> Sink:
-        """At a site of its own, instead of the query's: `sink("console").on("hall")`."""
+        """The same sink at a site of its own, instead of the query's:
+        `sink("console").on("hall")`.
+        """
         return replace(self, site=site)
 
 
@@ -43,7 +45,9 @@ def sink(name: str, /, **options: Value) -> Sink:
 
 
 def secret(name: str) -> Secret:
-    """What CREATE SECRET keeps under this name, for an option: `password=secret("pg")`."""
+    """The secret that CREATE SECRET keeps under this name, for an option:
+    `password=secret("pg")`.
+    """
     return Secret(name=name)
 
 

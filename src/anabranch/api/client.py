@@ -23,7 +23,7 @@ EXECUTE_S = 300.0
 
 
 class Found(NamedTuple):
-    """What the catalog knows under a name."""
+    """The catalog's entry for a name."""
 
     kind: str
     name: str
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 
 class Closing(Protocol):
-    """What works in the background for someone and ends with us."""
+    """Something that works in the background for a reader and ends with the client."""
 
     def close(self) -> None: ...
 
@@ -53,7 +53,9 @@ class Client:
     def execute(
         self, statement: Text, *, readers: Mapping[str, str] | None = None, base: str = ""
     ) -> Answer:
-        """What the coordinator says to one statement. Raises what is wrong with an argument."""
+        """The coordinator's answer to one statement. Raises the error of the argument that is
+        wrong.
+        """
         text = statement.checked()
         try:
             (answer,) = self.script(text, readers=readers, base=base)
@@ -71,9 +73,10 @@ class Client:
         wait: bool = True,
         pockets: Sequence[tuple[Submission, str]] = (),
     ) -> Sequence[Answer]:
-        """A query that has no name gets the name `unnamed` and no sink of ours. `wait`: for sites
-        that are being started. `pockets` are started with it, each with who is going to follow
-        its output, if somebody is."""
+        """The answers to a script. A query without a name gets the name `unnamed`, and no sink is
+        added. `wait` is the time to wait for sites that are being started. `pockets` are started
+        with the script, each with the reader that follows its output, if any.
+        """
         asked = Execute(
             text,
             name="sql",
@@ -87,7 +90,7 @@ class Client:
         return self._coordinator.send(asked, EXECUTE_S)
 
     def carry_out(self, gathered: Gathered) -> None:
-        """All of it, or nothing. Raises what is wrong with an argument."""
+        """Carries out all of it, or nothing. Raises the error of the argument that is wrong."""
         if gathered.is_empty:
             return
         try:
@@ -109,7 +112,7 @@ class Client:
         return status
 
     def find(self, name: str) -> Found:
-        """Raises ConfigError if there is no such stream, table or query."""
+        """The entry of this name. Raises ConfigError if there is no such stream, table or query."""
         answers = self.script("SHOW STREAMS; SHOW TABLES; SHOW QUERIES;")
         known = [
             Found(kind, row[0], row[1])
@@ -123,7 +126,7 @@ class Client:
         raise ConfigError(f"there is no '{name}'", remedy=f"There are: {names}.")
 
     def site(self, name: str) -> Peer:
-        """Where the site was when we last knew; see `refresh`."""
+        """The site at its last known address; see `refresh`."""
         if name not in self._known:
             self.refresh()
         return self._peers[name]
@@ -133,12 +136,14 @@ class Client:
         return self._assignments.get(stream)
 
     def refresh(self) -> None:
-        """Learn where the sites are now, if the coordinator can say."""
+        """Learns where the sites are now, if the coordinator can say."""
         with suppress(AnabranchError):
             self.status()
 
     def trouble(self, stream: str) -> AnabranchError | None:
-        """Why `stream` will bring nothing any more: it or something it reads has failed or gone."""
+        """Why `stream` will bring nothing more: the stream or something that it reads has failed or
+        is gone.
+        """
         status = self.status()
         reads: dict[str, set[str]] = {}
         for name, inputs in (*status.reads.items(), *status.ends.items()):

@@ -1,4 +1,4 @@
-"""A cluster in a program's hands: started by it, or one that runs already."""
+"""A cluster that a program uses: the program starts it, or it runs already."""
 
 from __future__ import annotations
 
@@ -95,9 +95,10 @@ class Cluster:
         ahead: Duration | None = None,
         shed: str | None = None,
     ) -> Stream:
-        """CREATE STREAM. `columns` are names and Spark SQL types. Without `source` it is one to
-        push into, or for a pocket. `unit` is that of event times which are whole numbers: "s",
-        "ms", "us" or "ns". `shed` is a limit and what is kept: "1000/s KEEP BY speed".
+        """CREATE STREAM. `columns` are names and Spark SQL types. Without `source` the program
+        pushes tuples into it, or a pocket fills it. `unit` is that of event times which are whole
+        numbers: "s", "ms", "us" or "ns". `shed` is a limit and what to keep: "1000/s KEEP BY
+        speed".
 
         >>> cluster.stream("s", {"Temp": "DOUBLE"}, at="room1", timestamp="ts", lateness="500ms",
         ...                source=source("file", path="a.csv"))  # doctest: +SKIP
@@ -135,7 +136,7 @@ class Cluster:
     def _made(
         self, text: Text, name: str, source: Source | None, at: str | None, method: str
     ) -> str:
-        """The site at which it is."""
+        """Creates it and returns the site at which it is."""
         if source is not None:
             text.add(" FROM ").join(call_text(source, f"{method}(source)"))
         if at is not None:
@@ -157,7 +158,9 @@ class Cluster:
         self._client.execute(text.join(call_text(call, "aggregate(class_)")), base=base)
 
     def __getitem__(self, name: str) -> Stream | Table | Query:
-        """What is there under this name, to make queries of; a query's results are not followed."""
+        """The stream, table or query of this name, to make queries of; a query's results are not
+        followed.
+        """
         found = self._client.find(name)
         kinds: dict[str, type[Stream | Table | Query]]
         kinds = {"stream": Stream, "table": Table, "query": Query}
@@ -173,7 +176,7 @@ class Cluster:
     def submit(
         self, pocket: type[Pocket], *, name: str | None = None, follow: bool = True
     ) -> RunningPocket:
-        """Start a pocket. Its class is sent whole, wherever it is defined."""
+        """Starts a pocket. Its class is sent whole, wherever it is defined."""
         path = f"{pocket.__module__}.{pocket.__qualname__}"
         submitted = submission(pocket, pickled(pocket), path, pickled=True, name=name)
         consumer = reader_name() if follow else ""
@@ -181,9 +184,9 @@ class Cluster:
 
     @contextmanager
     def script(self) -> Iterator[None]:
-        """What is started or submitted within is deployed together, at the end: no tuple flows
-        before all of it is there, and if something is wrong with one, none is started. Streams and
-        tables are made at once; nothing flows in them before somebody reads them.
+        """Queries started and pockets submitted within are deployed together, at the end: no tuple
+        flows before all of it is there, and if one is wrong, none is started. Streams and tables
+        are created at once; nothing flows in them before somebody reads them.
 
         >>> with cluster.script():  # doctest: +SKIP
         ...     hot = sensor.where("celsius > 50").start("hot")
@@ -199,7 +202,9 @@ class Cluster:
         self._client.carry_out(gathered)
 
     def sql(self, text: str) -> list[Answer]:
-        """Run a script; the answer of each statement. All of it takes effect or none does."""
+        """Runs a script; returns the answer to each statement. All of it takes effect or none
+        does.
+        """
         return Answers(self._client.script(text))
 
     def __repr__(self) -> str:
@@ -211,7 +216,7 @@ class Cluster:
         return f"<cluster of {sites}; queries: {', '.join(status.states) or 'none'}>"
 
     def _repr_html_(self) -> str:
-        """In a notebook: its sites and queries as they are now."""
+        """Its sites and queries as they are now, for a notebook."""
         try:
             status = self._client.status()
         except AnabranchError:
@@ -233,9 +238,8 @@ class Cluster:
         return said
 
     def wait(self, timeout: Timeout = None) -> dict[str, Any]:
-        """Until every source that ends is used up and its results are out; the status then.
-
-        Raises what has failed, and SiteError when the time is over.
+        """Waits until every source that ends is used up and its results are out; returns the status
+        then. Raises the error of what has failed, and SiteError when the time is over.
         """
         deadline = time.monotonic() + seconds(timeout)
         while True:
@@ -250,7 +254,7 @@ class Cluster:
             time.sleep(0.05)
 
     def close(self) -> None:
-        """Stop following, and what `local` has started. Idempotent."""
+        """Stops following, and stops what `local` has started. Calling it again does no harm."""
         close, self._close = self._close, lambda: None
         self._client.close()
         close()

@@ -1,4 +1,4 @@
-"""How answers look in a notebook and at Python's prompt."""
+"""Shows answers in a notebook and at Python's prompt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anabranch.coordinator.scripts.replies import Answer
 
 
 class Answers(list[Answer]):
-    """Of the statements of a script, one each."""
+    """The answers to a script, one for each statement."""
 
     def __repr__(self) -> str:
         return "\n".join(map(shown, self))
@@ -19,7 +19,7 @@ class Answers(list[Answer]):
 
 
 def shown(answer: Answer) -> str:
-    """As `anabranch sql` prints it."""
+    """The answer as `anabranch sql` prints it."""
     if answer.kind != "table":
         return answer.text
     rows = [answer.columns, *answer.rows]
@@ -37,7 +37,7 @@ def _html(answer: Answer) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """As HTML; whatever is in it is text."""
+    """A table as HTML; its contents are shown as text."""
     head = "".join(f"<th>{escape(str(name))}</th>" for name in columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows

@@ -1,4 +1,6 @@
-"""Statements that are carried out together, so that no tuple flows before all are there."""
+"""Collects statements that are carried out together, so that no tuple flows before all are
+there.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _PLACE = re.compile(r"(.*):(\d+):(\d+)", re.DOTALL)
 
 
 class Gathered:
-    """What `with cluster.script():` has been told so far."""
+    """The statements that `with cluster.script():` has collected so far."""
 
     def __init__(self) -> None:
         self._statements: list[Text] = []
@@ -23,7 +25,7 @@ class Gathered:
         self._after: list[Callable[[], None]] = []
 
     def statement(self, text: Text, readers: Mapping[str, str], after: Callable[[], None]) -> None:
-        """`after` is called once it is carried out."""
+        """Adds a statement. `after` is called once it is carried out."""
         text.checked()
         self._statements.append(text)
         self._readers |= readers
@@ -36,17 +38,17 @@ class Gathered:
 
     @property
     def text(self) -> str:
-        """The script that all statements make."""
+        """The script that all statements make up."""
         return ";\n".join(str(one) for one in self._statements)
 
     @property
     def readers(self) -> Mapping[str, str]:
-        """Query → who is going to follow it."""
+        """Maps each query to the reader that will follow it."""
         return self._readers
 
     @property
     def pockets(self) -> list[tuple[Submission, str]]:
-        """Each with who is going to follow its output, if somebody is."""
+        """The pockets, each with the reader that will follow its output, if any."""
         return list(zip(self._pockets, self._pocket_readers, strict=True))
 
     @property
@@ -54,12 +56,12 @@ class Gathered:
         return not self._after
 
     def begin(self) -> None:
-        """All of it has been carried out."""
+        """Starts the readers, once all of it has been carried out."""
         for after in self._after:
             after()
 
     def blamed(self, error: ScriptError) -> ScriptError:
-        """The error of the whole script as one of the argument that it is about."""
+        """Turns the error of the whole script into one about the argument that it concerns."""
         match = _PLACE.fullmatch(error.place)
         if match is None:
             return error

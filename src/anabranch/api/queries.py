@@ -1,4 +1,4 @@
-"""Queries: what one would write between SELECT and AT, and what runs once that is started."""
+"""Queries: the part of a statement between SELECT and AT, and what runs once it is started."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ _ELSEWHERE = {
 
 
 class Readable:
-    """What a query can be made of: a stream, a query, one of these with a window, a draft."""
+    """Something that a query can be made of: a stream, a query, one of these with a window, a
+    draft.
+    """
 
     def _draft(self) -> Draft:
         raise NotImplementedError
@@ -50,7 +52,8 @@ class Readable:
         raise AttributeError(f"{kind!r} object has no attribute {name!r}{remedy}")
 
     def where(self, condition: str) -> Draft:
-        """Only the tuples for which the Spark SQL `condition` is TRUE. Several add up.
+        """Keeps only the tuples for which the Spark SQL `condition` is TRUE. Several conditions
+        must all hold.
 
         >>> sensor.where("celsius > 50").where("room = 'kitchen'")  # doctest: +SKIP
         """
@@ -58,8 +61,8 @@ class Readable:
         return replace(draft, conditions=(*draft.conditions, condition))
 
     def select(self, *columns: str, **expressions: str) -> Draft:
-        """The output's columns: names or expressions, `"*"`, and `name="expression"`. Without it,
-        all columns.
+        """Chooses the output's columns: names or expressions, `"*"`, and `name="expression"`.
+        Without it, the output has all columns.
 
         >>> sensor.select("room", fahrenheit="celsius * 1.8 + 32")  # doctest: +SKIP
         """
@@ -69,7 +72,7 @@ class Readable:
         return replace(draft, items=(*draft.items, *items, *named))
 
     def group_by(self, *expressions: str) -> Draft:
-        """One result for each group and window.
+        """Gives one result for each group and window.
 
         >>> sensor.window("1h").group_by("room").select("room", n="COUNT(*)")  # doctest: +SKIP
         """
@@ -77,7 +80,9 @@ class Readable:
         return replace(draft, groups=(*draft.groups, *expressions))
 
     def having(self, condition: str) -> Draft:
-        """Only the groups for which the condition is TRUE. Several add up."""
+        """Keeps only the groups for which the condition is TRUE. Several conditions must all
+        hold.
+        """
         draft = self._draft()
         return replace(draft, havings=(*draft.havings, condition))
 
@@ -90,11 +95,11 @@ class Readable:
         overhead: float | str | None = None,
         compress: str | bool | None = None,
     ) -> Draft:
-        """Protected by a standby. Several do not add up, the last one counts.
+        """Protects the query by a standby. The last call replaces earlier ones.
 
-        `on` is its site; `batch` how many tuples it is sent at a time, or "unlimited"; `recovery`
-        and `overhead` (0.3 or "30%") are the limits for the choice of a batch; `compress` is True
-        or a method. What is left out is chosen.
+        `on` is its site; `batch` is the number of tuples that it is sent at a time, or "unlimited";
+        `recovery` and `overhead` (0.3 or "30%") are the limits for the choice of a batch;
+        `compress` is True or a method. The system chooses what is left out.
 
         >>> sensor.standby(recovery="2s", overhead=0.3)  # doctest: +SKIP
         """
@@ -116,9 +121,9 @@ class Readable:
     def deadline(
         self, within: Duration, *, best_effort: bool = False, cost: str | None = None
     ) -> Draft:
-        """Every result is due that long after the tuple that completes it entered the system. With
-        `best_effort` it is started though that may not hold; `cost` is what its own task takes, as
-        in "3ms + 20us PER TUPLE". Several do not add up, the last one counts.
+        """Every result is due this long after the tuple that completes it entered the system. With
+        `best_effort` the query is started though the deadline may not hold; `cost` is what its own
+        task takes, as in "3ms + 20us PER TUPLE". The last call replaces earlier ones.
 
         >>> sensor.where("celsius > 50").deadline("300ms")  # doctest: +SKIP
         """
@@ -132,10 +137,10 @@ class Readable:
     def start(
         self, name: str, *, at: str | None = None, into: Sink | None = None, follow: bool = True
     ) -> Query:
-        """Start it as a query: at the site `at`, else where its first input is.
+        """Starts it as a query: at the site `at`, or else where its first input is.
 
-        Its results are kept for the object this gives, from the first on. If they are not read, the
-        query waits, unless it has a sink: then those that nobody reads are let go of here. With
+        Its results are kept for the returned object, from the first on. If they are not read, the
+        query waits, unless it has a sink: then unread results are dropped here. With
         `follow=False`, or when the object is gone or closed, they are not kept.
 
         >>> sensor.where("celsius > 50").start("hot", into=sink("console"))  # doctest: +SKIP
@@ -168,7 +173,7 @@ class Input(Readable):
     called: str = ""
 
     def alias(self, name: str) -> Input:
-        """Under another name in expressions: to join a stream with itself."""
+        """Gives it another name in expressions: to join a stream with itself."""
         return replace(self, called=name)
 
     def _draft(self) -> Draft:
@@ -176,7 +181,7 @@ class Input(Readable):
 
 
 def window_text(width: Duration | int, slide: Duration | int | None = None) -> str:
-    """Inside the brackets; whole numbers count tuples."""
+    """The text inside the brackets; whole numbers count tuples."""
     text = f"{width} ROWS" if isinstance(width, int) else duration(width)
     if slide is None:
         return text
@@ -185,7 +190,7 @@ def window_text(width: Duration | int, slide: Duration | int | None = None) -> s
 
 @dataclass(frozen=True)
 class Draft(Readable):
-    """A query in the making. Every method gives a new one and changes nothing."""
+    """A query that is not started yet. Every method returns a new draft and changes nothing."""
 
     client: Client
     inputs: tuple[Input, ...]
@@ -208,7 +213,7 @@ class Draft(Readable):
         return str(self.text())
 
     def text(self) -> Text:
-        """The query as a statement in the making."""
+        """The query as a statement whose parts know their arguments."""
         text = Text()
         if self.masters:
             masters = ", ".join(written(one, "join(master)") for one in self.masters)
@@ -238,15 +243,17 @@ class Relation(Readable):
         self.site = site
 
     def __getitem__(self, window: Duration | int) -> Input:
-        """With a window: `s["10s"]`, `s["10s SLIDE 5s"]`, `s[100]` (tuples)."""
+        """The relation with a window: `s["10s"]`, `s["10s SLIDE 5s"]`, `s[100]` (tuples)."""
         return self.window(window)
 
     def window(self, width: Duration | int, slide: Duration | int | None = None) -> Input:
-        """With a window of event time, `s.window("30m", slide="10m")`, or of so many tuples."""
+        """The relation with a window of event time, `s.window("30m", slide="10m")`, or of a number
+        of tuples.
+        """
         return Input(self._client, self.name, window_text(width, slide))
 
     def alias(self, name: str) -> Input:
-        """Under another name in expressions."""
+        """The relation under another name in expressions."""
         return Input(self._client, self.name, called=name)
 
     def describe(self) -> dict[str, str]:
@@ -255,7 +262,7 @@ class Relation(Readable):
         return {column: type_ for column, type_ in answer.rows}  # noqa: C416 (typed)
 
     def drop(self) -> None:
-        """Take it away. Raises ScriptError while others read it."""
+        """Drops it. Raises ScriptError while others read it."""
         self._client.execute(Text(f"DROP {self.kind.upper()} ").add(written(self.name, "drop")))
 
     def _draft(self) -> Draft:
@@ -265,7 +272,7 @@ class Relation(Readable):
         return f"<{self.kind} {self.name} at {self.site}>"
 
     def _repr_html_(self) -> str:
-        """In a notebook: its columns, too."""
+        """A table of its columns, for a notebook."""
         try:
             columns = self.describe()
         except AnabranchError:  # it was dropped, perhaps
@@ -303,8 +310,9 @@ class Query(Relation, Results):
 
     @classmethod
     def selected(cls, client: Client, select: Script, base: str, *, wait: bool = True) -> Self:
-        """A SELECT without a name, to look at its results; `drop` it then. `wait` for sites
-        that are being started."""
+        """A SELECT without a name, to look at its results; `drop` it afterwards. `wait` is the time
+        to wait for sites that are being started.
+        """
         consumer = reader_name()
         name = f"select_{consumer[-8:]}"
         client.script(select.text, readers={name: consumer}, base=base, unnamed=name, wait=wait)
@@ -314,7 +322,7 @@ class Query(Relation, Results):
 
     @classmethod
     def joined(cls, client: Client, name: str, site: str) -> Self:
-        """One that runs already, followed from now on."""
+        """A query that runs already, followed from now on."""
         query = cls(client, name, site)
         consumer = reader_name()
         client.site(site).send(Attach(name, consumer, lease=True))
@@ -334,7 +342,7 @@ def join(
     *inputs: Readable, master: Readable | str | Sequence[Readable | str] | None = None
 ) -> Draft:
     """The combinations of tuples in the windows of `inputs`, evaluated at each tuple of `master`
-    (all of them, if it is left out). Streams need windows, tables take none.
+    (of all inputs, if it is left out). Streams need windows, tables take none.
 
     >>> join(s1["1s"], s2["1s"], master=s1).where("s1.Temp > s2.Temp")  # doctest: +SKIP
     """

@@ -1,4 +1,6 @@
-"""Follows one stream in the background, through broken connections, for whoever reads it here."""
+"""Follows one stream in the background, through broken connections, for the program that reads
+it.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,10 @@ RETRY_S = 0.2
 
 
 class Reader:
-    """Batches come with the stream's columns, `_pos` and `_ts`.
+    """Batches have the stream's columns, `_pos` and `_ts`.
 
-    Unread ones wait here, and behind a certain amount the query waits. Results that are `spare` are
-    let go of instead: reading on raises.
+    Unread batches wait here, and when there are enough of them the query waits. `spare` results are
+    dropped instead: reading on raises.
     """
 
     def __init__(
@@ -70,8 +72,9 @@ class Reader:
         self._thread.start()
 
     def next(self, timeout_s: float) -> pa.RecordBatch | None:
-        """The next batch; None at the end. Raises TimeoutError, or what the stream has failed with
-        after all that came before."""
+        """The next batch; None at the end. Raises TimeoutError, or, after all earlier batches, the
+        error that the stream has failed with.
+        """
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while not self._waiting:
@@ -88,7 +91,7 @@ class Reader:
             return batch
 
     def put_back(self, batch: pa.RecordBatch) -> None:
-        """What was taken and not used is the next batch again."""
+        """Makes a batch that was taken but not used the next one again."""
         if batch.num_rows:
             with self._changed:
                 self._waiting.appendleft(batch)
@@ -99,7 +102,9 @@ class Reader:
             return self.schema
 
     def close(self) -> None:
-        """Nothing is kept for us any more. Does not wait: it may be called by the collector."""
+        """Tells the producer that nothing is kept for us any more. Does not wait, because the
+        garbage collector may call it.
+        """
         self._stopped.set()
         remote = self._remote
         if remote:
@@ -132,7 +137,7 @@ class Reader:
             peer.send(Detach(self._stream, self._consumer), ASK_S)
 
     def _follow(self) -> bool:
-        """Until the stream ends (True) or the connection does."""
+        """Reads until the stream ends (True) or the connection does."""
         if assignment := self._client.assignment(self._stream):
             self._site = assignment[0]
         peer = self._client.site(self._site)
@@ -163,7 +168,9 @@ class Reader:
         return peer.send(Attach(self._stream, self._consumer, self._position, lease=True))
 
     def _tell_standby(self) -> None:
-        """Whoever would take the stream over must keep for us what we have not got."""
+        """Tells the standby to keep for us what we have not received, because it may take the
+        stream over.
+        """
         self._told_at = time.monotonic()
         self._client.refresh()
         assignment = self._client.assignment(self._stream)
@@ -201,7 +208,7 @@ class Reader:
         return sum(batch.nbytes for batch in self._waiting)
 
     def _acknowledge(self, peer: Peer, epoch: int) -> None:
-        """What has come here is not sent again."""
+        """Acknowledges what has come here, so that it is not sent again."""
         peer.send(self._acks(epoch), ASK_S)
         self._acked_at, self._unacked = time.monotonic(), False
         if self._client.assignment(self._stream) and time.monotonic() - self._told_at > STANDBY_S:
@@ -212,8 +219,9 @@ class Reader:
         return Acks((Ack.of_reader(self._stream, self._consumer, self._position, epoch),))
 
     def _look(self) -> bool:
-        """Whether there is a reason to wait no longer. While the coordinator is away nobody knows,
-        and a site that is away may come back."""
+        """Whether there is a reason to stop waiting. While the coordinator is away nobody knows,
+        and a site that is away may come back.
+        """
         self._looked_at = time.monotonic()
         with suppress(SiteError):
             trouble = self._client.trouble(self._stream)
@@ -227,7 +235,7 @@ class Reader:
             self._changed.notify_all()
 
     def _break_silence(self) -> None:
-        """A connection that brings not even a heartbeat is made anew."""
+        """Replaces a connection that does not bring even a heartbeat."""
         if self._remote and time.monotonic() - self._heard > SILENCE_S:
             self._heard = time.monotonic()
             with suppress(Exception):

@@ -1,4 +1,4 @@
-"""What a cluster has under a name besides queries: streams, tables, running pockets."""
+"""What a cluster has besides queries: streams, tables, running pockets."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class Stream(Relation):
 
         Their event time is `_ts`, if all of them have it (`datetime`, ISO text or µs since 1970),
         else the moment of arrival. When this returns, the rows are on the disk of the stream's
-        site. Waits while those who read the stream are behind, up to `timeout`, and some seconds
-        for a site that is being started again; no row is there twice because of that. Gives how
-        many were pushed.
+        site. Waits up to `timeout` while the stream's readers are slow, and some seconds for a site
+        that is being started again; no row is there twice because of that. Returns how many rows
+        were pushed.
 
         >>> readings.push([{"room": "hall", "celsius": 21.5}])  # doctest: +SKIP
         """
@@ -78,8 +78,9 @@ class Stream(Relation):
         return len(table)
 
     def _push(self, piece: str, before: int, deadline: float) -> None:
-        """Until it is there. A site that was killed may have it without having said so: it knows
-        by the number."""
+        """Pushes until it is stored. A site that was killed may have stored it without saying so:
+        it knows by the number.
+        """
         patience = min(deadline, time.monotonic() + AWAY_S)
         while True:
             try:
@@ -96,14 +97,14 @@ class Stream(Relation):
                 time.sleep(AGAIN_S)
 
     def _comes_back(self) -> bool:
-        """The system goes on and has this stream: its site is being started, or given it again."""
+        """Whether the system goes on and has this stream, so that its site will be there again."""
         try:
             return self._client.find(self.name).kind == self.kind
         except AnabranchError:
             return False
 
     def end(self) -> None:
-        """No rows will follow: queries over it come to their end."""
+        """Ends the stream: no rows will follow, and queries over it come to their end."""
         self._ask(End(self.name))
 
     def _ask(self, message: Message[A]) -> A:
@@ -126,13 +127,15 @@ class RunningPocket(Results):
     output: Stream
 
     def __init__(self, client: Client, name: str) -> None:
-        """It may be about to be started."""
+        """The pocket may not be started yet."""
         self._client = client
         self.name = name
 
     @classmethod
     def submitted(cls, client: Client, pocket: Submission, consumer: str) -> Self:
-        """Started, or to be started with all that is gathered."""
+        """A pocket that is started now, or together with all statements that are being
+        collected.
+        """
         running = cls(client, pocket.name)
         if client.gathered is not None:
             client.gathered.pocket(pocket, consumer, lambda: running._find(consumer))
@@ -153,7 +156,7 @@ class RunningPocket(Results):
             self._follow(self.output.name, self.site, consumer, spare=False)
 
     def drop(self) -> None:
-        """Stop it; the query and the stream that came with it go too, unless others read them."""
+        """Stops it; the query and the stream that came with it go too, unless others read them."""
         self.close()
         self._client.execute(Text("DROP POCKET ").add(written(self.name, "drop")))
 

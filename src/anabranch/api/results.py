@@ -1,4 +1,4 @@
-"""Reading a stream's tuples: as rows, Arrow or pandas."""
+"""Reads a stream's tuples as rows, Arrow or pandas."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _CONNECT_S = 10.0
 
 
 def reader_name() -> str:
-    """What the producer of a stream knows one reader by."""
+    """A new name by which the producer of a stream knows one reader."""
     return f"reader-{uuid4().hex[:12]}"
 
 
 class Results:
     """Tuples come once, in order: each method goes on where the one before has stopped. Only the
-    table of all of them, to the end, can be had again.
+    table of all tuples, to the end, can be read again.
 
     They have the stream's columns, `_pos` (position) and `_ts` (event time in µs). Without `limit`
     and `timeout`, all of these go on until the stream ends. An error of the query is raised when
@@ -76,7 +76,7 @@ class Results:
     def rows(
         self, *, limit: int | None = None, timeout: Timeout = None
     ) -> Iterator[dict[str, Any]]:
-        """Tuples as dicts. What a loop leaves when it breaks off is there for the next one."""
+        """Tuples as dicts. If a loop breaks off, the next one gets the remaining tuples."""
         for batch in self.batches(limit=limit, timeout=timeout):
             done = 0
             try:
@@ -92,8 +92,9 @@ class Results:
     def to_arrow(
         self, *, limit: int | None = None, timeout: Timeout = None, timestamps: bool = False
     ) -> pa.Table:
-        """A table. Without `limit` and `timeout` it is kept, so that asking again gives the same.
-        With `timestamps`, `_ts` is a timestamp (UTC) instead of a number."""
+        """A table. Without `limit` and `timeout` it is kept, so that another call gives the same.
+        With `timestamps`, `_ts` is a timestamp (UTC) instead of a number.
+        """
         if self._whole is None or limit is not None or timeout is not None:
             batches = list(self.batches(limit=limit, timeout=timeout))
             schema = self._followed().wait_for_schema(_CONNECT_S)
@@ -113,7 +114,7 @@ class Results:
         return self.to_arrow(limit=limit, timeout=timeout, timestamps=timestamps).to_pandas()
 
     def close(self) -> None:
-        """Read no more: what comes from now on is not kept for us. The query goes on."""
+        """Stops reading: later results are not kept for us. The query goes on."""
         reader, self._reader = self._reader, None
         if reader:
             reader.close()

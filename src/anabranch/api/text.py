@@ -1,4 +1,4 @@
-"""Statements made of arguments, and which argument is to blame when one is refused."""
+"""Statements made of arguments; when one is refused, they say which argument is to blame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _KEYWORDS = frozenset({"AND", "AS", "CREATE", "FROM", "INTO", "NOT", "OR", "SELE
 
 
 class Text:
-    """A statement in the making. What an argument has given bears its name, such as `start(at)`."""
+    """A part of a statement. Text that comes from an argument bears the argument's name, such as
+    `start(at)`.
+    """
 
     def __init__(self, start: str = "") -> None:
         self._parts: list[tuple[str, str]] = [(start, "")] if start else []
@@ -49,7 +51,7 @@ class Text:
         return script.text
 
     def blamed(self, error: ScriptError) -> ScriptError:
-        """The same error, said of the argument that stands at its place."""
+        """The same error, about the argument that stands at its place."""
         match = _PLACE.fullmatch(error.place)
         argument = self._at(int(match[1]), int(match[2])) if match else ""
         if not argument:
@@ -59,7 +61,7 @@ class Text:
         )
 
     def _at(self, line: int, column: int) -> str:
-        """The argument there; in between, the one before."""
+        """The argument at this place, or the one before it."""
         lines = str(self).split("\n")
         offset = sum(len(one) + 1 for one in lines[: line - 1]) + column - 1
         found, end = "", 0
@@ -72,7 +74,7 @@ class Text:
 
 
 def name(text: str, argument: str) -> str:
-    """A name as statements write it."""
+    """The name as statements write it."""
     if not isinstance(text, str) or not text:
         raise ConfigError(f"{text!r} is no name", place=argument)
     if "`" in text:
@@ -107,7 +109,7 @@ def duration(value: Duration) -> str:
 
 
 def conjunction(conditions: Sequence[str], argument: str) -> Text:
-    """Several in brackets, as one may hold an OR."""
+    """The conditions joined by AND, in brackets, as one may hold an OR."""
     several = len(conditions) > 1
     texts = (f"({one})" if several and " OR " in one.upper() else one for one in conditions)
     return listed((Text().add(one, argument) for one in texts), " AND ")

@@ -1,1 +1,1 @@
-"""Approximately-once: window results of a lost worker, estimated from those of the others."""
+"""Approximately-once: estimates window results of a lost worker from those of the others."""

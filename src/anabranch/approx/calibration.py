@@ -1,12 +1,13 @@
-"""How far estimates are really off, per key and lag.
+"""Measures how far estimates are really off, per key and lag.
 
 The *lag* of a lost window says how many windows ago its worker's last one came. A key's residual
-persists (its sensor stands in the sun), so what it was in that last window, times its memory at
+persists (its sensor stands in the sun), so its residual in that last window, times its memory at
 that lag, is part of the estimate.
 
-History is *rehearsed*: at every window a worker might have died, and the windows behind it are
-estimated by the model as it was then. What is estimated was not learnt from: it lies in a block of
-time that the model has not seen, or in the future."""
+History is *rehearsed*: at every window a worker might have died, and the windows after it are
+estimated by the model as it was then. The estimated windows were not learnt from: they lie in a
+block of time that the model has not seen, or in the future.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def lost_residuals(
     model: Model, workers: Assignment, windows: Floats, clean: Floats | None = None
 ) -> Floats:
     """Each key's value less its estimate (1) from the keys of all other workers. NaN where the
-    value is missing. `clean`: the windows that estimates are made from, less glitches."""
+    value is missing. `clean` are the windows that estimates are made from, without glitches.
+    """
     seen = model.completed(windows if clean is None else clean)
     pull = (seen - model.mean) @ model.precision
     result = np.full_like(pull, np.nan)
@@ -59,23 +61,25 @@ def lost_residuals(
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Deaths that might have been: the model at each, the windows from the last whole one, and the
-    same less glitches."""
+    """Deaths that might have been: the model at each, the windows from the last whole one on, and
+    the same without glitches.
+    """
 
     deaths: tuple[tuple[Model, Floats, Floats], ...]
     blocks: tuple[int, ...]
     """How many of them are in each block of time."""
 
     def residuals(self, workers: Assignment) -> Floats:
-        """By death, lag (0: the last whole window) and key."""
+        """The residuals by death, lag (0: the last whole window) and key."""
         return np.array([lost_residuals(model, workers, *rows) for model, *rows in self.deaths])
 
 
 def rehearse(
     model: Model, windows: Floats, lags: int, weight: float, *, clean: bool = True
 ) -> Rehearsal:
-    """Walk over windows that `model` has not seen; it is refreshed with each once it is whole.
-    `clean`: estimates are made without glitches."""
+    """Walks over windows that `model` has not seen; each window refreshes it once it is whole. With
+    `clean`, estimates are made without glitches.
+    """
     stride = max(1, windows.shape[1] // 64)
     """A model of many keys is refreshed less often: each time its covariance is inverted."""
     seen, models = np.array(windows, dtype=np.float64), []
@@ -93,8 +97,9 @@ def rehearse(
 def rehearse_history(
     windows: Floats, lags: int, gap: int, weight: float, settings: Settings
 ) -> Rehearsal:
-    """Each block of time, with a model of the others. Windows that overlap a block, up to `gap` on
-    each side of it, are not learnt from."""
+    """Rehearses each block of time with a model of the others. Windows that overlap a block, up to
+    `gap` on each side of it, are not learnt from.
+    """
     edges = np.linspace(0, len(windows), BLOCKS + 1).astype(int)
     found: list[Rehearsal] = []
     for start, end in pairwise(edges):
@@ -117,7 +122,7 @@ class Calibration:
 
 
 def memories(residuals: Floats) -> Floats:
-    """By lag (from 1) and key, in [0, 1], by least squares."""
+    """The memories by lag (from 1) and key, in [0, 1], by least squares."""
     last = residuals[:, 0]
     result = []
     for now in np.moveaxis(residuals[:, 1:], 1, 0):
@@ -129,8 +134,9 @@ def memories(residuals: Floats) -> Floats:
 
 
 def misses(residuals: Floats, memory: Floats) -> Floats:
-    """By death, lag and key: how far the estimate is off. Without a last value nothing is
-    remembered."""
+    """How far each estimate is off, by death, lag and key. Without a last value nothing is
+    remembered.
+    """
     last = np.nan_to_num(residuals[:, :1])
     return np.asarray(np.abs(residuals[:, 1:] - memory * last))
 
@@ -154,7 +160,9 @@ def _pooled(off: Floats, confidence: float) -> Floats:
 
 
 def _worst_block(off: Floats, blocks: Sequence[int], confidence: float) -> Floats:
-    """A block with too few values for its quantile says what the largest was."""
+    """The worst block's quantile. A block with too few values for it counts with its largest
+    value.
+    """
     twice = max(1 - 2 * (1 - confidence), 0.5)
     worst = np.zeros(off.shape[2])
     for block in np.split(off, np.cumsum(blocks)[:-1]):
@@ -164,8 +172,9 @@ def _worst_block(off: Floats, blocks: Sequence[int], confidence: float) -> Float
 
 
 def quantile(off: Floats, confidence: float) -> Floats:
-    """By key: what so large a part of the misses stays below, as conformal prediction takes it: the
-    ⌈(n + 1)·confidence⌉-th smallest of n. Infinite for a key with too few values."""
+    """For each key the value below which this part of the misses stays, as conformal prediction
+    takes it: the ⌈(n + 1)·confidence⌉-th smallest of n. Infinite for a key with too few values.
+    """
     if len(off) == 0:
         return np.full(off.shape[1], np.inf)
     count = (~np.isnan(off)).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Lost windows from those that came, with gains computed ahead."""
+"""Estimates lost windows from those that came, with gains computed ahead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class _Gain:
-    """What is needed to estimate `lost` from `observed`."""
+    """The gain that estimates `lost` from `observed`."""
 
     lost: Indices
     observed: Indices
@@ -44,9 +44,10 @@ class Estimator:
     def estimate(
         self, workers: Iterable[int], window: Floats, last: Floats | None, lag: int
     ) -> Estimates:
-        """The keys of lost `workers` in a window of which `window` came; NaN elsewhere. `last` is
-        the window `lag` before it, the last whole one, or None. Beyond the calibrated lags the
-        last one's bound is stretched, and nothing is remembered."""
+        """The keys of `lost` workers in a window; NaN elsewhere. `window` holds what came of it.
+        `last` is the window `lag` before it, the last whole one, or None. Beyond the calibrated
+        lags the last one's bound is stretched, and nothing is remembered.
+        """
         lost = sorted(key for worker in workers for key in self.plan.workers[worker])
         values, sigmas = self._means(lost, window, last, lag)
         calibration, depth = self.plan.calibration, self.plan.promise.lags
@@ -59,7 +60,9 @@ class Estimator:
         return Estimates(np.asarray(lost, dtype=np.intp), values, bounds)
 
     def _last_residual(self, lost: list[int], last: Floats) -> Floats:
-        """Of the last whole window; the same for all windows that a death costs."""
+        """The residual of the last whole window; it is the same for all windows that a death
+        costs.
+        """
         if self._last is None or self._last[0] != lost or not _same(self._last[1], last):
             expected, _ = self._from_few(lost, _screened(self.plan.model, lost, last))
             self._last = (lost, last, np.nan_to_num(last[lost] - expected))
@@ -68,8 +71,9 @@ class Estimator:
     def _means(
         self, lost: list[int], window: Floats, last: Floats | None, lag: int
     ) -> tuple[Floats, Floats]:
-        """Conditional means and deviations of `lost`, given what is there and is no glitch. Keys
-        are looked at one by one only if some has jumped since `last`."""
+        """Conditional means and deviations of `lost`, given the values that came and are no
+        glitches. Keys are examined one by one only if some has jumped since `last`.
+        """
         stored, model = self._gain(lost), self.plan.model
         seen = window[stored.observed]
         if last is not None:

@@ -1,8 +1,9 @@
-"""The approx paper's model: window results of all keys are one Gaussian, so those of lost keys
-follow from the others'. Equations (1), (2), (3) and (7).
+"""The approx paper's model: window results of all keys are one Gaussian, so the results of lost
+keys follow from the others. Equations (1), (2), (3) and (7).
 
 Everything is computed from the precision matrix P = Σ⁻¹: the covariance of lost keys A given all
-others is inv(P_AA), which costs the size of A alone."""
+others is inv(P_AA), which costs the size of A alone.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ Keys = Sequence[int] | Indices
 
 
 def precision_of(covariance: Floats) -> Floats:
-    """Σ⁻¹, symmetric to the bit. Keys that repeat one another exactly leave Σ singular: what is
-    added to the diagonal then is as small as makes it invertible."""
+    """Σ⁻¹, symmetric to the bit. Keys that repeat one another exactly leave Σ singular; then just
+    enough is added to the diagonal to make it invertible.
+    """
     scale = float(np.mean(np.diag(covariance))) or 1.0
     for jitter in (0.0, 1e-12, 1e-9, 1e-6):
         try:
@@ -59,12 +61,12 @@ def tolerated_variance(epsilon: float, confidence: float) -> float:
 
 
 def normal_quantile(confidence: float) -> float:
-    """z such that a standard normal value lies within ±z with this probability."""
+    """The z for which a standard normal value lies within ±z with this probability."""
     return float(np.sqrt(2) * special.erfinv(confidence))
 
 
 def worker_reliability(precision: Floats, keys: Keys, epsilon: float) -> float:
-    """R(A_i) (7): that of its least reliable key once all are lost; 1 if it has none."""
+    """R(A_i) (7): the reliability of its least reliable key once all are lost; 1 if it has none."""
     if len(keys) == 0:
         return 1.0
     return float(reliability(np.diag(lost_covariance(precision, keys)), epsilon).min())

@@ -1,6 +1,8 @@
-"""Past windows in blocks of time, wherever these are: what is learnt is a sum over blocks.
+"""Past windows in blocks of time, wherever these are: lessons are sums over blocks.
 
-A block is what came (NaN: missing, or taken out as a glitch) and the same with nothing missing."""
+A block holds the values that came (NaN: missing, or taken out as a glitch) and the same with
+nothing missing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Block:
 
 
 class History(Protocol):
-    """At least one block. `look` and `change` may be run elsewhere."""
+    """A history of at least one block. `look` and `change` may run elsewhere."""
 
     def map(self, change: Callable[[Block], Block]) -> History: ...
 
@@ -31,7 +33,7 @@ class History(Protocol):
 
 
 class Here:
-    """Blocks in this process."""
+    """A history whose blocks are in this process."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._blocks = blocks
@@ -45,7 +47,9 @@ class Here:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the full windows: their number, mean, and summed products of distances from it."""
+    """The moments of the full windows: their number, mean, and summed products of distances from
+    it.
+    """
 
     count: int
     mean: Floats
@@ -72,7 +76,7 @@ def moments(block: Block) -> Moments:
 
 @dataclass(frozen=True)
 class Sums:
-    """By key: how many values there are, and their sum."""
+    """For each key, how many values there are, and their sum."""
 
     count: Floats
     total: Floats
@@ -92,8 +96,10 @@ def sums(block: Block) -> Sums:
 
 
 def shrinkage(count: int, correlation: Floats, fourth: float) -> float:
-    """Ledoit and Wolf's, of `count` standardised windows with this covariance; `fourth` is the sum
-    of the fourth powers of their lengths. As in scikit-learn, which wants all windows at once."""
+    """Ledoit and Wolf's shrinkage of `count` standardised windows with this covariance; `fourth` is
+    the sum of the fourth powers of their lengths. As in scikit-learn, which wants all windows at
+    once.
+    """
     keys = len(correlation)
     scale = float(np.trace(correlation)) / keys
     squared = float((correlation**2).sum())
@@ -104,6 +110,6 @@ def shrinkage(count: int, correlation: Floats, fourth: float) -> float:
 
 
 def sampled(values: Floats, most: int) -> Floats:
-    """At most so many rows, evenly spread."""
+    """At most this many rows, evenly spread."""
     step = -(-len(values) // most) if most else 1
     return values[:: max(step, 1)]

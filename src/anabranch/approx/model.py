@@ -1,9 +1,10 @@
 """Mean and covariance of window results: learnt from past windows, refreshed while running.
 
-A row is one window, a column one key, NaN what is missing. The covariance is shrunk towards
-independent keys (Ledoit–Wolf), because there are seldom many more windows than keys; missing
-values are taken for what the others make of them; glitches, values that the other keys contradict
-by far more than usual, are not learnt from."""
+A row is one window, a column one key, NaN a missing value. The covariance is shrunk towards
+independent keys (Ledoit–Wolf), because there are seldom many more windows than keys. Missing values
+are replaced by what the others predict. Glitches, values that the other keys contradict by far more
+than usual, are not learnt from.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class Model:
         return precision_of(self.covariance)
 
     def residuals(self, windows: Floats) -> Floats:
-        """Each key's value less what all others make of it. No value may be missing."""
+        """Each key's value less its prediction from all others. No value may be missing."""
         return np.asarray((windows - self.mean) @ self.precision / np.diag(self.precision))
 
     def completed(self, windows: Floats) -> Floats:
@@ -71,8 +72,9 @@ class Model:
         return full
 
     def without_glitches(self, window: Floats) -> Floats:
-        """The window, with NaN for values that the others contradict. The worst goes first: it
-        bends what is expected of the others. At most a quarter of the keys go."""
+        """The window, with NaN for values that the others contradict. The worst goes first, because
+        it bends the predictions of the others. At most a quarter of the keys go.
+        """
         clean = np.array(window, dtype=np.float64)
         for _ in range(len(clean) // 4):
             far = np.abs(self.residuals(self.completed(clean[None]))[0]) / self.spread
@@ -84,7 +86,9 @@ class Model:
         return clean
 
     def refreshed(self, windows: Floats, weight: float) -> Model:
-        """With each window in turn counting `weight`, and all before it as much less."""
+        """The model after these windows: each in turn counts `weight`, and all earlier ones lose as
+        much.
+        """
         mean, sample = self.mean.copy(), self.sample.copy()
         for window in self.completed(windows):
             away = window - mean
@@ -94,13 +98,15 @@ class Model:
 
 
 def learn(windows: Floats, *, shrink: bool = True, clean: bool = True) -> Model:
-    """From past windows, all here."""
+    """The model of past windows that are all in this process."""
     known = np.array(windows, dtype=np.float64)
     return learn_from(Here([Block(known, known)]), shrink=shrink, clean=clean)
 
 
 def learn_from(history: History, *, shrink: bool = True, clean: bool = True) -> Model:
-    """From past windows. Keys without any value get the mean 0 and tell nothing about others."""
+    """The model of past windows. Keys without any value get the mean 0 and tell nothing about
+    others.
+    """
     known = history.fold(sums, add)
     holes = bool((known.count < known.count.max()).any()) or known.count.max() == 0
     history = history.map(partial(_with_means, known.means))
@@ -121,7 +127,7 @@ def _completed(model: Model, clean: bool, block: Block) -> Block:
 
 
 def _less_glitches(model: Model, block: Block) -> Floats:
-    """Of one window only the worst: it may be the cause of all others."""
+    """The block without the worst glitch of each window, which may be the cause of all others."""
     far = np.abs(model.residuals(block.full)) / model.spread
     worst = np.zeros(far.shape, dtype=bool)
     worst[np.arange(len(far)), np.argmax(far, axis=1)] = True
@@ -149,7 +155,9 @@ def _fourth(mean: Floats, scale: Floats, block: Block) -> float:
 
 
 def _spreads(model: Model, count: int, block: Block) -> tuple[Floats, Floats]:
-    """Residuals, and changes from a window to the next; of a long history, a sample of them."""
+    """The spreads of residuals, and of changes from a window to the next; for a long history they
+    come from a sample.
+    """
     most = -(-SAMPLE * len(block.full) // count)
     jumps = np.diff(block.full, axis=0)
     return sampled(model.residuals(block.full), most), sampled(jumps, most)
@@ -160,7 +168,7 @@ def _appended(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple
 
 
 def _robust(values: Floats) -> Floats:
-    """By column: the standard deviation that the median distance from the median would be of."""
+    """For each column the standard deviation that fits the median distance from the median."""
     if len(values) == 0:
         return np.ones(values.shape[1])
     usual = 1.4826 * np.median(np.abs(values - np.median(values, axis=0)), axis=0)

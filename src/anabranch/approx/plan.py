@@ -1,4 +1,4 @@
-"""An assignment with what it promises: model, calibration, and who can be estimated."""
+"""An assignment with its promises: model, calibration, and which workers can be estimated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Promise:
-    """`APPROXIMATE WITHIN epsilon CONFIDENCE confidence`, and what it must be kept against."""
+    """`APPROXIMATE WITHIN epsilon CONFIDENCE confidence`, and what it must hold against."""
 
     epsilon: float
     confidence: float
@@ -82,7 +82,9 @@ def plan(
     previous: Workers | None = None,
     moves: int | None = None,
 ) -> Plan:
-    """Learn, assign, calibrate; then assign again with what calibration found about each key."""
+    """Learns, assigns and calibrates; then assigns again with what calibration found about each
+    key.
+    """
     model, rehearsal, weight = learnt(history, promise, settings)
     capacities = even(history.shape[1], workers) if isinstance(workers, int) else workers
     return assigned(
@@ -134,7 +136,7 @@ def judged(
     workers: Workers,
     settings: Settings,
 ) -> Plan:
-    """What can be promised if keys are assigned so."""
+    """What can be promised with this assignment of keys."""
     found = calibrate(
         rehearsal.residuals(workers), rehearsal.blocks, promise.confidence, settings.remember
     )
@@ -147,7 +149,9 @@ def judged(
 
 
 def _tolerated(made: Plan) -> Floats:
-    """By key: the standard deviation with which its bound would be ε, if bounds go with it."""
+    """For each key the standard deviation with which its bound would be ε, if bounds are
+    proportional to it.
+    """
     bound = np.where(np.isfinite(made.calibration.bound), made.calibration.bound, 1e30)
     return _sigmas(made.model, made.workers) * made.promise.epsilon / np.maximum(bound, 1e-12)
 
@@ -161,7 +165,7 @@ def _sigmas(model: Model, workers: Workers) -> Floats:
 
 
 def _with_others(model: Model, workers: Workers, failures: int) -> Floats:
-    """`_sigmas`, whichever `failures` − 1 other workers are lost as well."""
+    """`_sigmas` if any `failures` − 1 other workers are lost as well."""
     result = _sigmas(model, workers)
     for group in combinations([keys for keys in workers if keys], failures) if failures > 1 else ():
         lost = [key for keys in group for key in keys]

@@ -1,8 +1,9 @@
-"""Recovery of a query whose keys are split over workers: which windows a death damages, what is to
-be estimated from what, and when all is well again. Section 4.2 of the approx paper.
+"""Recovery of a query whose keys are split over workers: which windows a death damages, which
+estimates are due and from what, and when all is well again. Section 4.2 of the approx paper.
 
-Pure: what happens comes in as calls, what is to be done comes out. Windows are known by their end;
-one of width w that ends at e holds the event times in [e − w, e)."""
+Pure: events come in as calls, decisions come out. Windows are known by their end; one of width w
+that ends at e holds the event times in [e − w, e).
+"""
 
 from __future__ import annotations
 
@@ -23,14 +24,15 @@ class Windows:
         return end + self.slide
 
     def between(self, first: int, behind: int) -> list[int]:
-        """Ends of windows from `first` on, before `behind`."""
+        """The ends of windows from `first` on, before `behind`."""
         return list(range(first, behind, self.slide))
 
 
 @dataclass(frozen=True)
 class Estimation:
-    """Estimate the keys of `lost` workers in the window that ends at `end`. `last` is the newest
-    window before it that all workers delivered, None if there is none; `lag` counts from it."""
+    """Asks to estimate the keys of `lost` workers in the window that ends at `end`. `last` is the
+    newest window before it that all workers delivered, None if there is none; `lag` counts from it.
+    """
 
     end: int
     lost: frozenset[int]
@@ -50,7 +52,7 @@ class _Worker:
     dead: bool = False
 
     def delivers(self, end: int) -> bool:
-        """It has delivered this window, or is going to."""
+        """Whether it has delivered this window, or is going to."""
         return self.begins is None or end >= self.begins or end <= (self.delivered or end - 1)
 
     def has(self, end: int) -> bool:
@@ -60,15 +62,16 @@ class _Worker:
 class Recovery:
     """The master's view of one query.
 
-    `delivered`, `died`, `replaced` are told; `due` says which estimations can be made now,
-    `estimated` that one has been written. What a dead worker owes is estimated as soon as the
-    others have delivered it, whether or not it has been replaced: its replacement begins behind
-    that. A window is kept until every worker's part is out, and the last whole one besides: nothing
-    before `last_whole` is needed.
+    `delivered`, `died` and `replaced` tell it what happened; `due` says which estimations can be
+    made now; `estimated` tells it that one has been written. The windows that a dead worker owes
+    are estimated as soon as the others have delivered them, whether or not it has been replaced:
+    its replacement begins after them. A window is kept until every worker's part is out. The last
+    whole window is kept too; nothing before `last_whole` is needed.
 
-    A worker without keys delivers nothing, and nobody can tell that from a slow one. One that is
-    `patience` windows behind is *silent*: windows are whole without it, and others are estimated
-    from what there is. It may deliver what it owes at any time."""
+    A worker without keys delivers nothing, and nobody can tell it from a slow one. A worker that is
+    `patience` windows late is *silent*: windows are whole without it, and others are estimated from
+    what there is. It may still deliver what it owes at any time.
+    """
 
     def __init__(
         self,
@@ -77,8 +80,9 @@ class Recovery:
         first: int | None = None,
         patience: int | None = None,
     ) -> None:
-        """`first`: the end of the first window there is; None: the first that anybody delivers.
-        `patience` None: no worker is ever silent."""
+        """`first` is the end of the first window; None stands for the first window that anybody
+        delivers. If `patience` is None, no worker is ever silent.
+        """
         self.windows = windows
         self._first = first
         self._patience = patience
@@ -106,8 +110,9 @@ class Recovery:
         return self._workers[worker].dead
 
     def delivered(self, worker: int, end: int) -> None:
-        """A worker's results of the window that ends at `end` are in the sink. Windows come in
-        order; one may come again."""
+        """Takes note that a worker's results of the window that ends at `end` are in the sink.
+        Windows come in order; one may come again.
+        """
         one = self._workers[worker]
         self._first = end if self._first is None else min(self._first, end)
         one.damaged.discard(end)
@@ -119,12 +124,14 @@ class Recovery:
         self._workers[worker].dead = True
 
     def revived(self, worker: int) -> None:
-        """It was not dead, or has come back by itself: it goes on where it was."""
+        """Takes note that it was not dead, or has come back by itself: it goes on where it was."""
         self._workers[worker].dead = False
 
     def replaced(self, worker: int, instant: int) -> int:
-        """A replacement has all input from event time `instant` on. It is to deliver windows from
-        the returned end on; those before it that the dead one has not delivered are damaged."""
+        """Takes note that a replacement has all input from event time `instant` on. It will deliver
+        windows from the returned end on; earlier windows that the dead worker has not delivered are
+        damaged.
+        """
         one = self._workers[worker]
         first = self.windows.first_whole(instant)
         start = self._owes_from(one)
@@ -141,8 +148,9 @@ class Recovery:
         return max(self.windows.after(one.delivered), one.begins or 0)
 
     def due(self) -> list[Estimation]:
-        """What can be estimated now: the damaged windows that all others have delivered, or have
-        lost themselves. Oldest first."""
+        """The estimations that can be made now: the damaged windows that all others have delivered,
+        or have lost themselves. Oldest first.
+        """
         ends = {end for worker in self._workers for end in worker.damaged}
         newest = min((self._out_to(one) for one in self._heard() if not one.dead), default=0)
         for worker in self._workers:
@@ -156,7 +164,7 @@ class Recovery:
         return max(one.delivered or 0, (one.begins or 0) - self.windows.slide)
 
     def _heard(self) -> list[_Worker]:
-        """All but the silent."""
+        """All workers that are not silent."""
         if self._patience is None or self._first is None:
             return self._workers
         oldest = max(map(self._out_to, self._workers)) - self._patience * self.windows.slide
@@ -183,14 +191,15 @@ class Recovery:
         )
 
     def estimated(self, end: int) -> None:
-        """The lost keys of this window are in the sink."""
+        """Takes note that the lost keys of this window are in the sink."""
         self._estimated.add(end)
         for worker in self._workers:
             worker.damaged.discard(end)
 
     def _find_whole(self) -> None:
-        """The newest window that every worker has delivered, and before which nothing is damaged:
-        what is estimated is never taken for what was measured."""
+        """Finds the newest window that every worker has delivered, and before which nothing is
+        damaged: an estimate is never taken for a measured value.
+        """
         if self.recovering:
             return
         heard = self._heard()

@@ -1,14 +1,15 @@
-"""Whether the promise still holds: estimates are checked against what really came, all the time.
+"""Whether the promise still holds: estimates are compared with the real values, all the time.
 
-While no worker is dead every window says how far off its estimate would have been. Two things
-follow from that, by key:
+While no worker is dead, every window says how far off its estimate would have been. Two things
+follow from that, for each key:
 
-- *Trust.* Misses are counted against what is allowed (a CUSUM). A key that has more than one
-  surprise explains has changed its ways: nothing is promised about it until it was as it should be
-  for a while, twice as long each time.
-- *Width.* Bounds were found on history. They are widened with each value that lies outside its
-  own, and narrowed with each inside, so that in the long run as many lie outside as may, whatever
-  the data do (adaptive conformal inference)."""
+- *Trust.* Misses are counted against what is allowed (a CUSUM). A key with more misses than chance
+explains has changed its behaviour: nothing is promised about it until it has been as it should be
+for a while, twice as long each time.
+- *Width.* Bounds were found on history. They are widened with each value that lies outside its own,
+and narrowed with each inside, so that in the long run as many lie outside as may, whatever the data
+do (adaptive conformal inference).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Trust:
-    """`take` what became known, in order; ask for what holds now."""
+    """`take` gets new facts in order; the other methods say what holds now."""
 
     def __init__(self, keys: int, lags: int, epsilon: float, confidence: float) -> None:
         self._epsilon = epsilon
@@ -45,12 +46,13 @@ class Trust:
 
     @property
     def trusted(self) -> Flags:
-        """By key."""
+        """For each key, whether it is trusted."""
         return np.asarray(self._left == 0)
 
     def take(self, off: Floats, bounds: Floats) -> None:
-        """By lag and key: how far estimates of a window were off, had the worker died so many
-        windows before it, and their calibrated bounds. NaN: nobody knows."""
+        """Takes by lag and key how far estimates of a window were off, had the worker died that
+        many windows before it, and their calibrated bounds. NaN: nobody knows.
+        """
         known = ~np.isnan(off)
         count = known.sum(axis=0)
         wrong = ((off > self._epsilon) & known).sum(axis=0)
@@ -72,8 +74,9 @@ class Trust:
 def rehearsed(
     off: Floats, by_lag: Floats, epsilon: float, confidence: float
 ) -> tuple[Flags, Floats]:
-    """`off` by death, lag and key. By death and key: whether it was trusted, as far as that could
-    be known then; and the width."""
+    """Trust and width by death and key: whether it was trusted, as far as that could be known then.
+    `off` is by death, lag and key.
+    """
     deaths, lags, keys = off.shape
     trust = Trust(keys, lags, epsilon, confidence)
     good, width = np.zeros((deaths, keys), dtype=bool), np.ones((deaths, keys))

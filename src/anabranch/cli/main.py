@@ -370,8 +370,9 @@ def prepare() -> None:
 
 
 def one_allocator() -> None:
-    """Arrow is to allocate with glibc throughout, which gives memory back (`spark.memory`): what it
-    does inside itself as well, which only its environment decides, when it is loaded."""
+    """Makes Arrow allocate with glibc throughout, because glibc gives memory back (`spark.memory`).
+    Only the environment decides this for Arrow's own code, at the time when Arrow is loaded.
+    """
     if sys.platform == "linux":
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
@@ -380,7 +381,9 @@ _OF_COORDINATORS = ("fastapi", "highspy", "nicegui", "scipy", "uvicorn")
 
 
 def _without_package(error: Exception) -> AnabranchError | None:
-    """A site may be installed without what only a coordinator needs."""
+    """The error that a package is missing: a site may be installed without the coordinator's
+    packages.
+    """
     if not isinstance(error, ModuleNotFoundError) or error.name not in _OF_COORDINATORS:
         return None
     return SetupError(
@@ -390,7 +393,7 @@ def _without_package(error: Exception) -> AnabranchError | None:
 
 
 def _without_jvm(error: Exception) -> AnabranchError | None:
-    """That Spark's JVM has ended, if that is what `error` comes of."""
+    """The error that Spark's JVM has ended, if that is what caused `error`."""
     if "pyspark" not in sys.modules:
         return None
     from anabranch.spark.jvm import NO_JVM, jvm
@@ -404,8 +407,9 @@ def app_main() -> None:
 
 
 def run_command(commands: typer.Typer) -> None:
-    """Run what the command line says, and end the process. An error is one line and exit code 1
-    (2 for the command line itself); an interrupt stops cleanly with 130."""
+    """Runs what the command line says, and ends the process. An error is one line and exit code 1
+    (2 for mistakes in the command line itself); an interrupt stops cleanly with 130.
+    """
     stop_cleanly_on_signals()
     one_allocator()
     try:

@@ -8,7 +8,9 @@ from typing import Any, NoReturn
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: the command ends, even one in which Ctrl-C only clears the line."""
+    """SIGTERM or SIGHUP arrived: the command ends, even one in which Ctrl-C only clears the
+    line.
+    """
 
 
 def _terminate(number: int, frame: Any) -> NoReturn:
@@ -16,9 +18,10 @@ def _terminate(number: int, frame: Any) -> NoReturn:
 
 
 def stop_cleanly_on_signals() -> None:
-    """SIGTERM and SIGHUP unwind the program like Ctrl-C, so that nothing is left behind. So does
-    SIGINT where a shell has started us in the background, with SIGINT ignored; SIGHUP does not
-    where somebody (nohup) has it ignored, so that we stay when the terminal goes."""
+    """SIGTERM and SIGHUP unwind the program like Ctrl-C, so that nothing is left running. So does
+    SIGINT if a shell has started us in the background with SIGINT ignored. SIGHUP stays ignored if
+    somebody (nohup) has it ignored, so that we stay when the terminal goes.
+    """
     logging.getLogger().addFilter(_is_no_interrupt)  # py4j would print each with its traceback
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _terminate)

@@ -1,1 +1,1 @@
-"""What an operator decides: `cluster.toml`, checked and turned into frozen values."""
+"""Reads `cluster.toml`, which an operator writes, checks it and turns it into frozen values."""

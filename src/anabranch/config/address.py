@@ -27,16 +27,16 @@ class HostPort:
 
     @property
     def loopback(self) -> bool:
-        """Only this machine can reach it. A name other than localhost is taken to be outside."""
+        """Whether only this machine can reach it. A name other than localhost counts as outside."""
         return self._is("is_loopback")
 
     @property
     def every_interface(self) -> bool:
-        """One can listen on it but not connect to it."""
+        """Whether it stands for every interface: one can listen on it but not connect to it."""
         return self._is("is_unspecified")
 
     def clashes_with(self, other: HostPort) -> bool:
-        """Both cannot be listened on at the same time on one machine."""
+        """Whether both cannot be listened on at the same time on one machine."""
         if self.port != other.port or self.port == 0:
             return False
         everywhere = self.every_interface or other.every_interface

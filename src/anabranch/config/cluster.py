@@ -121,7 +121,7 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
 
 
 def _line_of(message: str, text: str) -> str:
-    """Where the header of the site stands that `message` begins with, in quotes."""
+    """The line of the site's header, if `message` begins with a site's name in quotes."""
     called = re.match("'(.*)' is not", message)
     for number, line in enumerate(text.split("\n"), start=1):
         if called and line.lstrip().startswith("[site.") and called[1] in line:

@@ -36,7 +36,7 @@ class Frozen(BaseModel):
 
 
 class SiteSettings(Frozen):
-    """What may be said of a site, each with its default."""
+    """The settings of a site, each with its default."""
 
     listen: Address = ANY_FREE_PORT
     """Where the gate binds."""
@@ -70,12 +70,14 @@ class SiteConfig(SiteSettings):
 
     @property
     def reached_at(self) -> HostPort:
-        """What others connect to; port 0 means the port that the gate will have got."""
+        """The address that others connect to; port 0 means the port that the gate will have got."""
         return self.address or self.listen
 
     @property
     def remote(self) -> bool:
-        """On another machine: started there by hand, not by the coordinator."""
+        """Whether the site is on another machine, where it is started by hand, not by the
+        coordinator.
+        """
         return not self.reached_at.loopback
 
     @property
@@ -184,7 +186,7 @@ class Cluster(Frozen):
 
 
 def check_site_name(name: str, *, place: str = "") -> str:
-    """`name`, if a site may be called that."""
+    """`name`, if a site may have this name; else raises."""
     if not _SITE_NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} is not a site name",

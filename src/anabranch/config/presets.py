@@ -1,4 +1,4 @@
-"""What holds unless a user says otherwise, and settings for our own circumstances."""
+"""What holds unless a user says otherwise, and settings for our own environments."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ _MESSAGES = {
 
 
 def problem(message: str, remedy: str = "") -> PydanticCustomError:
-    """To be raised in a validator."""
+    """An error for a validator to raise."""
     return PydanticCustomError(_OURS, "{message}", {"message": message, "remedy": remedy})
 
 
 def did_you_mean(word: str, known: Iterable[str], *, title: str) -> str:
-    """A remedy for the unknown `word`: the nearest known one, or all of them after `title`."""
+    """A remedy for the unknown `word`: the nearest known one, or all known ones after `title`."""
     names = list(known)
     near = [one for one in names if one.startswith(word)] or get_close_matches(word, names, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"{title}: {', '.join(names)}."

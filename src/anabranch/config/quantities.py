@@ -25,7 +25,7 @@ def _from_text(parse: Callable[[str], float], example: str) -> BeforeValidator:
 
 
 def _read_size(value: Any) -> Any:
-    """Bytes as a number, or text such as `64MB`."""
+    """A number of bytes, from a number or a text such as `64MB`."""
     if not isinstance(value, str):
         return value
     try:
@@ -35,7 +35,7 @@ def _read_size(value: Any) -> Any:
 
 
 def _read_conf(value: Any) -> Any:
-    """Spark's settings, all of them text.
+    """Spark's settings, all of them as text.
 
     `{ spark.driver.memory = "1g" }` without quotes is nested tables to TOML but plainly means the
     setting, so it is taken as that.

@@ -45,7 +45,7 @@ def addresses_can_be_connected_to(cluster: Cluster) -> Iterator[ConfigError]:
 
 
 def ports_are_known_outside(cluster: Cluster) -> Iterator[ConfigError]:
-    """Whoever leads others to a site, a person or a proxy, must know its port beforehand."""
+    """People and proxies that lead others to a site must know its port beforehand."""
     for site in cluster.sites.values():
         known = {"listen": site.listen} | ({"address": site.address} if site.address else {})
         for key, address in known.items() if site.address or site.remote else ():
@@ -58,7 +58,9 @@ def ports_are_known_outside(cluster: Cluster) -> Iterator[ConfigError]:
 
 
 def listeners_do_not_clash(cluster: Cluster) -> Iterator[ConfigError]:
-    """On this machine, that is; a remote site listens on its own."""
+    """No two listeners on this machine share an address; a remote site listens on its own
+    machine.
+    """
     taken: list[tuple[str, HostPort]] = [("the coordinator", cluster.listen)]
     for site in cluster.sites.values():
         if not site.remote:
@@ -103,7 +105,9 @@ def outside_is_guarded(cluster: Cluster) -> Iterator[ConfigError]:
 
 
 def unguarded(address: HostPort, security: Security, place: str) -> Iterator[ConfigError]:
-    """Nothing beyond this machine without a token, nor without TLS unless that is said."""
+    """Whatever other machines can reach needs a token, and TLS unless the file allows it to be
+    missing.
+    """
     if address.loopback:
         return
     if security.token_file is None:
@@ -122,8 +126,9 @@ def unguarded(address: HostPort, security: Security, place: str) -> Iterator[Con
 
 
 def spark_is_guarded(cluster: Cluster) -> Iterator[ConfigError]:
-    """Executors that are elsewhere reach ports of the site's Spark, and so does anybody there: who
-    may run what he likes, unless Spark asks who it is and encrypts what they say."""
+    """Executors that are elsewhere reach ports of the site's Spark, and so can anybody there, who
+    may run any code unless Spark authenticates its peers and encrypts its connections.
+    """
     for site in cluster.sites.values():
         elsewhere = site.master.startswith(_ELSEWHERE)
         if cluster.security.plaintext or not elsewhere:
@@ -153,7 +158,7 @@ def _one_set(conf: Mapping[str, str], keys: Iterable[str]) -> bool:
 
 
 def spark_shows_itself_here(cluster: Cluster) -> Iterator[ConfigError]:
-    """Spark's own pages ask nobody who he is."""
+    """Spark's own pages must be on loopback, because they authenticate nobody."""
     for site in cluster.sites.values():
         here = site.master.startswith("local") or site.conf.get("spark.acls.enable") == "true"
         if _one_set(site.conf, ["spark.ui.enabled"]) and not (here or cluster.security.plaintext):

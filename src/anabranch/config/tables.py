@@ -27,7 +27,7 @@ _DEFAULT = Cluster()
 
 
 class Table(BaseModel):
-    """Refuses keys it does not know, naming the nearest one it does."""
+    """Refuses keys that it does not know, and names the nearest known key."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 

@@ -1,4 +1,4 @@
-"""What comes in and goes out, a folder or module for each technology.
+"""The connectors to the world outside: a folder or module for each technology.
 
 Those below are our own: a new one is a module here and a line there. Packages that are installed
 add others by entry points: see `docs/extending.md`.
@@ -90,15 +90,15 @@ TABLES: Registry[TableReader] = Registry(
 
 
 def make_source(name: str, context: SourceContext) -> Source:
-    """The source called `name`, its options checked, not yet reading."""
+    """The source called `name`, with its options checked; it does not read yet."""
     return SOURCES.find(name)(context)
 
 
 def make_sink(name: str, context: SinkContext) -> Sink:
-    """The sink called `name`, its options checked, not yet open."""
+    """The sink called `name`, with its options checked; it is not open yet."""
     return SINKS.find(name)(context)
 
 
 def make_table(name: str, context: TableContext) -> TableReader:
-    """The reader called `name`, its options checked, nothing read yet."""
+    """The reader called `name`, with its options checked; nothing is read yet."""
     return TABLES.find(name)(context)

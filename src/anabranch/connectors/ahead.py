@@ -1,5 +1,6 @@
-"""Event times from the future. One that is wrong by a century would make all that follow it late,
-for ever; so what is further ahead than a stream allows is malformed."""
+"""Event times from the future. A time that is wrong by a century would make all later tuples late
+for ever, so rows further ahead than a stream allows count as malformed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def too_far(table: pa.Table, now_us: int, ahead_us: int | None) -> np.ndarray | None:
-    """Which rows are; None if none is, or they may be as far as they like."""
+    """Which rows are too far ahead; None if no row is, or if there is no bound."""
     if ahead_us is None or EVENT_TIME not in table.schema.names or not len(table):
         return None
     limit = min(now_us + ahead_us, END_WATERMARK)
@@ -27,7 +28,7 @@ def too_far(table: pa.Table, now_us: int, ahead_us: int | None) -> np.ndarray | 
 
 
 def far_ahead(table: pa.Table, far: np.ndarray, ahead_us: int) -> SourceError:
-    """About the first of them."""
+    """The error about the first of these rows."""
     time_us = int(table.column(EVENT_TIME).to_numpy()[int(far.argmax())])
     return SourceError(
         f"the event time {_shown(time_us)} is more than {show_duration(ahead_us)} ahead of the"
@@ -37,7 +38,7 @@ def far_ahead(table: pa.Table, far: np.ndarray, ahead_us: int) -> SourceError:
 
 
 def skips(source: Call | None) -> bool:
-    """Malformed rows are left out and counted, rather than that the stream fails by them."""
+    """Whether malformed rows are left out and counted; otherwise the stream fails at the first."""
     return source is not None and source.options.get("on_error") == "skip"
 
 

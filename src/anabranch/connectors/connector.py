@@ -1,4 +1,4 @@
-"""What sources, sinks and tables have in common: what their class says of them."""
+"""What sources, sinks and tables have in common: the abilities that their classes declare."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from anabranch.plan.places import Place
 
 
 class Connector:
-    """All that somebody else asks of a connector is an attribute or a method of its base class,
-    with a default."""
+    """All that others ask of a connector is an attribute or a method of its base class, with a
+    default.
+    """
 
     options: ClassVar[tuple[Option, ...]] = ()
     """What a statement may say in its brackets."""
@@ -28,15 +29,16 @@ class Connector:
 
     @classmethod
     def look(cls, options: Mapping[str, Any], base: Path) -> None:
-        """Raise SourceError if something that is read is not there, as far as that shows at once.
-        `options` have been checked."""
+        """Raises SourceError if something that is read does not exist, as far as that shows at
+        once. `options` have been checked.
+        """
 
     @classmethod
     def lacking(cls) -> list[str]:
-        """The methods that the class should define, by what it says of itself, and does not."""
+        """The methods that the class must define, by its own declarations, but does not define."""
         return []
 
 
 def undefined(connector: type, base: type, names: Iterable[str]) -> list[str]:
-    """Those of these methods of `base` that `connector` has not made its own."""
+    """The names of those methods of `base` that `connector` has not overridden."""
     return [name for name in names if getattr(connector, name) is getattr(base, name)]

@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ConsoleSink(Sink):
-    """One line a tuple: the query, the event time, then `column=value` for each column."""
+    """Prints one line a tuple: the query, the event time, then `column=value` for each column."""
 
     lasting = False
     options: ClassVar[tuple[Option, ...]] = (
@@ -41,14 +41,14 @@ class ConsoleSink(Sink):
         _print(lines)
 
     def close(self) -> None:
-        """Nothing to release: the terminal is not ours."""
+        """Releases nothing: the terminal is not ours."""
 
 
 _OWN = ("_pos", "_ts")
 
 
 def tuple_line(query: str, row: dict[str, Any]) -> str:
-    """A tuple as a person reads it; without the name of its query if that is empty."""
+    """A tuple as a person reads it; the query's name is left out if it is empty."""
     time = _iso(_EPOCH + timedelta(microseconds=row["_ts"]))
     columns = [f"{name}={_text(value)}" for name, value in row.items() if name not in _OWN]
     return "  ".join([*([query] if query else []), time, " ".join(columns)])
@@ -69,7 +69,7 @@ def _iso(time: datetime) -> str:
 
 
 def _text(value: Any) -> str:
-    """As a person reads it; text is quoted where its end would not be seen."""
+    """A value as a person reads it. Text is quoted if its end could not be seen otherwise."""
     if value is None:
         return "NULL"
     if isinstance(value, str):

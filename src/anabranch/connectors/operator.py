@@ -1,7 +1,7 @@
-"""What the operator lets statements use of the machines of sites: nothing, unless `[security]` in
-cluster.toml says so.
+"""What statements may use of the machines of sites: nothing, unless the operator allows it in the
+`[security]` table of cluster.toml.
 
-It is told to the processes that a site starts by their environment.
+The environment carries it to the processes that a site starts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FILES, _PASSWORDS = "ANABRANCH_CLIENT_FILES", "ANABRANCH_ENVIRONMENT_PASSWORDS"
 
 
 def let_use(security: Security) -> None:
-    """From now on, in this process and those that it starts."""
+    """Allows it from now on, in this process and those that it starts."""
     for key, value in (
         (_FILES, security.client_files or ""),
         (_PASSWORDS, "yes" if security.environment_passwords else ""),
@@ -34,7 +34,8 @@ def environment_passwords() -> bool:
 
 def check_file(owner: str, option: str, path: str) -> None:
     """Raises ConfigError for a file outside of the operator's folder, links followed; and for any
-    if there is no such folder."""
+    file if there is no such folder.
+    """
     folder = os.environ.get(_FILES)
     if not folder:
         raise ConfigError(

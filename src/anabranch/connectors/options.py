@@ -1,4 +1,4 @@
-"""Options of sources and sinks: declared once, checked alike, and listed by docs."""
+"""Options of sources and sinks: declared once, checked alike, and listed by the documentation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Option:
     choices: tuple[str, ...] = ()
 
     def read(self, owner: str, value: Any) -> Any:
-        """`value` as this option's kind; ConfigError says what would be right."""
+        """`value` converted to this option's kind; ConfigError says what would be right."""
         try:
             parsed = self.kind.parse(value)
         except ValueError:
@@ -64,7 +64,7 @@ def take(
 def split(
     declared: Sequence[Option], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The given options that are declared, and the rest, which goes on to somebody else."""
+    """The given options that are declared, and the rest, which another library reads."""
     names = {option.name for option in declared}
     known = {name: value for name, value in given.items() if name in names}
     return known, {name: value for name, value in given.items() if name not in names}

@@ -1,4 +1,4 @@
-"""Which files a source or sink means, on this machine."""
+"""The files of this machine that a source or sink uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from anabranch.plan.places import Extent, Place
 
 @functools.cache
 def machine() -> str:
-    """Where paths mean the same: this boot of a machine, seen from within one container."""
+    """Names the space in which paths mean the same: this boot of a machine, seen from within one
+    container.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/mnt')}"
@@ -22,17 +24,17 @@ def machine() -> str:
 
 
 def written(path: Path, *, folder: bool = False) -> list[Place]:
-    """What a sink writes to."""
+    """The place that a sink writes to."""
     return [_place(path, "tree" if folder else "file", writes=True)]
 
 
 def below(path: Path) -> list[Place]:
-    """What reads all there is below a folder, or a file."""
+    """The place of all files below a folder, or of a file."""
     return [_place(path, "tree", writes=False)]
 
 
 def read(path: Path) -> list[Place]:
-    """What the source `file` means by a path: see `files.paths.find_files`."""
+    """The places that the source `file` reads for a path: see `files.paths.find_files`."""
     if path.is_dir():
         inside = [entry for entry in path.iterdir() if entry.is_symlink()]
         return [_place(path, "children", writes=False), *map(_file, inside)]
@@ -59,7 +61,7 @@ def _real(path: Path) -> Path:
 
 
 def _inode(path: Path) -> str:
-    """Only of a file that has several names."""
+    """The inode of a file that has several names; empty for other files."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Pulling rows out of a slow or endless iterable without waiting for a full batch."""
+"""Pulls rows out of a slow or endless iterable without waiting for a full batch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _POLL = 0.1
 
 
 class Pump:
-    """A daemon thread calls `source` and iterates over the result, since user code may block for as
-    long as it likes; `batches` never does."""
+    """A daemon thread calls `source` and iterates over the result, since user code may block for
+    any time; `batches` never does.
+    """
 
     def __init__(self, source: Callable[[], Any], stopped: threading.Event) -> None:
         self.failure: BaseException | None = None
@@ -46,7 +47,7 @@ class Pump:
                 return
 
     def close(self) -> None:
-        """Tell the thread that nobody takes any more; it notices at its next row."""
+        """Tells the thread that nobody takes more rows; it notices at its next row."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -81,7 +82,7 @@ class Pump:
             items.close()
 
     def _put(self, item: Any) -> bool:
-        """False once closed."""
+        """Puts the item. Returns False once closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._rows < MOST or self._closed)
             if not self._items:
@@ -94,7 +95,9 @@ class Pump:
 
 
 def _rows_of(result: Any) -> Any:
-    """Arrow's own and data frames are one table, not an iterable of column names."""
+    """An iterator over the rows. Arrow's tables and data frames are one table, not an iterable of
+    column names.
+    """
     if isinstance(result, pa.RecordBatchReader):
         return result
     if isinstance(result, pa.RecordBatch):

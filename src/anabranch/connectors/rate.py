@@ -1,4 +1,4 @@
-"""Made-up tuples at a steady rate, in real time."""
+"""Generates tuples at a steady rate, in real time."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def _start(value: Any) -> int:
 
 class RateSource(Source):
     """Tuple i = 0, 1, 2, … is due i/tps seconds after the first, and its event time is
-    `start` + i/tps, down to the µs. With `every`, those of each such interval come at its end.
+    `start` + i/tps, down to the µs. With `every`, all tuples of such an interval come at its end.
 
     Each column is a Spark SQL expression over `value` (i, BIGINT) and `ts` (event time in µs,
     BIGINT); columns named `value` and `ts` need none. An option named like a declared column is
     that column's expression. Expressions are evaluated block by block: `rand(7)` begins anew in
-    each, so make chance out of `hash(value)`.
+    each, so derive chance from `hash(value)`.
     """
 
     options: ClassVar[tuple[Option, ...]] = (
@@ -93,7 +93,7 @@ class RateSource(Source):
         return {"start": now if self._start is None else self._start, "begun": now, "next": 0}
 
     def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
-        """What fell due since the cursor's time comes at once."""
+        """Reads on from the cursor. Tuples that fell due since the cursor's time come at once."""
         begun = time.monotonic() - (time.time() - cursor["begun"] / 1e6)
         for first, block in self._blocks(cursor["start"], cursor["next"]):
             sent = max(cursor["next"] - first, 0)
@@ -108,18 +108,20 @@ class RateSource(Source):
                     self._context.stopped.wait(max(float(wait), self._pause_s))
 
     def _due(self, elapsed_s: float) -> int:
-        """How many tuples have come so long after the first was due."""
+        """The number of tuples that are due when this time has passed since the first."""
         if self._every_s is None:
             return int(elapsed_s * self._tps) + 1
         return int(int(elapsed_s // self._every_s) * self._every_s * self._tps)
 
     def _due_s(self, number: int) -> Fraction:
-        """When the tuple of this number comes."""
+        """The time at which the tuple of this number is due."""
         due = number / self._tps
         return due if self._every_s is None else (due // self._every_s + 1) * self._every_s
 
     def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
-        """Of the blocks that they were made in, since an expression may depend on its block."""
+        """Computes the blocks again that the rows were in, since an expression may depend on its
+        block.
+        """
         first = self._block_start(begin["next"])
         made = [
             self._make(end["start"], start, self._size(start))
@@ -129,8 +131,9 @@ class RateSource(Source):
         return pa.concat_tables(made).slice(begin["next"] - first, rows).combine_chunks()
 
     def _blocks(self, start: int, following: int) -> Iterator[tuple[int, pa.Table]]:
-        """About a second's tuples each, with the number of the first, from the one that tuple
-        `following` is in; the next one is being made while one is used."""
+        """Blocks of about a second's tuples, each with the number of its first tuple, starting with
+        the block of tuple `following`; the next one is computed while one is used.
+        """
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"rate-{self._context.stream}")
         try:
             first = self._block_start(following)
@@ -155,7 +158,7 @@ class RateSource(Source):
         return number - number % self._block_rows
 
     def _size(self, first: int) -> int:
-        """Of the block that begins with tuple `first`; not above 0 behind the last one."""
+        """The size of the block that begins with tuple `first`; 0 or less after the last block."""
         return self._block_rows if self._rows is None else min(self._block_rows, self._rows - first)
 
     def _submit(self, pool: ThreadPoolExecutor, start: int, first: int) -> Future[Any] | None:
@@ -163,7 +166,7 @@ class RateSource(Source):
         return pool.submit(self._make, start, first, size) if size > 0 else None
 
     def _await(self, block: Future[Any]) -> pa.Table | None:
-        """None once stopped."""
+        """The block once it is computed; None once stopped."""
         while not self._context.stopped.is_set():
             try:
                 return block.result(_POLL)
@@ -172,7 +175,7 @@ class RateSource(Source):
         return None
 
     def _make(self, start: int, first: int, size: int) -> pa.Table:
-        """Tuples `first` … `first + size - 1`."""
+        """Computes the tuples `first` … `first + size - 1`."""
         try:
             table = self._evaluate(self._numbers(start, first, first + size))
         except SPARK_ERRORS as error:
@@ -218,7 +221,7 @@ class RateSource(Source):
         return micros.cast("bigint").alias(EVENT_TIME)
 
     def _analyse(self) -> None:
-        """Let Spark check every expression and its type, without running anything."""
+        """Lets Spark check every expression and its type, without running anything."""
         numbers = self._context.spark().createDataFrame(_NUMBERS.empty_table())
         for field in self._context.schema:
             try:
@@ -265,7 +268,7 @@ class RateSource(Source):
 
 
 def _tps(chosen: dict[str, Any]) -> Fraction:
-    """Exact for a number as written: 0.1 is one tenth."""
+    """The rate, exactly as written: 0.1 is one tenth."""
     tps = chosen["tps"] or chosen["rate"]
     if tps is None:
         raise ConfigError(

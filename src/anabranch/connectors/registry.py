@@ -21,12 +21,14 @@ T = TypeVar("T", bound=Connector)
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
-    """Looking up one name imports its module only, so that a package which only one of them needs
-    may be missing."""
+    """Finds connectors by name. A look-up imports that connector's module only, so that a package
+    which only one of them needs may be missing.
+    """
 
     def __init__(self, what: str, base: type[T], group: str, own: Mapping[str, str]) -> None:
-        """`own` says `module:Class` for each name of ours; others are entry points of `group`.
-        All are subclasses of `base`."""
+        """`own` says `module:Class` for each name of ours; others are entry points of `group`. All
+        are subclasses of `base`.
+        """
         self._what = what
         self._base = base
         self._group = group
@@ -34,7 +36,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     @cached_property
     def _added(self) -> dict[str, list[EntryPoint]]:
-        """Of the packages that are installed when somebody first looks."""
+        """The entry points of the packages that are installed at the first look-up."""
         found: dict[str, list[EntryPoint]] = {}
         for point in entry_points(group=self._group):
             found.setdefault(point.name, []).append(point)

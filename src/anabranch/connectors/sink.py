@@ -36,7 +36,7 @@ class SinkContext:
 
 @dataclass(frozen=True)
 class Beginning:
-    """With which right a sink's task writes, and where it goes on."""
+    """The right with which a sink's task writes, and the position after which it goes on."""
 
     epoch: int = 0
     """Within a run the task of a later epoch has the right to write, or of two that are of one
@@ -56,8 +56,9 @@ ANEW = Beginning()
 
 
 class Sink(Connector):
-    """A place outside where the tuples of one stream go. What a sink can do its class says by the
-    attributes below; nobody looks for methods."""
+    """A place outside where the tuples of one stream go. The class declares by the attributes below
+    what the sink can do; nobody looks for methods.
+    """
 
     resumable: ClassVar[bool] = False
     """It knows what it has (`written`), so that nothing is written twice after a recovery: it is
@@ -71,8 +72,9 @@ class Sink(Connector):
     """What is written stays. A query may go on with a sink of which nothing does, as a terminal."""
 
     def __init__(self, context: SinkContext) -> None:
-        """Check options and that the place can be written to; raise ConfigError or SinkError.
-        Nothing is created yet."""
+        """Checks options and that the place can be written to; raises ConfigError or SinkError.
+        Nothing is created yet.
+        """
 
     @classmethod
     def lacking(cls) -> list[str]:
@@ -80,56 +82,67 @@ class Sink(Connector):
         return undefined(cls, Sink, ["open", "write", "close", *promised])
 
     def check_own(self) -> None:
-        """ConfigError if there is something that the query has not written, and nobody has said
-        that it is to be replaced."""
+        """Raises ConfigError if something exists there that the query has not written, and nobody
+        has said that it may be replaced.
+        """
 
     def check_new(self) -> str:
-        """Of a query that a person creates: ConfigError if there is something of an earlier one,
-        and nobody has said what becomes of it. What is told of it otherwise, or nothing."""
+        """Checks the place of a query that a person creates: raises ConfigError if something of an
+        earlier query is there and nobody has said what becomes of it. Returns what the person
+        should know of it, or an empty text.
+        """
         return ""
 
     def open(self, begin: Beginning = ANEW) -> None:
-        """Create or truncate what is written to. One that is `shared` fences off who wrote before,
-        or raises Fenced if another has a later right to write."""
+        """Creates or truncates what is written to. A `shared` sink fences off the writer before, or
+        raises Fenced if another has a later right to write.
+        """
         raise NotImplementedError
 
     def written(self) -> int | None:
-        """The last position of this query that is safely there; 0 if none, and if the query did not
-        `resume`; None if the sink does not know. To be asked after `open`, which also ends what an
-        earlier instance left open."""
+        """The last position of this query that is safely written; 0 if there is none, or if the
+        query did not `resume`; None if the sink does not know. Call it after `open`, which also
+        ends what an earlier instance left open.
+        """
         return None
 
     def write(self, table: pa.Table) -> None:
-        """Write all rows of `table` (columns as in `schema`), or raise SinkError and leave what was
-        there before the call."""
+        """Writes all rows of `table` (columns as in `schema`), or raises SinkError and leaves what
+        was there before the call.
+        """
         raise NotImplementedError
 
     def settle(self) -> int:
-        """Of one that is `deferred`: make whole what is due. The last position up to which all is
-        there, whatever befalls the machine; rows after it may have to be given again to another
-        instance."""
+        """For a sink that is `deferred`: makes whole what is due. Returns the last position up to
+        which all rows survive whatever befalls the machine; later rows may have to be given again
+        to another instance.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Make everything written so far whole and visible; release files. Idempotent."""
+        """Makes everything written so far whole and visible; releases files. Calling it again does
+        no harm.
+        """
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """From another thread, without waiting for anything: the call that runs ends soon, by an
-        error, and writes nothing more, as far as the place outside lets us see to that. No other
-        follows but `close`."""
+        """Called from another thread; waits for nothing. The running call ends soon, by an error,
+        and writes nothing more, as far as the place outside lets us ensure that. After it only
+        `close` is called.
+        """
 
 
 class Continued:
-    """A sink, once it is open, with how much of its query it holds already. Whoever opens a sink
-    that several sites can write fences off the one before, so what is there is asked for then."""
+    """An open sink, with how much of its query it holds already. To open a sink that several sites
+    can write fences off the writer before, so its last position is asked for after that.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self._last = 0
 
     def open(self, begin: Beginning = ANEW) -> None:
-        """SinkBehind if the sink lacks rows that nobody can send again."""
+        """Opens the sink. Raises SinkBehind if it lacks rows that nobody can send again."""
         self.sink.open(begin)
         written = self.sink.written()
         if written is None:
@@ -140,7 +153,7 @@ class Continued:
             raise behind(self._last, begin.after)
 
     def holds(self, first: int, count: int) -> int:
-        """How many of the `count` tuples from `first` on."""
+        """How many of the `count` tuples from `first` on it holds."""
         return min(count, max(0, self._last + 1 - first))
 
 
@@ -158,12 +171,13 @@ def behind(held: int, acknowledged: int, place: str = "") -> SinkBehind:
 
 def superseded(ours: str, theirs: str) -> bool:
     """Whether the run `theirs` was begun later than `ours`, as far as their names tell: see
-    `plan.runs`."""
+    `plan.runs`.
+    """
     return ours.startswith(ORDERED) and theirs.startswith(ORDERED) and theirs > ours
 
 
 class Right(Protocol):
-    """Who has written last, as it is kept outside."""
+    """The last writer, as it is noted outside."""
 
     @property
     def run(self) -> str: ...
@@ -172,8 +186,9 @@ class Right(Protocol):
 
 
 def check_right(query: str, run: str, epoch: int, found: Right | None, *, resume: bool) -> None:
-    """Fenced if whoever was `found` has a later right to write than the task of this run and epoch,
-    which is new or is to `resume`."""
+    """Raises Fenced if the writer in `found` has a later right to write than the task of this run
+    and epoch, which is new or is to `resume`.
+    """
     if found is None:
         return
     if found.run == run:

@@ -1,7 +1,7 @@
 """What every source is: something outside that yields Arrow tables.
 
-A source only reads. Lateness, event-time pacing, positions, watermarks and `_born` are added
-behind it by the ingest loop, alike for all of them.
+A source only reads. The ingest loop after it adds lateness, event-time pacing, positions,
+watermarks and `_born`, alike for all sources.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ Cursor: TypeAlias = Any
 
 @dataclass(frozen=True)
 class SourceContext:
-    """All a source may know. `schema` holds the declared columns; `timestamp` is the name of the
-    source field with the event time, which need not be among them."""
+    """All that a source may know. `schema` holds the declared columns; `timestamp` is the name of
+    the source field with the event time, which need not be among them.
+    """
 
     stream: str
     schema: pa.Schema
@@ -52,10 +53,10 @@ class SourceContext:
 
 
 class Source(Connector):
-    """Something outside that brings tuples. What a source can do its class says by the attributes
-    below; nobody looks for methods.
+    """Something outside that brings tuples. The class declares by the attributes below what the
+    source can do; nobody looks for methods.
 
-    One with `replayable` defines `start_cursor`, `read_from` and `reread`, any other `read`.
+    A `replayable` source defines `start_cursor`, `read_from` and `reread`, any other `read`.
     """
 
     replayable: ClassVar[bool] = False
@@ -84,8 +85,9 @@ class Source(Connector):
     """Why nothing can come at present; it does again by itself."""
 
     def __init__(self, context: SourceContext) -> None:
-        """Check options and that the source is there; raise ConfigError or SourceError. Nothing is
-        read and nothing is started."""
+        """Checks options and that the source is there; raises ConfigError or SourceError. Nothing
+        is read and nothing is started.
+        """
 
     @classmethod
     def lacking(cls) -> list[str]:
@@ -100,36 +102,44 @@ class Source(Connector):
         return (table for table, _ in self.read_from(self.start_cursor()))
 
     def start_cursor(self) -> Cursor:
-        """Where a first reading begins."""
+        """The cursor at which a first reading begins."""
         raise NotImplementedError
 
     def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
-        """As `read`, from `cursor` on, each table with the cursor after it."""
+        """Reads like `read`, from `cursor` on; each table comes with the cursor after it."""
         raise NotImplementedError
 
     def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
-        """The table that a `read_from` gave between two cursors that followed each other, the same
-        rows in the same order. SourceError says so if the source no longer has them."""
+        """The table that `read_from` gave between two consecutive cursors: the same rows in the
+        same order. Raises SourceError if the source no longer has them.
+        """
         raise NotImplementedError
 
     def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
-        """The tables that a `read_from` gave between `begin` and the first of `ends`, that and the
-        next, and so on: as many as come together as one table, with how many these are."""
+        """The tables that `read_from` gave between `begin` and the first of `ends`, that and the
+        next, and so on. Several may come together as one table, with the number of tables that it
+        holds.
+        """
         for end in ends:
             yield self.reread(begin, end), 1
             begin = end
 
     def release(self, cursor: Cursor, position: int) -> None:
-        """What lies before `cursor`, that is the tuples up to `position`, is never read again."""
+        """Promises that what lies before `cursor`, that is the tuples up to `position`, is never
+        read again.
+        """
 
     def released(self) -> tuple[Cursor, int]:
-        """The last such call, as it is kept with what the source keeps: where a reading begins that
-        knows nothing of those before it. May wait."""
+        """The last `release`, as it is kept with the source's data: a reading begins there if it
+        knows of none before it. May wait.
+        """
         raise NotImplementedError
 
     def report(self) -> SourceNews | None:
-        """What it says of the stream in place of what is known otherwise. Never waits."""
+        """The source's own news of the stream, which replaces other knowledge of it. Never
+        waits.
+        """
         return None
 
     def close(self) -> None:
-        """Called at the end, whether or not it was read. Idempotent."""
+        """Called at the end, whether or not it was read. Calling it again does no harm."""

@@ -1,4 +1,4 @@
-"""What every table reader is: something outside whose whole content can be read, again and again.
+"""What every table reader is: something outside whose whole content can be read repeatedly.
 
 A stream is read once and goes on; a table has a content at any moment, which changes.
 """
@@ -25,7 +25,7 @@ def refresh_option(help: str, default: int | None = REFRESH_US) -> Option:
 
 @dataclass(frozen=True)
 class TableContext:
-    """All a reader may know. `schema` holds the declared columns."""
+    """All that a reader may know. `schema` holds the declared columns."""
 
     table: str
     schema: pa.Schema
@@ -39,8 +39,9 @@ class TableReader(Connector):
     """Something outside with a content at any moment."""
 
     def __init__(self, context: TableContext) -> None:
-        """Check options and that the table is there; raise ConfigError or SourceError. Nothing is
-        read and nothing is started."""
+        """Checks options and that the table is there; raises ConfigError or SourceError. Nothing is
+        read and nothing is started.
+        """
 
     @classmethod
     def lacking(cls) -> list[str]:
@@ -48,8 +49,9 @@ class TableReader(Connector):
 
     def read(self, stopped: threading.Event) -> pa.Table:
         """The whole content as it is now, with exactly the columns of `schema` in its order and
-        types. SourceError if a value does not fit, and soon after `stopped` is set; SourceAway if
-        it may be read later."""
+        types. Raises SourceError if a value does not fit, and soon after `stopped` is set;
+        SourceAway if it may be read later.
+        """
         raise NotImplementedError
 
     def wait(self, stopped: threading.Event, timeout_s: float) -> bool:
@@ -58,5 +60,7 @@ class TableReader(Connector):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release connections. Idempotent; `read` and `wait` open them again."""
+        """Releases connections. `read` and `wait` open them again. Calling it again does no
+        harm.
+        """
         raise NotImplementedError

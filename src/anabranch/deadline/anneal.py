@@ -1,7 +1,8 @@
-"""A good placement, fast: each operator where it hurts least, then simulated annealing.
+"""Finds a good placement fast: each operator goes where it does least harm, then simulated
+annealing.
 
-The number of steps is fixed and the numbers come from a fixed seed, so the same problem has the
-same answer, on any machine.
+The number of steps is fixed and the random numbers come from a fixed seed, so the same problem has
+the same answer, on any machine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ POLISH_PER_OPERATOR = 10
 
 
 def anneal(problem: Problem) -> dict[str, str]:
-    """A placement; not always one that holds."""
+    """A placement; its deadlines may not hold."""
     energy = Energy(problem)
     choices = [
         [energy.site_names.index(site) for site in operator.sites] for operator in energy.operators
@@ -35,7 +36,7 @@ def anneal(problem: Problem) -> dict[str, str]:
 
 
 def _greedy(problem: Problem, energy: Energy, choices: list[list[int]]) -> None:
-    """Pinned operators first, then the densest."""
+    """Places pinned operators first, then the densest."""
     ideal: dict[str, float] = {}
     for (_, name), value in problem.ideal.items():
         ideal[name] = min(value, ideal.get(name, value))
@@ -55,7 +56,9 @@ def _tried(energy: Energy, operator: int, site: int) -> float:
 
 
 def _cool(energy: Energy, choices: list[list[int]], free: list[int], steps: int) -> dict[str, str]:
-    """Keeps the best seen. Once nothing but traffic is left, only what lowers it is taken."""
+    """The best placement seen. Once nothing but traffic is left, only what lowers it is
+    accepted.
+    """
     random = np.random.default_rng(1)
     who = random.integers(0, len(free), steps)
     where = random.random(steps)

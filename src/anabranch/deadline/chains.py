@@ -1,7 +1,7 @@
-"""Chains that will be one task anyway are one operator to the program.
+"""Chains that will be one task anyway become one operator of the program.
 
-(6) adds up the costs of all operators of a site that may be due earlier. For the links of a chain,
-which can only run one after another, it would count the first ones again and again.
+(6) adds up the costs of all operators of a site that may be due earlier. The links of a chain can
+only run one after another, so it would count the first ones several times.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from anabranch.deadline.problem import Operator, Pair, Problem
 @dataclass(frozen=True)
 class Merged:
     """`problem` with chains as single operators, named after their last link. `links` are the
-    original operators of each, upstream first."""
+    original operators of each, upstream first.
+    """
 
     problem: Problem
     links: dict[str, tuple[Operator, ...]]
 
     def sites(self, placement: dict[str, str]) -> dict[str, str]:
-        """A site for every original operator."""
+        """The site of every original operator."""
         return {one.name: placement[name] for name, links in self.links.items() for one in links}
 
     def split(self, deadlines: dict[Pair, float]) -> dict[Pair, float]:
-        """Sub-deadlines for every original operator: each link's share is its share of the cost, so
-        all of a chain keep the same laxity ratio."""
+        """The sub-deadline of every original operator: each link's share is its share of the cost,
+        so all links of a chain keep the same laxity ratio.
+        """
         shares: dict[Pair, float] = {}
         for (output, name), deadline in deadlines.items():
             whole = sum(one.cost for one in self.links[name])
@@ -35,8 +37,9 @@ class Merged:
 
 
 def merge(problem: Problem) -> Merged:
-    """An operator that only one other reads, which reads nothing else and may run at the same
-    sites, is one with it. An output in the middle keeps a chain from being merged."""
+    """Merges an operator with its reader if nobody else reads it, and the reader reads nothing else
+    and may run at the same sites. An output in the middle keeps a chain from being merged.
+    """
     final = {one.operator for one in problem.outputs}
     chains: dict[str, list[Operator]] = {}
     for operator in problem.topological:

@@ -1,4 +1,4 @@
-"""Does a plan hold? Asked independently of how it was made."""
+"""Checks whether a plan holds, independently of how it was made."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from anabranch.deadline.tasks import SLACK, LocalTask, longest
 
 
 def broken(problem: Problem, plan: Plan, tasks: tuple[LocalTask, ...]) -> list[str]:
-    """What is wrong with it; empty if nothing is.
+    """What is wrong with the plan; empty if nothing is.
 
-    Tasks of a site are met by EDF, whenever they begin, if in every span of time L those whose
-    sub-deadlines are at most L cost at most L together (the demand bound of one instance each).
+    EDF meets all sub-deadlines of a site, whenever its tasks begin, if in every span of time L the
+    tasks whose sub-deadlines are at most L cost at most L together (the demand bound of one
+    instance each).
     """
     wrong = [*_misplaced(problem, plan), *_late(problem, plan, tasks)]
     for site in problem.sites:

@@ -15,8 +15,9 @@ WARNING = ("O4", *(f"O{n}" for n in range(7, 22)))
 
 
 def collision(v2v: int, per_tuple: float = 0.001, scale: float = 1.0) -> Problem:
-    """With `v2v` tuples at once from other vehicles, each costing every operator `per_tuple`
-    seconds. `scale` stretches the deadlines."""
+    """The use case with `v2v` tuples at once from other vehicles, each costing every operator
+    `per_tuple` seconds. `scale` stretches the deadlines.
+    """
 
     def operator(name: str, tuples: float, read: str, *sites: str, out: float = 0.0) -> Operator:
         return Operator(name, tuples * per_tuple, (read,), sites, traffic=out or tuples)

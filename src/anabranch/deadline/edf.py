@@ -12,8 +12,9 @@ NO_DEADLINE = 2**63 - 1
 
 class EdfQueue(Generic[T]):
     """Ties in deadline go to the earlier arrival, ties in both to the earlier push. An item is in
-    it once: pushed again it moves up, if it has become more urgent, and never down. A push or pop
-    takes O(log n), since what has moved up leaves its old entry behind, to be skipped."""
+    the queue once: pushed again it moves up if it has become more urgent, and never down. A push or
+    pop takes O(log n), since an item that moved up leaves its old entry in the heap, to be skipped.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, T]] = []

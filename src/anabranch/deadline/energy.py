@@ -1,8 +1,9 @@
 """How far a placement is from being good, kept up to date while operators move one by one.
 
-An estimate, not the objective: what (6) asks for beyond the ideal sub-deadlines, what must then be
-taken from the other operators of the same output, and traffic. It is exact in what counts most: it
-is above `IMPOSSIBLE` if and only if the placement has no sub-deadlines or a site is overloaded.
+An estimate, not the objective: how much (6) asks for beyond the ideal sub-deadlines, how much must
+then be taken from the other operators of the same output, and traffic. It is exact in the most
+important point: it is above `IMPOSSIBLE` if and only if the placement has no sub-deadlines or a
+site is overloaded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ IMPOSSIBLE = 1e6
 
 @dataclass
 class Site:
-    """`excess` is Σ size · (demand − d') / cost over the pairs that (6) asks too much of."""
+    """A site. `excess` is Σ size · (demand − d') / cost over the pairs that (6) asks too much
+    of.
+    """
 
     slots: float
     operators: set[int] = field(default_factory=set)
@@ -27,7 +30,8 @@ class Site:
 
 class Energy:
     """Operators, pairs and sites by number: pairs as in `Problem.order`, operators as in
-    `Problem.topological`. Every operator must be put somewhere before `total` means anything."""
+    `Problem.topological`. `total` means nothing until every operator has a site.
+    """
 
     def __init__(self, problem: Problem) -> None:
         names = [one.name for one in problem.topological]
@@ -86,7 +90,7 @@ class Energy:
         self._streams.update(operator, self.at)
 
     def _refill(self, number: int, touched: set[int]) -> None:
-        """(6) at one site, pair by pair."""
+        """Computes (6) for one site, pair by pair."""
         site = self.sites[number]
         busy = excess = 0.0
         last = -1
@@ -108,13 +112,15 @@ class Energy:
     def _arrival(
         self, here: int, end: dict[int, float], inputs: tuple[int, ...], sources: tuple[int, ...]
     ) -> float:
-        """When the last of an operator's inputs has come, over links that take their time."""
+        """The time when the last of an operator's inputs has come, over links that take their
+        time.
+        """
         delay = self._latency
         came = [end[one] + delay.get((self.at[one], here), 0.0) for one in inputs]
         return max((*came, *(delay.get((site, here), 0.0) for site in sources)), default=0.0)
 
     def _lateness(self, output: int) -> float:
-        """What an output's other operators must give up, and far more if they cannot."""
+        """How much an output's other operators must give up, and far more if they cannot."""
         least: dict[int, float] = {}
         wanted: dict[int, float] = {}
         lightest = 0.0
@@ -165,7 +171,7 @@ def _steps(
 
 
 class _Traffic:
-    """What crosses sites, as it counts in the objective."""
+    """The traffic that crosses sites, as the objective counts it."""
 
     def __init__(self, problem: Problem, number: dict[str, int], sites: list[str]) -> None:
         unit = TRAFFIC_WEIGHT / (all_traffic(problem) or 1.0)

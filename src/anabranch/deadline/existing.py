@@ -1,4 +1,4 @@
-"""Placement as it was before deadlines: little traffic, balanced load (as SQPR does)."""
+"""Placement without deadlines: little traffic, balanced load (as SQPR does)."""
 
 from __future__ import annotations
 

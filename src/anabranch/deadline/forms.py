@@ -1,4 +1,6 @@
-"""Where operators may go, in two forms of the program: full, as in the paper, and lean."""
+"""The sites that operators may take, in two forms of the program: full, as in the paper, and
+lean.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ Where = dict[tuple[str, str], int]
 
 
 def columns(program: Linear, problem: Problem) -> Where:
-    """z, with (10): only where it may be; every operator is at one site; and no site gets more than
-    its slots can keep up with, since input keeps coming."""
+    """z, with (10): each operator is at exactly one of its sites, and no site gets more work than
+    its slots can keep up with, since input keeps coming.
+    """
     z = {
         (site, operator.name): program.binary()
         for operator in problem.operators
@@ -40,8 +43,9 @@ def chosen(z: Where, solution: Solution) -> dict[str, str]:
 
 
 def way(problem: Problem, z: Where) -> Way:
-    """What a link takes while it is not known where its ends are: a row for each site that the
-    producer may be at, lifted if it is elsewhere."""
+    """The time that a link takes while it is not known where its ends are: a row for each site that
+    the producer may be at, lifted if it is elsewhere.
+    """
 
     def rows(producer: str, consumer: str) -> list[tuple[list[tuple[int, float]], float]]:
         fixed = problem.source_sites.get(producer)
@@ -67,8 +71,9 @@ def way(problem: Problem, z: Where) -> Way:
 def edf_rows(
     program: Linear, problem: Problem, z: Where, deadlines: dict[tuple[str, str], int], most: float
 ) -> None:
-    """(6) at every site, for the pairs that are there: `most` lifts it from the others. The sums
-    are columns, each made of the one before, which keeps the rows short."""
+    """Adds (6) at every site, for the pairs that are there: `most` lifts it for the others. The
+    sums are columns, each made of the one before, which keeps the rows short.
+    """
     busy: dict[str, int] = {}
     seen: set[str] = set()
     for pair in problem.order:
@@ -86,7 +91,9 @@ def edf_rows(
 
 
 def lean(program: Linear, problem: Problem, z: Where, weight: float) -> None:
-    """Every site reaches every other: only what a stream costs on its way is left to say."""
+    """Adds the lean form. Every site reaches every other, so only the traffic's cost is left to
+    add.
+    """
     unit = weight / (all_traffic(problem) or 1.0)
     sinks = _sinks(problem)
     for source in problem.sources:
@@ -129,8 +136,9 @@ def _cross(
 
 
 def full(program: Linear, problem: Problem, z: Where, weight: float) -> None:
-    """(7) to (11): streams may be relayed by sites that do not use them, and not all pairs of sites
-    need be linked."""
+    """Adds (7) to (11): streams may be relayed by sites that do not use them, and not all pairs of
+    sites need be linked.
+    """
     unit = weight / (all_traffic(problem) or 1.0)
     sinks = _sinks(problem)
     streams: list[tuple[str, float, str | None]] = [

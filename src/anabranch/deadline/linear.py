@@ -1,4 +1,4 @@
-"""A linear or mixed integer program, row by row, solved by HiGHS."""
+"""Builds a linear or mixed integer program row by row; HiGHS solves it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INFINITY = highspy.kHighsInf
 
 @dataclass(frozen=True)
 class Solution:
-    """`bound` is what no solution can be below; equal to `objective` if this one is optimal."""
+    """`bound` is a lower bound of all solutions; equal to `objective` if this one is optimal."""
 
     values: np.ndarray
     objective: float
@@ -22,7 +22,7 @@ class Solution:
 
 @dataclass
 class Linear:
-    """Minimise a cost over columns, under rows. Columns are known by their numbers."""
+    """Minimises a cost over columns, under rows. Columns are known by their numbers."""
 
     _lower: list[float] = field(default_factory=list)
     _upper: list[float] = field(default_factory=list)
@@ -64,8 +64,9 @@ class Linear:
         abs_gap: float = 1e-9,
         start: dict[int, float] | None = None,
     ) -> Solution | None:
-        """None if there is no solution, or none was found in time. `start` are values of some
-        columns in a solution that is known."""
+        """A solution; None if there is none, or none was found in time. `start` are values of some
+        columns in a known solution.
+        """
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in {
             "output_flag": False,

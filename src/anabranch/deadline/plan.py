@@ -1,4 +1,4 @@
-"""What is decided: a site for every operator, sub-deadlines, and how good that is known to be."""
+"""The decision: a site for every operator, sub-deadlines, and how good that is known to be."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ TRAFFIC_WEIGHT = 1e-3
 
 @dataclass(frozen=True)
 class Plan:
-    """`objective` is (3) plus the tie-break, `bound` what no plan can be below. `promised` are the
-    outputs' deadlines, longer than asked for if they had to be."""
+    """`objective` is (3) plus the tie-break, `bound` is a lower bound of all plans. `promised` are
+    the outputs' deadlines, longer than asked for if they had to be.
+    """
 
     placement: dict[str, str]
     deadlines: dict[Pair, float]
@@ -23,13 +24,16 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """How much better another plan might be, as a share of the objective. Traffic alone, which
-        only breaks ties, is no gap."""
+        """How much better another plan might be, as a share of the objective. A difference in
+        traffic alone, which only breaks ties, is no gap.
+        """
         missing = self.objective - self.bound
         return missing / self.objective if missing > TRAFFIC_WEIGHT else 0.0
 
     def sub_deadline(self, operator: str) -> float:
-        """An operator shared by several outputs takes the smallest."""
+        """The operator's sub-deadline; an operator that several outputs share takes the
+        smallest.
+        """
         return min(value for (_, name), value in self.deadlines.items() if name == operator)
 
 
@@ -42,7 +46,7 @@ def traffic_share(problem: Problem, placement: dict[str, str]) -> float:
 
 
 def all_traffic(problem: Problem) -> float:
-    """If every reader and sink were elsewhere, each at a site of its own."""
+    """The traffic if every reader and sink were elsewhere, each at a site of its own."""
     sinks: dict[str, int] = {}
     for output in problem.outputs:
         sinks[output.operator] = sinks.get(output.operator, 0) + (output.site is not None)
@@ -53,7 +57,7 @@ def all_traffic(problem: Problem) -> float:
 
 
 def _flows(problem: Problem, placement: dict[str, str]) -> list[tuple[str, str, float, set[str]]]:
-    """Stream, its site, its traffic, the sites that need it."""
+    """For each stream: its name, its site, its traffic, and the sites that need it."""
     needed = {
         name: {placement[reader] for reader in readers} for name, readers in problem.readers.items()
     }
@@ -68,7 +72,7 @@ def _flows(problem: Problem, placement: dict[str, str]) -> list[tuple[str, str, 
 
 
 def overloaded(problem: Problem, placement: dict[str, str]) -> str | None:
-    """A site that cannot keep up with what comes all the time, however long it may take."""
+    """A site that cannot keep up with its input in the long run, if there is one."""
     load = dict.fromkeys(problem.sites, 0.0)
     for operator in problem.operators:
         load[placement[operator.name]] += operator.load

@@ -1,4 +1,4 @@
-"""Operators, where they may run, and by when their results must be there: as data.
+"""Operators, the sites that they may run at, and the deadlines of their results, as data.
 
 Times are in seconds. Notation as in the paper: c_o is an operator's cost, d_s the end-to-end
 deadline of an output, Pre(s) the operators upstream of it, d'_{s,o} an ideal sub-deadline.
@@ -39,8 +39,9 @@ class Operator:
 
 @dataclass(frozen=True)
 class Output:
-    """The results of an operator, due `deadline` after the input that completes them. `site` is
-    its sink's; None: wherever they are made."""
+    """The results of an operator, due `deadline` after the input that completes them. `site` is the
+    sink's; None means the site where they are computed.
+    """
 
     name: str
     operator: str
@@ -50,10 +51,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Problem:
-    """`sites` says how many slots each has. `forbidden` are pairs of sites that no stream may cross
-    directly; only the full form of the program knows them. `latency` is what a tuple takes from one
-    site to another, 0 where it is not named. Raises ValueError if a name is unknown, a cost not
-    positive or the operators go in a circle."""
+    """`sites` says how many slots each has. No stream may directly cross a pair in `forbidden`;
+    only the full form of the program knows them. `latency` is the time of a tuple from one site to
+    another, 0 where it is not named. Raises ValueError if a name is unknown, a cost not positive or
+    the operators go in a circle.
+    """
 
     sites: dict[str, int]
     sources: tuple[Source, ...]
@@ -75,7 +77,7 @@ class Problem:
 
     @property
     def streams(self) -> tuple[Source | Operator, ...]:
-        """Whatever can be read."""
+        """All sources and operators, which can be read."""
         return (*self.sources, *self.operators)
 
     @cached_property
@@ -91,7 +93,7 @@ class Problem:
 
     @cached_property
     def topological(self) -> tuple[Operator, ...]:
-        """Operators, each behind those that it reads."""
+        """The operators, each after those that it reads."""
         done = {one.name for one in self.sources}
         order: list[Operator] = []
         waiting = list(self.operators)
@@ -137,7 +139,8 @@ class Problem:
     @cached_property
     def order(self) -> tuple[Pair, ...]:
         """All pairs by d' ascending, as (6) wants them; ties go to the shorter end-to-end deadline,
-        then to the operator upstream."""
+        then to the operator upstream.
+        """
         deadline = {one.name: one.deadline for one in self.outputs}
         place = {one.name: n for n, one in enumerate(self.topological)}
         rank = {one.name: n for n, one in enumerate(self.outputs)}

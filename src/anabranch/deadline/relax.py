@@ -1,4 +1,4 @@
-"""What could be promised instead, when what was asked for cannot hold."""
+"""Finds deadlines that can be promised when those that were asked for cannot hold."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Relaxation:
-    """`promised` are deadlines, put off by as little as possible in parts of each; `stretch` is the
-    one factor by which all would have to be put off instead. If only costs change, input that takes
-    1 / `stretch` of the time fits."""
+    """`promised` are deadlines, each put off by as small a part as possible; `stretch` is the one
+    factor by which all would have to be put off instead. If only costs change, input that takes 1 /
+    `stretch` of the time fits.
+    """
 
     promised: dict[str, float]
     stretch: float
@@ -31,7 +32,9 @@ class Relaxation:
 
 
 def relaxation(problem: Problem, limit_s: float = 10.0) -> Relaxation | None:
-    """None if no deadline helps: the sites cannot keep up with the input."""
+    """The relaxed deadlines; None if no deadline helps because the sites cannot keep up with the
+    input.
+    """
     common = solve(problem, relax=Relax.COMMON, limit_s=limit_s / 2)
     if common is None:
         return None
@@ -40,8 +43,9 @@ def relaxation(problem: Problem, limit_s: float = 10.0) -> Relaxation | None:
 
 
 def _each(problem: Problem, limit_s: float) -> dict[str, float] | None:
-    """(6) goes by the order of the ideal sub-deadlines, which other deadlines change: what is put
-    off is asked for, and put off again if that does not hold."""
+    """Each output's own relaxed deadline. (6) follows the order of the ideal sub-deadlines, which
+    other deadlines change: so the result is tried, and put off again if it does not hold.
+    """
     asked = problem
     for _ in range(TRIES):
         plan = solve(asked, relax=Relax.EACH, limit_s=limit_s / TRIES)

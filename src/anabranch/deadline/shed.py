@@ -1,7 +1,7 @@
 """The load shedder's two decisions: how many tuples may pass, and which.
 
-How many depends on the clock and on what came before, so it is decided once and recorded. Which
-depends on the tuples and that number alone, so it can be found out again.
+How many depends on the clock and on the past, so it is decided once and recorded. Which ones
+depends on the tuples and that number alone, so it can be computed again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ class Allowance:
     """At most `most` tuples every `per_us`: a bucket that holds that many, full at first, and fills
     at that rate.
 
-    Were it emptied by whoever comes first, the valuable would find it empty. So while more comes
-    than can pass, only as large a share of the tuples is let through as can be borne, by how they
-    compare to those that came lately."""
+    If the first tuples to come could empty it, the valuable ones would find it empty. So while more
+    come than can pass, only that share of the tuples passes that the rate allows; a tuple's worth
+    is compared with those that came lately.
+    """
 
     def __init__(self, most: int, per_us: int) -> None:
         self._most = most
@@ -36,8 +37,9 @@ class Allowance:
         self._worth: Worth = np.empty(0)
 
     def take(self, now_us: int, wanted: int, worth: Callable[[], Worth]) -> int:
-        """How many of `wanted` tuples that come now may pass; they count as passed. Asked only if
-        not all can: what they are worth."""
+        """How many of `wanted` tuples that come now may pass; they count as passed. `worth` is
+        called only if not all can, and gives their worths.
+        """
         if not wanted:
             return 0
         if self._at is not None:
@@ -51,7 +53,7 @@ class Allowance:
         return passed
 
     def _lately(self, now_us: int, more: int) -> int:
-        """Tuples that came in the last `per_us`."""
+        """The number of tuples that came in the last `per_us`."""
         while self._came and self._came[0][0] <= now_us - self._per_us:
             self._came.popleft()
         if self._came and now_us - self._came[-1][0] < self._per_us // SPANS:
@@ -72,7 +74,8 @@ class Allowance:
 
 def most_valuable(values: Worth, keep: int) -> NDArray[np.intp]:
     """The places of the `keep` largest values, in the order in which they came. Of equals the first
-    are kept; NaN, which stands for NULL too, is worth least."""
+    are kept; NaN, which stands for NULL too, is worth least.
+    """
     worth = np.where(np.isnan(values), -np.inf, values)
     known = ~np.isnan(values)
     order = np.lexsort((np.arange(len(values)), ~known, -worth))

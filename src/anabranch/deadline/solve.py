@@ -25,8 +25,8 @@ def solve(
     limit_s: float = 20.0,
 ) -> Plan | None:
     """The best plan found within about `limit_s`, with its gap; None if there is none (or none was
-    found, which a tight limit may cause). Chains are merged first, and their sub-deadlines shared
-    out again. The same problem has the same plan as long as the limit is not what ends the search.
+    found, which a tight limit may cause). Chains are merged first, and split again in the result.
+    The same problem has the same plan as long as the limit does not end the search.
     """
     merged = merge(problem)
     plan = _solve(merged.problem, form, relax, limit_s)
@@ -70,7 +70,9 @@ def _start(first: Plan | None, z: Where, part: SubDeadlines) -> dict[int, float]
 
 
 def _most(problem: Problem) -> float:
-    """What lifts (6) from a pair that is not there: nothing is ever due later than all work."""
+    """The number that lifts (6) from a pair that is not there: nothing is ever due later than all
+    work.
+    """
     return sum(one.cost for one in problem.operators)
 
 

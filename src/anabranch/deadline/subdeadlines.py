@@ -19,7 +19,7 @@ Way = Callable[[str, str], Iterable[tuple[list[tuple[int, float]], float]]]
 
 
 class Relax(Enum):
-    """Which deadlines may be put off: none, each for itself, or all by one factor."""
+    """Which deadlines may be put off: none, each by itself, or all by one factor."""
 
     NONE = 0
     EACH = 1
@@ -27,8 +27,8 @@ class Relax(Enum):
 
 
 class SubDeadlines:
-    """The columns d_{s,o} and the rows that they must obey, whatever runs where but for the time
-    that tuples are on their way between sites: `where` says what runs where.
+    """The columns d_{s,o} and the rows that they must obey, wherever operators run. Only the time
+    of tuples between sites depends on that: `where` says where operators run.
 
     The laxity ratios in (4) differ by (d'_{s,o} − d_{s,o}) / c_o; an operator that stands for
     several counts as many times. (5) is written with the latest end of each operator instead of one
@@ -94,7 +94,7 @@ class SubDeadlines:
 
 
 def known_way(problem: Problem, placement: Mapping[str, str]) -> Way:
-    """Of a placement that is given."""
+    """The times between sites for a given placement."""
     at = problem.source_sites | dict(placement)
     return lambda producer, consumer: [([], problem.delay(at[producer], at[consumer]))]
 
@@ -107,8 +107,9 @@ class Assigned:
 
 
 def demand(problem: Problem, placement: dict[str, str]) -> dict[Pair, float]:
-    """The left side of (6) for every pair: what its site may have to do before it. An operator that
-    serves several outputs runs once, so it counts once."""
+    """The left side of (6) for every pair: the work that its site may have to do before it. An
+    operator that serves several outputs runs once, so it counts once.
+    """
     busy = dict.fromkeys(problem.sites, 0.0)
     seen: set[str] = set()
     needed: dict[Pair, float] = {}

@@ -13,7 +13,9 @@ SLACK = 1e-6
 
 @dataclass(frozen=True)
 class LocalTask:
-    """Operators of one site, a path, upstream first. Named after the last."""
+    """Operators of one site that form a path, upstream first. The last one gives the task its
+    name.
+    """
 
     operators: tuple[str, ...]
     site: str
@@ -31,10 +33,11 @@ def extract(
     sub_deadlines: dict[str, float],
     ends: frozenset[str] = frozenset(),
 ) -> tuple[LocalTask, ...]:
-    """Each operator is a task of its own at first. One whose output only one operator reads is
-    merged with it if that one reads nothing else and is at the same site; of several readers, with
-    the one on the way to the smallest end-to-end deadline; and never one of `ends`. A task's
-    sub-deadline is the sum of its operators'."""
+    """At first each operator is a task of its own. An operator with a single reader is merged with
+    it if the reader reads nothing else and is at the same site; with several readers, it is merged
+    with the one on the way to the smallest end-to-end deadline; none of `ends` is merged with a
+    reader. A task's sub-deadline is the sum of its operators'.
+    """
     urgency = _urgency(problem)
     paths: dict[str, list[str]] = {}
     for operator in problem.topological:
@@ -50,8 +53,9 @@ def extract(
 
 
 def tasks_of(problem: Problem, plan: Plan) -> tuple[LocalTask, ...]:
-    """Extracted so that the plan's deadlines hold. Who reads a task's output in its middle may have
-    to wait for its end; where that would be too late the task ends there."""
+    """The tasks, extracted so that the plan's deadlines hold. A reader of an output in the middle
+    of a task may have to wait for the task's end; where that would be too late the task ends there.
+    """
     sub_deadlines = {name: plan.sub_deadline(name) for _, name in plan.deadlines}
     ends: frozenset[str] = frozenset()
     while True:
@@ -72,15 +76,16 @@ def tasks_of(problem: Problem, plan: Plan) -> tuple[LocalTask, ...]:
 
 
 def longest(problem: Problem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
-    """Output → what the longest way to it may take."""
+    """Output → the time that the longest way to it may take."""
     home = {name: task for task in tasks for name in task.operators}
     end = ends(problem, tasks)
     return {one.name: end[home[one.operator].name] for one in problem.outputs}
 
 
 def ends(problem: Problem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
-    """Task → the sum of the sub-deadlines on the longest way up to its end, and of what tuples
-    take between sites."""
+    """Task → the sum of the sub-deadlines on the longest way up to its end, and of the times
+    between sites.
+    """
     home = {name: task for task in tasks for name in task.operators}
     end: dict[str, float] = {}
 
@@ -109,8 +114,9 @@ def _urgency(problem: Problem) -> dict[str, float]:
 
 
 def _next(problem: Problem, name: str, urgency: dict[str, float]) -> str | None:
-    """Which of its readers an operator goes on with; an output of its own that is due earlier, or
-    at the same time, ends the path."""
+    """The reader with which an operator's path goes on; None if an output of its own, due earlier
+    or at the same time, ends the path.
+    """
     readers = problem.readers[name]
     own = [one.deadline for one in problem.outputs if one.operator == name]
     if not readers:

@@ -1,4 +1,4 @@
-"""The script of the demonstration and what is known of it beforehand."""
+"""The script of the demonstration, and what is known of it beforehand."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ def script_text() -> str:
 
 
 def script_lasting(seconds: float) -> Script:
-    """The same story told in `seconds`: the sensors measure as often, only faster or slower."""
+    """The same story in `seconds`: the sensors measure the same values, only faster or slower."""
     tps = f"tps = {READINGS / seconds:.6g}"
     return Script(script_text().replace(f"tps = {_TPS}", tps), "apartment.sql")
 
 
 def cluster() -> Cluster:
-    """All but the centres share a process. These have one each: so one can be killed alone."""
+    """The sites. All but the centres share a process; each centre has its own, so that it can be
+    killed alone.
+    """
     here = [SiteConfig(name=name, conf=YOUNG_JVM) for name in (*ROOMS, DESK, *HUBS)]
     apart = [
         SiteConfig(name=name, isolation="process", master="local[1]", conf=YOUNG_JVM)
@@ -51,10 +53,10 @@ def alarm_query(room: str) -> str:
 
 
 def temperature_file(room: str) -> str:
-    """Where the room writes its temperatures, in the output folder."""
+    """The file in the output folder to which the room writes its temperatures."""
     return f"temperature{room[-1]}.jsonl"
 
 
 def alarm_file(room: str) -> str:
-    """Where the desk writes the alarms of `room`, in the output folder."""
+    """The file in the output folder to which the desk writes the alarms of `room`."""
     return f"{alarm_query(room)}.jsonl"

@@ -1,5 +1,6 @@
-"""A PostgreSQL for as long as a scene takes: whose programs are on this machine, and nobody else's
-data."""
+"""A PostgreSQL server for as long as a scene takes: with programs of this machine, and data of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ _SETTINGS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 
 
 class Database:
-    """Trusts everybody on 127.0.0.1, where it listens. Raises SetupError if there is none."""
+    """Trusts everybody on 127.0.0.1, where it listens. Raises SetupError if PostgreSQL is not
+    installed.
+    """
 
     def __init__(self) -> None:
         self._programs = programs()

@@ -1,4 +1,4 @@
-"""The death of the security centre and what came of it, told from the system's status."""
+"""The death of the security centre and what follows, read from the system's status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Failure:
     standby: str | None = None
 
     def look(self, status: SystemStatus, now: float) -> None:
-        """Take note of what has happened since."""
+        """Takes note of what has happened since the last look."""
         found = [status.protection.get(name) for name in ALARMS]
         primaries = [one for one in found if one]
         protected = len(primaries) == len(ALARMS) and all(one.protected for one in primaries)
@@ -40,19 +40,20 @@ class Failure:
 
     @property
     def over(self) -> bool:
-        """Every alarm query has a primary again."""
+        """Whether every alarm query has a primary again."""
         return len(self.took_over) == len(ALARMS)
 
     @property
     def took_ms(self) -> float | None:
-        """From the kill until the last query had been taken over."""
+        """The time from the kill until the last query had been taken over."""
         if self.killed is None or not self.over:
             return None
         return (max(self.took_over.values()) - self.killed) * 1e3
 
     def without_alarms_s(self, alarms: list[Alarm]) -> float | None:
-        """From the kill until the first alarm raised by who took over; what was on its way before
-        does not count."""
+        """The time from the kill until the first alarm from the new primary; alarms that were on
+        their way before do not count.
+        """
         if self.killed is None or not self.took_over:
             return None
         claimed = min(self.took_over.values())
@@ -60,7 +61,7 @@ class Failure:
         return min(after) - self.killed if after else None
 
     def line(self) -> str:
-        """The story so far."""
+        """The story so far, in a line."""
         if self.killed is None:
             by = f"protected by {self.standby}" if self.standby else "not protected yet"
             return f"{CENTRE} raises the alarms, {by}"

@@ -18,7 +18,9 @@ LOOK_S = 0.01
 
 @dataclass(frozen=True)
 class Alarm:
-    """`latency_ms` is from the reading's event time until its alarm stood in the desk's file."""
+    """`latency_ms` is the time from the reading's event time until its alarm stood in the desk's
+    file.
+    """
 
     room: str
     celsius: float
@@ -28,7 +30,7 @@ class Alarm:
 
 
 class Record:
-    """Temperatures per room and all alarms, in the order they came."""
+    """The temperatures of each room and all alarms, in the order in which they came."""
 
     def __init__(self) -> None:
         self.celsius: defaultdict[str, list[float]] = defaultdict(list)
@@ -45,11 +47,11 @@ class Record:
         self.alarms.append(Alarm(room, celsius, ts_us, seen, latency_ms))
 
     def alarms_per_room(self) -> Mapping[str, int]:
-        """Rooms without an alarm count 0."""
+        """The number of alarms by room; rooms without an alarm count 0."""
         return Counter(alarm.room for alarm in self.alarms)
 
     def latency_ms(self, quantile: float) -> float | None:
-        """Of all alarms; None before the first. `quantile` is between 0 and 1."""
+        """The quantile over all alarms; None before the first. `quantile` is between 0 and 1."""
         latencies = sorted(alarm.latency_ms for alarm in self.alarms)
         return latencies[round(quantile * (len(latencies) - 1))] if latencies else None
 
@@ -69,7 +71,7 @@ class Watcher:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """The record holds all that the files do, afterwards."""
+        """Ends. The record then holds all that the files hold."""
         self._closed.set()
         self._thread.join()
         self._look()

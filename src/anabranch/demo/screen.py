@@ -1,4 +1,4 @@
-"""The demonstration as seen on a terminal; always of the same height, so nothing jumps."""
+"""The demonstration on a terminal; always of the same height, so that nothing jumps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Moment:
 
 
 def bar(celsius: float) -> str:
-    """One character, the higher the hotter."""
+    """One character; the hotter, the higher."""
     share = (celsius - _COLD) / (_HOT - _COLD)
     return _BARS[min(max(int(share * len(_BARS)), 0), len(_BARS) - 1)]
 
@@ -56,7 +56,7 @@ def curve(celsius: Sequence[float], width: int = CURVE) -> Text:
 
 
 def screen(record: Record, moment: Moment, failure: Failure) -> RenderableType:
-    """All of it, at most 80 columns wide and 24 lines high."""
+    """The whole screen, at most 80 columns wide and 24 lines high."""
     story = Text(failure.line(), "dim" if failure.killed is None else "bold")
     return Group(_title(moment), _rooms(record, moment), _centre(record, failure.primary), story)
 
@@ -123,7 +123,7 @@ def _counts(record: Record) -> str:
 
 
 def plain_line(record: Record, moment: Moment, failure: Failure) -> str:
-    """Where there is no terminal: the same on one line."""
+    """The same on one line, where there is no terminal."""
     rooms = [
         f"{room} {record.celsius[room][-1]:.1f} °C" if record.celsius[room] else f"{room} –"
         for room in ROOMS
@@ -133,7 +133,7 @@ def plain_line(record: Record, moment: Moment, failure: Failure) -> str:
 
 
 def summary(record: Record, moment: Moment, failure: Failure) -> RenderableType:
-    """Numbers of the whole run, per room."""
+    """The numbers of the whole run, per room."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("site", "readings", "sent to the centre", "alarms there", "hottest"):
         table.add_column(name, justify="left" if name == "site" else "right")
@@ -146,7 +146,7 @@ def summary(record: Record, moment: Moment, failure: Failure) -> RenderableType:
 
 
 def _verdict_lines(record: Record, failure: Failure) -> list[Text]:
-    """What became of the alarms though their centre was killed."""
+    """What happened to the alarms though their centre was killed."""
     found = verdict(record)
     pause = failure.without_alarms_s(record.alarms)
     gap = f", {pause:.1f} s without alarms" if pause is not None else ""

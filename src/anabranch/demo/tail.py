@@ -1,4 +1,4 @@
-"""Reading a file of JSON lines while it grows."""
+"""Reads a file of JSON lines while it grows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Tail:
-    """Gives each line once, and only when its newline is there. The file may not exist yet."""
+    """Gives each line once, when its newline is there. The file may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

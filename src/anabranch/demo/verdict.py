@@ -1,4 +1,6 @@
-"""Are the alarms those of a run without failures? The rooms' own temperatures say so."""
+"""Compares the alarms with those of a run without failures, computed from the rooms' own
+temperatures.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from anabranch.demo.record import Record
 
 @dataclass(frozen=True)
 class Verdict:
-    """How many alarms there were, and how many were missing, came twice, or for no reason."""
+    """How many alarms there were, and how many were missing, came twice, or had no cause."""
 
     alarms: int
     lost: int

@@ -1,8 +1,8 @@
-"""Who may do what: every request carries the system's token, but those for its health.
+"""Who may do what. Every request but those for the system's health carries its token.
 
 A program sends `Authorization: Bearer …`. A person opens the address that `up` prints, which holds
 an invitation, or types the token: that begins a session, which a cookie names. Requests by cookie
-are those of our own pages alone. What the reader's token opens stands in `rights`.
+are those of our own pages alone. `rights` lists what the reader's token opens.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class TokenAccess:
         sessions: Sessions | None = None,
         proved: Callable[[tuple[str, int]], None] = lambda client: None,
     ) -> None:
-        """`reader` is the token of who may only look; none if it is empty. `proved` hears from
-        where somebody is connected who may come in."""
+        """`reader` is the token for those who may only look; if it is empty there is no such token.
+        `proved` is called with the client's address when somebody may come in.
+        """
         self._app = app
         self._token = token
         self._reader = reader
@@ -75,7 +76,7 @@ class TokenAccess:
         await (await self._answer(connection, receive))(scope, receive, send)
 
     async def _answer(self, connection: HTTPConnection, receive: Receive) -> App:
-        """What answers a request of whoever this is."""
+        """The application that answers a request of this client."""
         scope = connection.scope
         if self._is(self._token, _bearer(connection)):
             return self._let_in(scope)
@@ -130,8 +131,9 @@ class TokenAccess:
         return answer
 
     def _cookie(self, scope: Scope) -> str:
-        """Browsers send the cookies of a host to all its ports: each has a name of its own. The
-        prefix has them take it from this host alone, and over TLS."""
+        """The cookie's name. Browsers send the cookies of a host to all its ports, so each port has
+        a name of its own. With its prefix they accept it from this host alone, and over TLS.
+        """
         port = (scope.get("server") or ("", 0))[1]
         return f"{'__Host-' if self._secure else ''}anabranch-{port}"
 
@@ -141,8 +143,9 @@ def _bearer(connection: HTTPConnection) -> str:
 
 
 def _unbounded(connection: HTTPConnection) -> Response | None:
-    """Why a body is not even read: it is too long, or does not say how long it is. The server sees
-    to it that none is longer than it says."""
+    """The refusal of a body that is too long, or does not say how long it is; it is not even read.
+    The server makes sure that no body is longer than it says.
+    """
     if "transfer-encoding" in connection.headers:
         return JSONResponse({"error": "how long the body is must be said first"}, status_code=411)
     length = connection.headers.get("content-length", "0")

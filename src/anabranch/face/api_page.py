@@ -1,4 +1,4 @@
-"""What the API can do, as one page: nothing of it is fetched from elsewhere, and no script runs."""
+"""One page about what the API can do. It loads nothing from elsewhere and runs no script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What browsers are told to hold back, and what they tell of who has sent a request."""
+"""The headers that restrict browsers, and the headers with which browsers say who has sent a
+request.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _ALWAYS = {
 
 
 def with_headers(send: Send, *, page: bool) -> Send:
-    """Every answer says what a browser may make of it: a `page` runs our scripts, a text none."""
+    """Adds to every answer what a browser may make of it: a `page` runs our scripts, a text runs
+    none.
+    """
 
     async def sent(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -46,9 +50,10 @@ def with_headers(send: Send, *, page: bool) -> Send:
 
 
 def of_another_origin(connection: HTTPConnection) -> bool:
-    """Whether a page from elsewhere may have had the browser send this, with the cookie: from
-    another site, or from another port of this host. Where the browser does not say, a request that
-    could change something counts as one."""
+    """Whether a page from elsewhere may have made the browser send this, with the cookie: from
+    another site, or from another port of this host. If the browser does not say, a request that
+    could change something counts as such.
+    """
     headers, scope = connection.headers, connection.scope
     safe = scope["type"] == "http" and scope["method"] in SAFE
     opened = safe and headers.get("sec-fetch-mode") == "navigate"
@@ -61,7 +66,7 @@ def of_another_origin(connection: HTTPConnection) -> bool:
 
 
 def login_page(path: str, why: str) -> str:
-    """Where a person proves to know the token. There is no script in it."""
+    """The page on which a person types the token. There is no script in it."""
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Anabranch</title>
 <meta name="viewport" content="width=device-width"><style>
 :root {{ color-scheme: light dark }}

@@ -1,4 +1,4 @@
-"""What has changed between two pictures, so that only that crosses the wire."""
+"""What has changed between two pictures, so that only the changes cross the wire."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ Json = dict[str, Any]
 
 
 def delta(before: Json, after: Json) -> Json:
-    """Of lists of named things only those that are new or have changed, and the names of `gone`
-    ones; of everything else what has changed. `patched(before, delta(before, after)) == after`, but
-    for the order of lists."""
+    """Lists of named things are cut down to new and changed entries and the names of those that are
+    `gone`; all else to what has changed. `patched(before, delta(before, after)) == after`, but for
+    the order of lists.
+    """
     changed: Json = {}
     for key, value in after.items():
         old = before.get(key)
@@ -49,7 +50,7 @@ def _list_delta(before: list[Json], after: list[Json]) -> Json:
 
 
 def _key(one: Json) -> tuple[str, ...]:
-    """Links are known by their ends, everything else by its name."""
+    """What identifies an entry: its ends for a link, its name for everything else."""
     if "sender" in one:
         return str(one["sender"]), str(one["receiver"])
     return (str(one["name"]),)

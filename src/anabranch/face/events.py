@@ -1,4 +1,4 @@
-"""What happened: the differences between two moments of the system.
+"""The events between two moments of the system: their differences.
 
 Pure: times come with the snapshots, or with what sites report of a take-over, to the millisecond.
 """
@@ -41,8 +41,9 @@ _MANY = 8
 
 
 class Difference(Frozen):
-    """An event before it has a number and a story. `at` is when it was, if somebody knows better
-    than who looked."""
+    """An event before it has a number and a story. `at` is its time, if that is known better than
+    from the snapshot.
+    """
 
     kind: Kind
     text: str
@@ -52,7 +53,7 @@ class Difference(Frozen):
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
-    """Sites first: what happens to queries then has its cause before it."""
+    """The events, those of sites first, so that causes come before what happens to queries."""
     return [
         *_sites(before, after),
         *_streams(before, after),
@@ -65,8 +66,9 @@ def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
 
 
 def remembered(before: Snapshot, after: Snapshot) -> Snapshot:
-    """`after`, with those whom nobody runs at the moment where they were before: else a take-over
-    that was seen half done would be told by nobody."""
+    """`after`, with each query that nobody runs at the moment at its former place. Otherwise a
+    take-over that is half done at the time of a snapshot would produce no event.
+    """
     was = {one.name: one for one in before.queries}
     return after.model_copy(
         update={"queries": tuple(_remembered(was.get(one.name), one) for one in after.queries)}
@@ -107,7 +109,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _streams(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
-    """Sources that fail, or cannot reach what they read from."""
+    """Events of sources that fail, or cannot reach what they read from."""
     was = {one.name: one for one in before.streams}
     for stream in after.streams:
         old = was.get(stream.name)
@@ -125,7 +127,9 @@ def _streams(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
 
 
 def _stalled(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
-    """Queries that get nowhere for one reason are one event, and so are those that go on."""
+    """Queries that stop making progress for the same reason are one event; so are those that go on
+    again.
+    """
     was = {one.name: one for one in before.queries}
     stalled: dict[str, list[QueryView]] = defaultdict(list)
     again: list[str] = []
@@ -169,7 +173,7 @@ def _queries(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
 
 
 def _moved(old: QueryView, query: QueryView, after: Snapshot) -> Iterator[Difference]:
-    """A move is one that was asked for; a take-over is nobody's wish."""
+    """A pocket that is started now, or together with all statements that are being collected."""
     if query.estimates or not (old.site and query.site) or old.site == query.site:
         return
     gone = all(one.state != "up" for one in after.sites if one.name == old.site)
@@ -188,7 +192,9 @@ def _moved(old: QueryView, query: QueryView, after: Snapshot) -> Iterator[Differ
 
 
 def _recovered(old: QueryView, query: QueryView) -> Iterator[Difference]:
-    """All that the dead one had got is processed; or all that it owed is estimated."""
+    """The event that all tuples which the dead site had got are processed, or all results that it
+    owed are estimated.
+    """
     taken, before = query.taken, old.taken
     known = before and taken and before.epoch == taken.epoch and before.recovered
     if taken and taken.recovered and not taken.asked and not known:
@@ -203,7 +209,9 @@ def _recovered(old: QueryView, query: QueryView) -> Iterator[Difference]:
 
 
 def _protection(old: QueryView, query: QueryView) -> Iterator[Difference]:
-    """Who has another standby was without one, however short that was."""
+    """Events of protection. A query with a new standby was without one for a while, however
+    short.
+    """
     was, now = old.protection, query.protection
     if now is None:
         return
@@ -238,7 +246,9 @@ def _flushed(query: QueryView) -> int:
 
 
 def _estimates(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
-    """Of workers that are away: what is estimated belongs to the story of their death."""
+    """Estimates for workers at sites that are down: they belong to the story of that site's
+    death.
+    """
     was = {one.name: one.estimates.estimated for one in before.queries if one.estimates}
     away = {one.name for one in after.sites if one.state != "up"}
     for query in after.queries:

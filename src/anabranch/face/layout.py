@@ -1,6 +1,6 @@
-"""Where things are on the system's picture: sites around an ellipse, what they run inside each.
+"""Places things on the system's picture: sites around an ellipse, and what they run inside each.
 
-Pure, and the same for the same names: a picture whose parts wander cannot be read.
+Pure, and the same names get the same places: a picture whose parts wander cannot be read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WIDE, NARROW = Canvas(1240.0, 500.0, 72.0), Canvas(366.0, 460.0, 48.0)
 
 
 def site_points(names: Sequence[str], canvas: Canvas = WIDE) -> dict[str, Point]:
-    """Few sites stand on an ellipse, many in rows."""
+    """The sites' places: a few stand on an ellipse, many in rows."""
     if len(names) > FEW:
         return _rows(names, canvas)
     points: dict[str, Point] = {}
@@ -53,13 +53,13 @@ def _rows(names: Sequence[str], canvas: Canvas) -> dict[str, Point]:
 
 
 def _grid(count: int, canvas: Canvas) -> tuple[int, int]:
-    """Columns and rows, of about square cells."""
+    """The numbers of columns and rows, for cells that are about square."""
     columns = math.ceil(math.sqrt(count * canvas.width / canvas.height))
     return columns, math.ceil(count / columns)
 
 
 def site_radius(count: int, canvas: Canvas = WIDE) -> float:
-    """So that neighbours do not touch, as a rule."""
+    """A radius with which neighbours usually do not touch."""
     if count <= FEW:
         return canvas.site * min(1.0, 2.8 / math.sqrt(max(1, count)))
     columns, rows = _grid(count, canvas)
@@ -67,7 +67,7 @@ def site_radius(count: int, canvas: Canvas = WIDE) -> float:
 
 
 def member_points(snapshot: Snapshot, canvas: Canvas = WIDE) -> dict[str, Point]:
-    """Streams and tasks, each inside its site; sinks are not drawn."""
+    """The places of streams and tasks inside their sites; sinks are not drawn."""
     sites = site_points(sorted(one.name for one in snapshot.sites), canvas)
     members: dict[str, list[str]] = {}
     for stream in snapshot.streams:

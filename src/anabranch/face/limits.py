@@ -1,4 +1,4 @@
-"""How much of a coordinator those who look over HTTP may take, together and each."""
+"""How many places HTTP clients may take of a coordinator, together and each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The system's figures in Prometheus' text format, made anew from a snapshot at each scrape.
+"""The system's figures in Prometheus' text format, built from a snapshot at each scrape.
 
 `INVENTORY` is the whole list; the documentation prints it and a test holds them together.
 """

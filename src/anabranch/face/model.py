@@ -13,7 +13,7 @@ class Frozen(BaseModel):
 
 
 class TaskView(Frozen):
-    """A task as its primary reports it. `load` is the part of a second it computes in a second."""
+    """A task as its primary reports it. `load` is the fraction of each second that it computes."""
 
     name: str
     query: str
@@ -49,7 +49,9 @@ class StreamView(Frozen):
 
 
 class LinkView(Frozen):
-    """What flows from one site to another. `round_trip_ms` is None while it is not measured."""
+    """The tuples that flow from one site to another. `round_trip_ms` is None while it is not
+    measured.
+    """
 
     sender: str
     receiver: str
@@ -61,7 +63,7 @@ class LinkView(Frozen):
 
 
 class ProtectionView(Frozen):
-    """`batch` is b; what the tuner expects of it are None where nothing is tuned yet."""
+    """`batch` is b; the tuner's expectations are None where nothing is tuned yet."""
 
     site: str
     standby: str | None
@@ -75,9 +77,10 @@ class ProtectionView(Frozen):
 
 
 class TakenView(Frozen):
-    """How the site that runs a query came to it, by that site's clock, in seconds since 1970: it
-    found the primary gone, all had been told, and all that the primary had got was processed. Of
-    a move, which somebody asked for, nobody was gone."""
+    """How the site that runs a query came to it, in seconds since 1970 by that site's clock: when
+    it noticed that the primary was gone, when all had been told, and when all that the primary had
+    got was processed. In a move, which somebody asked for, `noticed` is None.
+    """
 
     was_at: str
     epoch: int
@@ -110,8 +113,9 @@ class PlacedView(Frozen):
 
 
 class WorkerView(Frozen):
-    """`bound` is how far off estimates of its keys are at most, with the query's confidence;
-    `damaged` windows are to be estimated still."""
+    """`bound` is the largest error of estimates for its keys, at the query's confidence; `damaged`
+    windows are still to be estimated.
+    """
 
     query: str
     site: str
@@ -164,7 +168,7 @@ class QueryView(Frozen):
 
     @field_serializer("stage")
     def _stage_as_said(self, stage: StageReport | None) -> dict[str, object] | None:
-        """What is not known of it is left out."""
+        """The stage's fields, without those that are not known."""
         return plain(stage) if stage else None
 
 

@@ -24,7 +24,9 @@ LEGEND = (
 
 
 def graph_options(now: Snapshot, canvas: Canvas = WIDE) -> dict[str, Any]:
-    """Widths grow with the logarithm of the rate, colours with how long tuples wait."""
+    """The graph's options. Widths grow with the logarithm of the rate, colours with how long tuples
+    wait.
+    """
     return {
         "animation": False,
         "tooltip": {"confine": True},
@@ -61,7 +63,7 @@ def _node(key: str, at: tuple[float, float], name: str, tip: str, **more: Any) -
 
 
 def _corners(canvas: Canvas) -> list[dict[str, Any]]:
-    """Nothing to be seen: so the picture keeps its size whatever is on it."""
+    """Invisible nodes in the corners: they keep the picture's size whatever is on it."""
     return [
         _node(f"corner {at}", at, "", "", symbolSize=0, silent=True)
         for at in ((0.0, 0.0), (canvas.width, canvas.height))

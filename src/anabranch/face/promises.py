@@ -46,7 +46,7 @@ def protection_view(name: str, status: SystemStatus) -> ProtectionView | None:
 
 
 def taken_view(task: TaskReport | None) -> TakenView | None:
-    """Of the task that runs now, if it has stood by before."""
+    """How the task that runs now took over, if it was a standby before; else None."""
     before = task.standby if task else None
     if task is None or before is None or not before.timeline:
         return None
@@ -62,7 +62,9 @@ def taken_view(task: TaskReport | None) -> TakenView | None:
 
 
 def deadline_view(name: str, raw: Mapping[str, TaskReport]) -> DeadlineView | None:
-    """`raw`: all primaries by name. The last task of a query judges its results."""
+    """The deadline and how it is kept. `raw` are all primaries by name; a query's last task judges
+    its results.
+    """
     last = next((one for one in raw.values() if one.query == name and one.deadline_ms), None)
     if last is None or last.deadline_ms is None:
         return None
@@ -96,7 +98,9 @@ def _way(last: TaskReport, raw: Mapping[str, TaskReport]) -> list[TaskReport]:
 def placed_view(
     name: str, tasks: Iterable[TaskView], status: SystemStatus
 ) -> tuple[PlacedView, ...]:
-    """Why the system has put each of the query's tasks where it is; empty where AT says so."""
+    """Why the system has put each of the query's tasks where it is; empty where AT has decided
+    it.
+    """
     reasons = status.placement
     own = [one for one in tasks if one.query == name and not one.sink and one.name in reasons]
     return tuple(
@@ -131,7 +135,7 @@ def estimates_view(name: str, status: SystemStatus) -> EstimatesView | None:
 
 
 def told(query: QueryView) -> list[Line]:
-    """All of it in a sentence each; what the query does not ask for is not told."""
+    """A sentence for each promise that the query asks for."""
     lines = [_deadline(query), _protection(query), _stage(query), _estimates(query)]
     return [line for line in lines if line]
 

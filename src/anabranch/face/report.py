@@ -56,7 +56,7 @@ def report_html(
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: int) -> str:
-    """The last `numbers` columns hold numbers."""
+    """A table whose last `numbers` columns hold numbers."""
     first = len(columns) - numbers
 
     def cells(tag: str, row: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a reader's token opens: all of it stands here, and all else is refused.
+"""What a reader's token opens: only the requests that stand here.
 
 A reader causes nothing at a site but a bounded number of tails: what it asks is answered from the
 catalog and from what the sites reported last. No source or sink is looked at for it, no plan is
@@ -36,5 +36,5 @@ _MAY = re.compile("|".join(_pattern(method, path) for method, path in READERS_MA
 
 
 def reader_may(method: str, path: str) -> bool:
-    """Who may GET may also HEAD."""
+    """Whether a reader may make this request. Who may GET may also HEAD."""
     return _MAY.fullmatch(f"{'GET' if method == 'HEAD' else method} {path}") is not None

@@ -276,7 +276,7 @@ def _client(request: Request) -> str:
 async def _moments(
     system: System, client: str, after: int, count: int | None
 ) -> AsyncIterator[str]:
-    """First an empty text, once there is a seat."""
+    """The moments as server-sent events. The first text is empty and comes once there is a seat."""
     with system.followers.taken(client):
         async with system.watch.subscribe() as queue:
             yield ""
@@ -302,7 +302,9 @@ def _event_text(event: Event) -> str:
 async def _tail(
     system: System, client: str, name: str, where: str | None, limit: int, timeout_s: float
 ) -> AsyncIterator[str]:
-    """First an empty text, once the stream is known: an unknown one is an error of the request."""
+    """The rows as server-sent events. The first text is empty and comes once the stream is known,
+    so that an unknown stream is an error of the request.
+    """
     opened = system.tail(name, client)
     reader = await system.in_tail(opened.__enter__)
     try:

@@ -24,8 +24,9 @@ USUAL = HostPort("127.0.0.1", 8600)
 
 
 class FaceServer:
-    """Serves until closed. Without `listen`, to this machine alone: at the usual port, or, if that
-    is taken, at any."""
+    """Serves until closed. If `listen` is None, it serves this machine alone, at the usual port or,
+    if that is taken, at any free port.
+    """
 
     def __init__(self, system: System, credentials: Credentials, listen: HostPort | None) -> None:
         self._system = system
@@ -63,7 +64,7 @@ class FaceServer:
         self._wait()
 
     def invitation(self) -> str:
-        """An address that lets in who opens it first."""
+        """An address that lets in the first person who opens it."""
         return f"{self.url}?{INVITATION}={self._system.sessions.invite()}"
 
     def _run(self) -> None:

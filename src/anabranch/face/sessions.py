@@ -1,7 +1,7 @@
 """Who is logged in with a browser: a cookie names a session, which is worth nothing elsewhere.
 
-An invitation lets in whoever opens it first. It stands in an address, and addresses are written
-down: in logs, in histories. The system's token stands in neither.
+An invitation lets in the first person who opens it. It stands in an address, and addresses are
+written down: in logs, in histories. The system's token stands in neither.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST = 200
 
 
 class Sessions:
-    """Of one server, as long as that runs."""
+    """The sessions of one server, as long as it runs."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -29,16 +29,16 @@ class Sessions:
         """Session → when it was heard of last, the oldest first."""
 
     def invite(self) -> str:
-        """What lets one browser in, once."""
+        """A new invitation, which lets in one browser once."""
         return self._made(self._invitations)
 
     def accept(self, invitation: str) -> str | None:
-        """A new session for whoever brings the invitation first, and in time."""
+        """A new session for the first client who brings the invitation in time; else None."""
         made = self._invitations.pop(_key(invitation), None)
         return None if made is None or self._now() - made > INVITED_S else self.begin()
 
     def begin(self) -> str:
-        """A new session, for who has proved that the token is known."""
+        """A new session, for a client who has proved that it knows the token."""
         return self._made(self._used)
 
     def knows(self, session: str) -> bool:
@@ -57,5 +57,5 @@ class Sessions:
 
 
 def _key(name: str) -> bytes:
-    """How long looking it up takes says nothing about what there is."""
+    """The key of a name. The time of a look-up then tells nothing about which names exist."""
     return sha256(name.encode()).digest()

@@ -1,4 +1,4 @@
-"""From the status that a coordinator puts together to one typed moment of the system. Pure."""
+"""Builds one typed moment of the system from the status that a coordinator puts together. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _source_error(report: SourceReport, what: str) -> str:
 
 
 def _task(one: TaskReport, parts: Mapping[str, str]) -> TaskView:
-    """`parts`: worker → the query that its user knows."""
+    """The view of a task. `parts` maps each worker to the query that its user knows."""
     return TaskView(
         name=one.name,
         query=parts.get(one.query, one.query),
@@ -112,7 +112,7 @@ def _links(
     sources: Iterable[SourceReport],
     trips: dict[tuple[str, str], float],
 ) -> tuple[LinkView, ...]:
-    """Task and source outputs that are read at another site than where they are made."""
+    """Outputs of tasks and sources that are read at another site than where they are computed."""
     tasks = tuple(tasks)
     made = {one.stream: (one.site, one.rate) for one in sources}
     made |= {one.output: (one.site, one.rate_out) for one in tasks if one.output}
@@ -138,7 +138,7 @@ def _links(
 
 
 def _bottleneck(tasks: Iterable[TaskView]) -> str:
-    """Whose queue would take it longest to work off."""
+    """The task whose queue would take longest to work off."""
     waits = {task.name: task.queue / max(task.rate_in, 1.0) for task in tasks}
     worst = max(waits, key=waits.__getitem__, default="")
     return worst if worst and waits[worst] > _LONG_WAIT_S else ""

@@ -1,7 +1,7 @@
 """Events in order, put into stories.
 
-Pure. A failure is one story (died, noticed, taken over, recovered, protected again); whatever has
-to do with the same site within it belongs to it.
+Pure. A failure is one story (died, noticed, taken over, recovered, protected again); every event
+about the same site while it is open belongs to it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Chronicle:
         return event
 
     def _about(self, one: Difference) -> str:
-        """The site whose story this belongs to, if there is one."""
+        """The site whose story this event belongs to, if there is one."""
         if one.site and one.kind in (*_DEATHS, "site_up", "estimate", "recovered"):
             return one.site
         return self._exposed.get(one.query, "")
@@ -97,7 +97,7 @@ class Chronicle:
 
 
 def stories(events: Sequence[Event]) -> list[Story]:
-    """Newest first, what happened in each by the time that it happened at."""
+    """The stories, newest first. The events of each are in the order of their times."""
     grouped: dict[int, list[Event]] = {}
     for event in events:
         grouped.setdefault(event.story, []).append(event)
@@ -106,7 +106,7 @@ def stories(events: Sequence[Event]) -> list[Story]:
 
 
 def _story(members: list[Event]) -> Story:
-    """A site's is told by the first that somebody saw of its death."""
+    """The story of these events. A story of a site is named after the first sign of its death."""
     title = members[0].text
     ordered = sorted(members, key=lambda one: one.at)
     began = ordered[0].at
@@ -117,8 +117,10 @@ def _story(members: list[Event]) -> Story:
 
 
 def _is_open(members: Sequence[Event]) -> bool:
-    """A site has died, and some query that was taken over from it is not protected again; or none
-    was, and it is neither up again nor are its results estimated."""
+    """Whether the story goes on: a site has died, and some query that was taken over from it is not
+    protected again; or none was taken over, and the site is neither up again nor are its results
+    estimated.
+    """
     taken = {one.query for one in members if one.kind == "taken_over"}
     settled = {one.query for one in members if one.kind in _SETTLED}
     if taken:
@@ -138,7 +140,9 @@ _STEPS = (
 
 
 def summary(story: Story) -> str:
-    """How long each step took, of several queries the last; `not over yet` where it is not."""
+    """How long each step took; of several queries the last one counts. Says `not over yet` where it
+    is not.
+    """
     parts = []
     for kind, what in _STEPS:
         found = [one.at - story.began for one in story.events if one.kind == kind]

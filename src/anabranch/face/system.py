@@ -74,21 +74,23 @@ class System:
         return answers
 
     def move(self, query: str, site: str) -> str:
-        """The site it was at."""
+        """Moves the query. Returns the site that it was at."""
         return self.coordinator.move(query, site)
 
     def would_move(self) -> str:
         return _replan_text(self.coordinator.replan(dry_run=True), "would move")
 
     def replan(self) -> str:
-        """Place again what runs, and move what should be elsewhere."""
+        """Places again what runs, and moves what should be elsewhere."""
         return _replan_text(self.coordinator.replan(dry_run=False), "moved")
 
     def stop(self) -> None:
         self.coordinator.stop_asked.set()
 
     def kill(self, site: str) -> int:
-        """End the process of a site on this machine at once, as a failure would. The process."""
+        """Ends the process of a site on this machine at once, as a failure would. Returns its
+        number.
+        """
         status = self.coordinator.status(ask=False)
         try:
             killed = signal_process(site, signal.SIGKILL, status)
@@ -98,22 +100,24 @@ class System:
         return killed
 
     def definition(self, name: str) -> Answer:
-        """The statement that made it, and its columns."""
+        """The statement that created it, and its columns."""
         script = Script(f"DESCRIBE {_quoted(name)};", "sql")
         (answer,) = self.coordinator.execute(script, self._base)
         return answer
 
     def explain(self, text: str, *, asks_sites: bool = True) -> Answer:
-        """Of one query, as it is or as it would be. Nothing changes, whatever the text says. If no
-        site may be asked, only what is there is explained, by what its sites have reported."""
+        """Explains one query, as it is or as it would be. Nothing changes, whatever the text says.
+        If no site may be asked, only existing queries are explained, from what their sites have
+        reported.
+        """
         return self.coordinator.explain(Script(text, "sql"), self._base, asks_sites=asks_sites)
 
     def explain_query(self, name: str) -> Answer:
-        """How it runs. No site is asked."""
+        """Explains how it runs. No site is asked."""
         return self.explain(f"EXPLAIN {_quoted(name)};", asks_sites=False)
 
     def site_report(self, name: str) -> SiteReport:
-        """What a site's last heartbeat brought."""
+        """The content of a site's last heartbeat."""
         record = self.coordinator.sites.record(name)
         if record is None or not record.report or name not in self.coordinator.sites.alive():
             raise ConfigError(f"site {name} is not up")
@@ -130,8 +134,9 @@ class System:
 
     @contextmanager
     def tail(self, stream: str, client: str) -> Iterator[Reader]:
-        """Follow a stream from now on. What is not taken in time is not waited for. Raises TooMany
-        if there are enough tails, all in all or of this client."""
+        """Follows a stream from now on. Tuples that are not taken in time are dropped. Raises
+        TooMany if there are enough tails, in total or of this client.
+        """
         with self._tails.taken(client):
             yield from self._tail(stream)
 
@@ -148,12 +153,12 @@ class System:
             reader.close()
 
     async def in_tail(self, do: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Call what blocks for a tail in a thread of the tails: they hold up nobody else."""
+        """Calls a blocking function in a thread of the tails, so that it delays nobody else."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._tail_threads, lambda: do(*given, **named))
 
     def rows_of(self, reader: Reader, most: int, timeout_s: float) -> list[dict[str, Any]] | None:
-        """The next tuples, at most `most`; none after the timeout; None at the end."""
+        """The next tuples, at most `most`; an empty list after the timeout; None at the end."""
         try:
             batch = reader.next(timeout_s)
         except TimeoutError:
@@ -165,7 +170,7 @@ class System:
 
 
 def _in_short(text: str) -> str:
-    """Statements without their comments, on one line, as far as there is room."""
+    """The error for a question about a partition that a broker did not answer."""
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
     line = " ".join(" ".join(lines).split())
     return line if len(line) <= _SHORT else f"{line[:_SHORT]} …"

@@ -1,7 +1,7 @@
-"""Looks at the system once a second, for everybody who looks at us.
+"""Looks at the system once a second, for all viewers.
 
-Reads what the sites' heartbeats brought anyway: a viewer costs the sites nothing. Whoever
-subscribes and is slow misses moments, and holds up nobody.
+Reads what the sites' heartbeats brought anyway: a viewer costs the sites nothing. A slow subscriber
+misses moments, and delays nobody.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Look = Callable[[], SystemStatus]
 
 
 class Moment:
-    """What a subscriber gets: the system now, and what has happened since the moment before."""
+    """What a subscriber gets: the system now, and the events since the moment before."""
 
     def __init__(self, snapshot: Snapshot, events: list[Event]) -> None:
         self.snapshot = snapshot
@@ -38,7 +38,7 @@ class Moment:
 
 
 class Watch:
-    """`look` gives the coordinator's status from what it has heard, without asking anyone."""
+    """`look` returns the coordinator's status from what it has received, without asking anyone."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -64,7 +64,7 @@ class Watch:
         return self._chronicle.events
 
     def tell(self, *found: Difference) -> None:
-        """Something that no report shows, such as a statement."""
+        """Adds an event that no report shows, such as a statement."""
         with self._lock:
             new = self._chronicle.add(time.time(), found)
             self._publish(Moment(self.now, new))
@@ -87,7 +87,7 @@ class Watch:
             self._stopped.wait(INTERVAL_S)
 
     def step(self) -> None:
-        """One look. What was there before the first is no news."""
+        """Looks once. What exists at the first look is no news."""
         after = snapshot(self._look(), time.time())
         with self._lock:
             found: Iterable[Difference] = () if self._first else differences(self._known, after)

@@ -40,16 +40,18 @@ class Script:
 
     @cached_property
     def passwords(self) -> list[tuple[int, int]]:
-        """Where some are written in it."""
+        """The places of the passwords that are written in it."""
         return passwords_in_script(self.text)
 
     def shown(self, span: Span | None = None) -> str:
-        """What people get to see of it: no passwords."""
+        """The text of `span` as people get to see it: without passwords."""
         first, end = (span.start, span.end) if span else (0, len(self.text))
         return without(self.text, self.passwords, first, end)
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
-        """Both count from 1; a column is a character, whatever its width."""
+        """The line and the column, both counted from 1; a column is a character, whatever its
+        width.
+        """
         return self.text.count("\n", 0, offset) + 1, offset - self._line_start(offset) + 1
 
     def place(self, span: Span) -> str:
@@ -81,7 +83,7 @@ class Script:
 
 
 def _clipped(line: str, at: int) -> tuple[str, int]:
-    """What there is of a very long line around the place `at`, and where that is then."""
+    """The part of a very long line around the place `at`, and where `at` is within that part."""
     if len(line) <= _LONGEST_EXCERPT:
         return line, at
     first = max(0, at - _LONGEST_EXCERPT // 4)
@@ -102,7 +104,7 @@ def _blank(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns that `text` takes on a terminal."""
+    """The number of terminal columns that `text` takes."""
     return sum(_char_width(char) for char in text)
 
 

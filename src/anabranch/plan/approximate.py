@@ -1,4 +1,6 @@
-"""Queries whose keys are split over workers, so that a lost worker's windows can be estimated."""
+"""Queries whose keys are split over workers, so that the windows of a lost worker can be
+estimated.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ MARKS = (
 
 
 def with_workers(made: ApproximateDef) -> ApproximateDef:
-    """With a worker at each of its sites."""
+    """The query with a worker at each of its sites."""
     workers = tuple(
         Worker(site=site, generations=(Generation(query=f"{made.name}/{number}"),))
         for number, site in enumerate(made.asked.sites, 1)
@@ -40,7 +42,7 @@ def with_workers(made: ApproximateDef) -> ApproximateDef:
 
 
 def replaced(made: ApproximateDef, number: int, site: str, since: int) -> ApproximateDef:
-    """With another query, at `site`, for the keys of a worker that died."""
+    """The query with a replacement, at `site`, for the worker that died."""
     before = made.workers[number].generations
     name = f"{made.name}/{number + 1}.{len(before) + 1}"
     worker = Worker(site=site, generations=(*before, Generation(query=name, since=since)))
@@ -55,7 +57,7 @@ def dealt_out(
     since: int,
     windows: int,
 ) -> ApproximateDef:
-    """With another query, at the same site, for each worker that gets other keys."""
+    """The query with a new worker query, at the same site, for each worker that gets other keys."""
     workers, leaving = list(made.workers), []
     for number in changed:
         worker = workers[number]
@@ -68,13 +70,14 @@ def dealt_out(
 
 
 def key_text(key: Sequence[object]) -> str:
-    """A key as it is listed in an assignment, and as `_key_text` has it of a tuple: NULL is the
-    empty text."""
+    """The text of a key in an assignment; `_key_text` computes the same of a tuple. NULL is the
+    empty text.
+    """
     return "\x1f".join("" if part is None else str(part) for part in key)
 
 
 def located(made: ApproximateDef, known: Mapping[str, AnyDef]) -> ApproximateDef:
-    """With the sites at which the queries of its workers are: a standby may have taken over."""
+    """The query with the present sites of its workers' queries: a standby may have taken over."""
     workers = tuple(
         worker.model_copy(update={"site": query.site})
         if isinstance(query := known.get(worker.query), QueryDef)
@@ -89,8 +92,9 @@ def worker_queries(made: ApproximateDef) -> list[QueryDef]:
 
 
 def worker_query(made: ApproximateDef, number: int) -> QueryDef:
-    """The query of one worker: a filter on its keys in front of the aggregate, and one on whole
-    windows behind it if it began late."""
+    """The query of one worker: it filters its keys in front of the aggregate, and, if it began
+    late, whole windows after it.
+    """
     worker = made.workers[number]
     node = made.template.written
     *selections, aggregate, projection = node.operators
@@ -125,7 +129,7 @@ def worker_query(made: ApproximateDef, number: int) -> QueryDef:
 
 
 def _mine(made: ApproximateDef, number: int) -> Expr:
-    """Whether a tuple's key is this worker's."""
+    """An expression that is true if a tuple's key is this worker's."""
     aggregate = next(op for op in made.template.written.operators if op.kind == "aggregate")
     key = _key_text([item.expr for item in aggregate.keys])
     count = len(made.workers)
@@ -143,7 +147,7 @@ def _mine(made: ApproximateDef, number: int) -> Expr:
 def approximate(
     query: QueryDef, asked: Approximate, keys: tuple[str, ...], value: str, width: int, slide: int
 ) -> ApproximateDef:
-    """Of a query that is bound, with all its columns."""
+    """The approximate query made of a bound query with all its columns."""
     *before, projection = query.written.operators
     assert isinstance(projection, Projection)
     marked = Projection(items=(*projection.items, *MARKS))
@@ -167,7 +171,7 @@ def approximate(
 
 
 def _key_text(keys: list[Expr]) -> Expr:
-    """A key of several columns as one text."""
+    """An expression that writes a key of several columns as one text."""
     texts = [_around("coalesce(CAST(", key, " AS STRING), '')") for key in keys]
     joined = texts[0]
     for text in texts[1:]:

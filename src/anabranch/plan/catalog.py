@@ -1,4 +1,4 @@
-"""What a catalog holds: streams and tables from outside, and queries, which are streams too."""
+"""The content of a catalog: streams and tables from outside, and queries, which are streams too."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ HOUR_US = 3_600_000_000
 
 
 class StreamDef(Spec):
-    """A stream that a source at `site` brings in, or a `stage`; without either a pocket or a
-    program does.
+    """A stream that a source at `site` brings in, or a `stage`, or else a pocket or a program.
 
-    `timestamp` names the source field that holds event time; without it a tuple's event time is
-    the moment it enters the system. Tuples later than `lateness_us` behind the newest one are
-    counted and dropped before they get a position; those more than `ahead_us` in the future when
-    they come are malformed.
+    `timestamp` names the source field that holds event time; without it a tuple's event time is the
+    moment it enters the system. Tuples that are more than `lateness_us` older than the newest one
+    are counted and dropped before they get a position; tuples more than `ahead_us` in the future
+    count as malformed.
     """
 
     kind: Literal["stream"] = "stream"
@@ -57,7 +56,7 @@ class StreamDef(Spec):
 
 
 class TableDef(Spec):
-    """A table that `site` reads whole, again and again, and ships as the changes it sees."""
+    """A table that `site` reads whole, repeatedly, and ships as the changes it sees."""
 
     kind: Literal["table"] = "table"
     name: str
@@ -73,7 +72,7 @@ class TableDef(Spec):
 
     @property
     def wire_columns(self) -> tuple[Column, ...]:
-        """What its stream holds: see plan.windows.Relation."""
+        """The columns of its stream: see plan.windows.Relation."""
         return (*self.columns, Column(name=GONE, type="bigint"))
 
 
@@ -93,8 +92,8 @@ class AggregateDef(Spec):
 class QueryDef(Spec):
     """A continuous query; its output is a stream of the same name.
 
-    `written` is the query as the user put it, one node; `nodes` what it was rewritten to, each
-    behind those it reads. The last of them bears the query's name.
+    `written` is the query as the user put it, one node; `nodes` are what it was rewritten to, each
+    after those it reads. The last of them bears the query's name.
     """
 
     kind: Literal["query"] = "query"
@@ -137,7 +136,7 @@ class QueryDef(Spec):
 
     @property
     def pinned(self) -> bool:
-        """It stays at its site, unless somebody moves it."""
+        """Whether it stays at its site, unless somebody moves it."""
         return self.where is None or self.where.pinned
 
     @property
@@ -147,7 +146,9 @@ class QueryDef(Spec):
 
     @property
     def ends_with(self) -> tuple[str, ...]:
-        """The streams that end it once they have all ended: without instants there is nothing."""
+        """The streams that end it once they have all ended: without their tuples it is never
+        evaluated.
+        """
         if self.stages:
             return tuple(port.stream for port in self.nodes[-1].inputs)
         first, ports = self.written.operators[0], self.written.inputs
@@ -160,10 +161,11 @@ class QueryDef(Spec):
 
 
 class PocketDef(Spec):
-    """A pocket: reads `input`, fills the stream `output`, which has no source. Never moved, but by
-    a `standby` that takes over.
+    """A pocket: reads `input` and fills the stream `output`, which has no source. It never moves,
+    except that a `standby` may take over.
 
-    `made` are the definitions that came with it and go with it."""
+    `made` are the definitions that came with it and go with it.
+    """
 
     kind: Literal["pocket"] = "pocket"
     name: str
@@ -194,16 +196,19 @@ class Approximate(Spec):
 
 
 class Once(Spec):
-    """All streams `query/…` of an approximate query write to one table, where a result is once for
-    each event time and each value of `keys`: an exact one instead of an estimate."""
+    """Where all streams `query/…` of an approximate query write to one table: a result is in it
+    once for each event time and each value of `keys`, and an exact one replaces an estimate.
+    """
 
     query: str
     keys: tuple[str, ...]
 
 
 class Generation(Spec):
-    """A query that runs a worker's keys, and delivers windows that end at `since` (µs) or later.
-    If it was `handed` them, the one before it lived, and delivered all windows before."""
+    """A query that computes a worker's keys, and delivers windows that end at `since` (µs) or
+    later. If it was `handed` them, the generation before it was alive, and delivered all earlier
+    windows.
+    """
 
     query: str
     since: int = 0
@@ -211,8 +216,9 @@ class Generation(Spec):
 
 
 class Worker(Spec):
-    """The last of `generations` runs its keys, at `site`; those before it have died, or handed
-    them over."""
+    """The last of `generations` computes its keys, at `site`; those before it have died, or handed
+    the keys over.
+    """
 
     site: str
     generations: tuple[Generation, ...]
@@ -228,7 +234,8 @@ class Worker(Spec):
 
 class ApproximateDef(Spec):
     """An approximate query; its workers are queries of their own. `template` is the query as
-    written, over all keys, with the columns that tell estimates from results."""
+    written, over all keys, with the columns that tell estimates and results apart.
+    """
 
     kind: Literal["approximate"] = "approximate"
     name: str
@@ -263,7 +270,7 @@ class ApproximateDef(Spec):
 
     @property
     def lags(self) -> int:
-        """So many windows overlap at any time: what a death costs."""
+        """How many windows overlap at any time: a death costs that many."""
         return -(-self.width_us // self.slide_us)
 
 

@@ -1,4 +1,4 @@
-"""What tasks cost and how much comes: measured, or as long as nothing was, asked for or guessed."""
+"""What tasks cost and how many tuples come: measured if possible, otherwise declared or guessed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNKNOWN_RATE = 1.0
 
 @dataclass(frozen=True)
 class TaskCost:
-    """Seconds of an instance: `fixed + per_tuple * n`. `why` says how that is known."""
+    """The seconds that an instance takes: `fixed + per_tuple * n`. `why` says how that is known."""
 
     fixed: float
     per_tuple: float
@@ -26,7 +26,8 @@ class TaskCost:
 
     def load(self, rate: float, wave_s: float) -> float:
         """The part of a slot that it takes while `rate` tuples a second come, if an instance holds
-        what comes in `wave_s` seconds."""
+        the tuples of `wave_s` seconds.
+        """
         return rate * self.per_tuple + self.fixed * min(rate, 1 / wave_s)
 
 
@@ -40,15 +41,17 @@ POCKET = TaskCost(0.005, 50e-6, GUESSED)
 @dataclass(frozen=True)
 class Measured:
     """What sites report: costs by task, tuples a second by stream. `tried` are costs of tasks that
-    have not run for long, tried out on made-up tuples."""
+    have not run for long; they were measured on generated tuples.
+    """
 
     costs: Mapping[str, TaskCost] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     tried: Mapping[str, TaskCost] = field(default_factory=dict)
 
     def cost(self, task: TaskSpec, known: Mapping[str, AnyDef]) -> TaskCost:
-        """COST is about the query's own task, and holds until it has run for a while; without it,
-        what was tried out."""
+        """The task's cost. COST declares that of the query's own task, and holds until the task has
+        run for a while; without it, the tried cost does.
+        """
         if task.name in self.costs:
             return self.costs[task.name]
         query = known.get(task.query)
@@ -64,8 +67,9 @@ class Measured:
         return WINDOWED if windowed else SELECTION
 
     def rate(self, stream: str, known: Mapping[str, AnyDef]) -> float:
-        """Tuples a second. A stream that sheds brings no more than that, and if nothing was
-        measured yet, as much."""
+        """Tuples a second. A stream that sheds brings no more than its limit, and exactly that if
+        nothing was measured yet.
+        """
         definition = known.get(stream)
         if not isinstance(definition, StreamDef):
             return self.rates.get(stream, UNKNOWN_RATE)

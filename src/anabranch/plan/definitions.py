@@ -1,5 +1,6 @@
-"""What definitions say together: which tasks run, what those read, which of them are to have a
-standby, and where a query is once one of them has moved."""
+"""What definitions say together: which tasks run, what those read, which of them need a standby,
+and where a query is once one of them has moved.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def without(some: Iterable[TaskSpec], others: Iterable[TaskSpec]) -> list[TaskSp
 
 
 def parts_read(streams: Collection[str], known: Definitions) -> set[str]:
-    """The parts of stages whose merged results are among `streams`: who reads those reads them."""
+    """The parts of stages whose merged results are among `streams`: a reader of those reads the
+    parts.
+    """
     merged = {
         one.stage.name
         for name in streams
@@ -67,8 +70,9 @@ def parts_read(streams: Collection[str], known: Definitions) -> set[str]:
 
 
 def protected(known: Definitions) -> dict[str, Standby]:
-    """The tasks that queries ask a standby for. What reads a source where that is dies with it,
-    and comes back with it; only the query itself is protected even there."""
+    """The tasks that queries ask a standby for. A task that reads a source at its own site dies
+    with it, and comes back with it; only the query itself is protected even there.
+    """
     found: dict[str, Standby] = {}
     for query in known.values():
         if isinstance(query, PocketDef) and query.standby:
@@ -86,7 +90,7 @@ def protected(known: Definitions) -> dict[str, Standby]:
 
 
 def sink_along(spec: TaskSpec, site: str, known: Definitions) -> TaskSpec | None:
-    """The task of the sink that goes where its query goes, as it would be at `site`."""
+    """The task of the sink that moves with its query, as it would be at `site`."""
     query = known.get(spec.name)
     if not isinstance(query, QueryDef) or not query.sink or settled_sink(query):
         return None
@@ -96,7 +100,7 @@ def sink_along(spec: TaskSpec, site: str, known: Definitions) -> TaskSpec | None
 
 
 def spec_of(name: str, known: Definitions) -> TaskSpec:
-    """Raises TaskError if it was dropped."""
+    """The task of this name. Raises TaskError if it was dropped."""
     for task in tasks(known.values(), known):
         if task.name == name:
             return task
@@ -111,8 +115,9 @@ def settled_sink(query: QueryDef) -> str | None:
 
 
 def placed(one: AnyDef, task: str, site: str) -> AnyDef:
-    """A definition once `task` runs at another site: of a query or pocket that it belongs to, or of
-    the stream that the pocket fills."""
+    """The definition `one` once `task` runs at another site. It is a query or pocket that the task
+    belongs to, or the stream that the pocket fills.
+    """
     if isinstance(one, PocketDef) and one.name == task:
         return one.model_copy(update={"site": site})
     if not isinstance(one, QueryDef) or all(node.name != task for node in one.nodes):
@@ -126,9 +131,9 @@ def placed(one: AnyDef, task: str, site: str) -> AnyDef:
 
 
 def unprotected_sink(query: QueryDef, known: Definitions) -> str:
-    """A warning if the query is protected and where it writes is not; else empty.
-
-    Where one of its own sources is, nothing more would be lost by the death of that site."""
+    """A warning if the query is protected but the site that it writes at is not; else empty. If one
+    of its own sources is there, the death of that site would lose nothing more.
+    """
     site = settled_sink(query) if query.standby and query.sink else None
     if site is None or site in _source_sites(query, known):
         return ""
@@ -139,7 +144,7 @@ def unprotected_sink(query: QueryDef, known: Definitions) -> str:
 
 
 def _source_sites(query: QueryDef, known: Definitions) -> set[str]:
-    """Where the streams and tables are that it comes from in the end."""
+    """The sites of the streams and tables that it is computed from in the end."""
     found: set[str] = set()
     for name in query.reads:
         one = known.get(name)

@@ -1,4 +1,6 @@
-"""How much a stream carries, where nothing was measured: from what is known of its inputs."""
+"""Guesses how much a stream carries where nothing was measured, from what is known of its
+inputs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Rates:
 
 
 def width(columns: Sequence[Column]) -> int:
-    """About so many bytes has a tuple on its way, its times included."""
+    """The estimated bytes of a tuple on its way, its times included."""
     return _OVERHEAD + sum(_bytes(column.type.lower()) for column in columns)
 
 
@@ -40,8 +42,9 @@ def _bytes(type_: str) -> int:
 def rates_of(
     nodes: Sequence[Node], rates: Rates, name: Callable[[str], str] = lambda node: node
 ) -> dict[str, float]:
-    """Tuples a second of each node's stream; nodes come behind those they read. `name` is what a
-    node is called where it was measured."""
+    """Tuples a second of each node's stream; nodes come after those they read. `name` gives the
+    name under which a node was measured.
+    """
     found: dict[str, float] = {}
     for node in nodes:
         inputs = [
@@ -55,8 +58,9 @@ def rates_of(
 
 
 def _driving(node: Node, inputs: Sequence[float]) -> float:
-    """The rate that a node's output grows with: of a join that of its rarest stream, since a
-    combination needs one of each."""
+    """The rate that a node's output grows with. For a join it is that of its rarest stream, since a
+    combination needs one tuple of each.
+    """
     first = node.operators[0] if node.operators else None
     if isinstance(first, Join):
         streams = [

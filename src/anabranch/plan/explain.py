@@ -10,7 +10,8 @@ from anabranch.plan.tree import Branch, Lookup, tree
 
 def explain(query: QueryDef, lookup: Lookup, notes: Mapping[str, str] | None = None) -> str:
     """One operator a line with the site that runs it; a link is shown where the site changes.
-    `notes` say more of nodes."""
+    `notes` say more about nodes.
+    """
     run = draw(tree(query, query.nodes, lookup, notes))
     if query.nodes == (query.written,):
         return run
@@ -25,7 +26,7 @@ def draw(branch: Branch) -> str:
 
 
 def _lines(branch: Branch, first: str, rest: str) -> Iterator[tuple[str, str]]:
-    """`first` leads the branch's own line, `rest` those below it. Notes have no site."""
+    """The branch's lines: `first` leads its own line, `rest` those below it. Notes have no site."""
     yield first + branch.text, branch.site
     for note in branch.notes:
         yield rest + ("│  " if branch.inputs else "   ") + note, ""

@@ -10,7 +10,7 @@ from anabranch.plan.spec import Spec
 
 
 class Use(Spec):
-    """A column of the input called `input`; of what a query's aggregates gave if that is ""."""
+    """A column of the input called `input`; if that is "", a result of the query's aggregates."""
 
     input: str
     column: str
@@ -28,7 +28,7 @@ class Expr(Spec):
 
     @classmethod
     def of(cls, input: str, column: str) -> Self:
-        """The column itself."""
+        """The expression that is the column itself."""
         return cls(pieces=("", ""), uses=(Use(input=input, column=column),))
 
     def sql(self, naming: Naming) -> str:
@@ -45,11 +45,11 @@ class Expr(Spec):
 
     @property
     def column(self) -> Use | None:
-        """The one column that this is, if it is nothing more."""
+        """The column that this is, if it is nothing more."""
         return self.uses[0] if len(self.uses) == 1 and not any(self.pieces) else None
 
     def __str__(self) -> str:
-        """As people write it: `Sensor1.Temp > 50`."""
+        """The text as people write it: `Sensor1.Temp > 50`."""
         return self.sql(shown)
 
 
@@ -66,17 +66,17 @@ def quoted(name: str) -> str:
 
 
 def spelled(name: str) -> str:
-    """A name as one would write it: in quotes only where it needs them."""
+    """The name as a person would write it: in quotes only where it needs them."""
     return name if name.isidentifier() else quoted(name)
 
 
 def plain(use: Use) -> str:
-    """In a table that holds one input's columns under their own names."""
+    """The column in a table that holds one input's columns under their own names."""
     return quoted(use.column)
 
 
 def flat(use: Use) -> str:
-    """In a table that holds several inputs' columns, each named `input.column`."""
+    """The column in a table that holds several inputs' columns, each named `input.column`."""
     return quoted(flat_name(use))
 
 

@@ -1,4 +1,4 @@
-"""The processing tree of a query: operators small enough to be placed apart."""
+"""The processing tree of a query: operators small enough to be placed separately."""
 
 from __future__ import annotations
 

@@ -51,14 +51,16 @@ _INDEXED = frozenset(
 
 
 def indexable(type_: str) -> bool:
-    """Whether a join can look values of this Spark SQL type up. Text with a collation is not: what
-    it takes for equal differs in its bytes."""
+    """Whether a join can look up values of this Spark SQL type. It cannot look up text with a
+    collation: texts that a collation takes for equal differ in their bytes.
+    """
     return type_ in _INDEXED or type_.startswith("decimal(")
 
 
 class Equality(Spec):
-    """Expressions of two inputs, each of one, that have one `type`: a join computes them as its
-    tuples come and has an index of them."""
+    """Expressions of two inputs, each of one, that have one `type`. A join computes them as its
+    tuples come, and has an index of them.
+    """
 
     sides: tuple[Expr, Expr]
     type: str
@@ -71,9 +73,10 @@ class Equality(Spec):
 class Condition(Spec):
     """One conjunct of a WHERE.
 
-    `equal` are the two columns, of two inputs and of one type, of which it says only that they are
-    equal; `computed` the two expressions, if they are not both columns. `safe`: evaluating it can
-    never fail, so it may be asked of tuples that would otherwise not have come so far.
+    `equal` are the two columns, of two inputs and of one type, if it says only that they are equal;
+    `computed` the two expressions, if they are not both columns. `safe` means that evaluating it
+    can never fail, so it may be evaluated for tuples that would otherwise be filtered out before
+    it.
     """
 
     expr: Expr
@@ -83,7 +86,7 @@ class Condition(Spec):
 
     @property
     def indexed(self) -> tuple[str, str] | None:
-        """The inputs between which it is an equality that is looked up and not tried out."""
+        """The inputs between which it is an equality that an index can answer."""
         if self.computed:
             (left,), (right,) = (side.inputs for side in self.computed.sides)
             return (left, right) if left != right else None
@@ -117,7 +120,7 @@ class Join(Spec):
     are the indexes of the inputs whose tuples are evaluation instants. Results of one instant are
     ordered by `order` (positions `_pos` of inputs, or columns that hold such positions).
 
-    The operators behind it see each input's columns as `input.column`.
+    The operators after it see each input's columns as `input.column`.
     """
 
     kind: Literal["join"] = "join"
@@ -148,7 +151,7 @@ class AggregateCall(Spec):
 class Aggregate(Spec):
     """A window aggregate over a node's one input; always its first operator.
 
-    The operators behind it see `keys` and `calls` by their names, and `window_start`,
+    The operators after it see `keys` and `calls` by their names, and `window_start`,
     `window_end`, all as columns of the input "".
     """
 
@@ -160,7 +163,8 @@ class Aggregate(Spec):
 
 class Union(Spec):
     """All inputs of a node, which have the same columns, as one stream, ordered by event time,
-    input and position; always its first operator. Those behind it see it as the first input."""
+    input and position; always its first operator. Operators after it see it as the first input.
+    """
 
     kind: Literal["union"] = "union"
 

@@ -30,7 +30,7 @@ _HEADS_OF_TWO = ("partial", "stream", "table")
 
 @dataclass(frozen=True)
 class _Box:
-    """`head` says what it does, `body` with what, `foot` where and for whom."""
+    """`head` says what it does, `body` to what, `foot` where and for whom."""
 
     head: str
     body: tuple[str, ...]
@@ -84,7 +84,7 @@ def _sites(branch: Branch) -> Iterator[str]:
 
 
 def _depth(branch: Branch) -> int:
-    """Boxes from here to the farthest source, one behind the other; links are lines."""
+    """The number of boxes from here to the farthest source; links are lines and do not count."""
     below = max((_depth(inner) for inner in branch.inputs), default=0)
     return below if _is_link(branch) else below + 1
 

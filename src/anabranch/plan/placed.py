@@ -1,4 +1,4 @@
-"""A query's sites are chosen: its outline becomes a placement problem, and the answer its nodes."""
+"""Chooses a query's sites: its outline becomes a placement problem, and the answer its nodes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Lookup = Callable[[str], Relation]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a query is placed into: the network, what was measured, and the nodes that run already,
-    each with its site."""
+    """The environment that a query is placed in: the network, the measurements, and the nodes that
+    run already, each with its site.
+    """
 
     network: Network
     rates: Rates = field(default_factory=Rates)
@@ -29,7 +30,7 @@ class Surroundings:
 
 
 def placed(query: QueryDef, lookup: Lookup, around: Surroundings, placer: Placer) -> QueryDef:
-    """`query` with a site for each of its nodes: neighbours at one site are one task."""
+    """`query` with a site for each of its nodes; neighbours at one site become one task."""
     if query.pinned:
         return rewritten(query, lookup, around.running)
     graph = outline(query, lookup)
@@ -40,8 +41,9 @@ def placed(query: QueryDef, lookup: Lookup, around: Surroundings, placer: Placer
 def placed_with_pocket(
     query: QueryDef, pocket: str, lookup: Lookup, around: Surroundings, placer: Placer
 ) -> tuple[QueryDef, str]:
-    """`query` placed together with the pocket that reads it, and the pocket's site: that is for
-    good, while the query's operators may still move."""
+    """`query` placed together with the pocket that reads it, and the pocket's site. That site is
+    final, while the query's operators may still move.
+    """
     graph = outline(query, lookup)
     found = placer.place(problem_of(query, graph, around, pocket))
     return settled(query, lookup, found.sites, around.running), found.sites[pocket]
@@ -50,7 +52,7 @@ def placed_with_pocket(
 def settled(
     query: QueryDef, lookup: Lookup, sites: Mapping[str, str], running: Mapping[str, str]
 ) -> QueryDef:
-    """`query` run at the sites of a placement of its outline."""
+    """`query` run at the sites that a placement of its outline gives."""
     site = sites[query.name]
     there = query.model_copy(
         update={"site": site, "written": query.written.model_copy(update={"site": site})}
@@ -60,16 +62,18 @@ def settled(
 
 @dataclass(frozen=True)
 class Spread:
-    """A query that is placed somewhere, as the nodes of its outline: each is called as all call it
-    that have one like it. `names` are these by what the outline calls them."""
+    """A query that is placed, as the nodes of its outline. Each has the name that equal nodes of
+    all queries share; `names` maps the outline's own names to these.
+    """
 
     query: QueryDef
     nodes: tuple[Node, ...]
     names: Mapping[str, str]
 
     def at(self, sites: Mapping[str, str]) -> QueryDef:
-        """With each node a task of its own, at its site of `sites`, or if that is not said, where
-        the query is now."""
+        """The query with each node a task of its own, at its site in `sites`, or else where the
+        query is now.
+        """
         here = {node.name: node.site for node in self.query.nodes} | dict(sites)
         nodes = [
             node.model_copy(update={"site": here.get(node.name, self.query.site)})
@@ -92,8 +96,10 @@ def spread(query: QueryDef, lookup: Lookup, running: Mapping[str, str]) -> Sprea
 def problem_of(
     query: QueryDef, graph: Graph, around: Surroundings, pocket: str | None = None
 ) -> Problem:
-    """The vertices are called as the outline's nodes and the streams they read; the sink, if it has
-    a site of its own, as its task; and there may be a `pocket` that reads the query."""
+    """The placement problem. Vertices have the names of the outline's nodes and the streams they
+    read; a sink with a site of its own has its task's name. There may be a `pocket` that reads the
+    query.
+    """
     names = shared_names(graph)
     rates = rates_of(graph.nodes, around.rates, lambda name: names.get(name, name))
     own = graph.nodes[-1]
@@ -123,7 +129,7 @@ def _source(graph: Graph, stream: str) -> Vertex:
 
 
 def _vertex(query: QueryDef, node: Node, running: str | None, network: Network) -> Vertex:
-    """One that runs already is where it runs, whatever this query says."""
+    """The node's vertex. A node that runs already stays where it runs, whatever this query says."""
     if running is not None and running in network.index:
         return Vertex(node.name, sites=frozenset({running}))
     own = node.name == query.name
@@ -131,8 +137,14 @@ def _vertex(query: QueryDef, node: Node, running: str | None, network: Network) 
 
 
 def allowed(query: QueryDef, *, own: bool, sites: tuple[str, ...]) -> frozenset[str] | None:
-    """Where a node of a query may be: the query's `own`, or one that was made out of it. Its own is
-    not where its standby is."""
+    """The note at the broker of how far a query's results are in a topic; the transactions that
+    write results update it.
+
+    The note is the offset of a consumer group without members, `anabranch-<query>-<topic>`. A text
+    with it says who writes, by run and epoch, and the last position; the offsets say from where on
+    each partition may hold records of ours that the note does not cover. So a whole topic is never
+    read back, and it does not matter which records its retention has deleted.
+    """
     where = query.where or Where(at=(query.site,))
     standby = query.standby.on if query.standby else None
     never = {*where.never, *([standby] if own and standby else [])}

@@ -1,4 +1,4 @@
-"""Files that definitions read and write, and which of these may not be the same."""
+"""The files that definitions read and write, and which of these must not be the same."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Extent = Literal["file", "children", "tree", "pattern"]
 
 
 class Place(Spec):
-    """`path` as the machine knows it once all links are followed, and how much of what is there is
-    meant: that file, the files in that folder, all below it, or what fits the pattern.
-
-    `inode` tells names of one file from each other, where it has several."""
+    """`path` as the machine knows it once all links are followed, and what it stands for: that
+    file, the files in that folder, all files below it, or those that fit the pattern. `inode`
+    identifies a file that has several names.
+    """
 
     machine: str
     path: str
@@ -29,8 +29,9 @@ class Place(Spec):
 
 @dataclass(frozen=True)
 class Looked:
-    """What a source or sink would read or write; what is wrong with that if nobody else does so,
-    which would be worse; and what is to be told of it."""
+    """What a source or sink would read or write; what is wrong with that, unless a worse problem
+    with others is found; and what the user should be told.
+    """
 
     places: Sequence[Place]
     problem: AnabranchError | None = None
@@ -38,7 +39,7 @@ class Looked:
 
 
 def clash(some: Iterable[Place], others: Iterable[Place]) -> tuple[Place, Place] | None:
-    """The first of `some` and of `others` that meet where one of them is written to."""
+    """The first places of `some` and of `others` that meet and of which one is written to."""
     known = list(others)
     for one in some:
         for other in known:
@@ -48,8 +49,9 @@ def clash(some: Iterable[Place], others: Iterable[Place]) -> tuple[Place, Place]
 
 
 def meet(a: Place, b: Place) -> bool:
-    """Whether there may be a file that both mean. One of them at least is a file or a tree: nobody
-    writes to what fits a pattern."""
+    """Whether both may stand for the same file. At least one of them is a file or a tree: nobody
+    writes to a pattern.
+    """
     if a.machine != b.machine:
         return False
     if a.inode and a.inode == b.inode:
@@ -76,7 +78,9 @@ _ORDER = {"file": 0, "children": 1, "pattern": 2, "tree": 3}
 
 
 def _fits(parts: tuple[str, ...], pattern: tuple[str, ...], *, whole: bool) -> bool:
-    """Whether a path of these parts fits `pattern`; or, if not `whole`, one below it may."""
+    """Whether a path of these parts fits `pattern`; or, if not `whole`, whether a path below it
+    may.
+    """
     if not pattern:
         return not parts and whole
     if not parts:

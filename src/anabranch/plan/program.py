@@ -1,4 +1,4 @@
-"""A user's program, as it is sent to the site that runs it."""
+"""A user's program in the form in which it is sent to the site that runs it."""
 
 from typing import Literal
 
@@ -22,17 +22,17 @@ class Program(Spec):
 
     @property
     def asks_the_world(self) -> bool:
-        """Given the same again, it might give something else."""
+        """Whether its results may differ for the same input, because it asks the world outside."""
         return self.stateless and not self.deterministic
 
     @property
     def remembers(self) -> bool:
-        """What it gives may depend on all tuples before."""
+        """Whether its results may depend on all earlier tuples."""
         return not (self.deterministic or self.stateless)
 
 
 class Submission(Spec):
-    """A pocket as its class describes it, and its code."""
+    """A pocket as its class describes it, with its code."""
 
     name: str
     query: str

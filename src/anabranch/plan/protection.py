@@ -1,4 +1,4 @@
-"""What a query's STANDBY asks for, as data."""
+"""The protection that a query's STANDBY asks for, as data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _UNITS = (("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_00
 
 
 class Standby(Spec):
-    """What a query asks of its protection; None: not asked for.
-
-    With a `batch` the limits are only checked, without one the tuner chooses a batch for them.
+    """The protection that a query asks for; None stands for what it does not ask for. With a
+    `batch` the limits are only checked; without one the tuner chooses a batch for them.
     """
 
     on: str | None = None
@@ -34,7 +33,7 @@ class Standby(Spec):
     compress: Compression | None = None
 
     def __str__(self) -> str:
-        """As a script writes it: `STANDBY ON centre2 BATCH 100 COMPRESS zstd`."""
+        """The clause as a script writes it: `STANDBY ON centre2 BATCH 100 COMPRESS zstd`."""
         return " ".join(["STANDBY", *self._clauses()])
 
     def _clauses(self) -> Iterator[str]:
@@ -49,7 +48,7 @@ class Standby(Spec):
             yield f"COMPRESS {self.compress}"
 
     def explained(self) -> str:
-        """In EXPLAIN: `on centre2, batch tuned for recovery 2s and overhead 30%`."""
+        """The text for EXPLAIN: `on centre2, batch tuned for recovery 2s and overhead 30%`."""
         on = [f"on {self.on}"] if self.on is not None else []
         compress = [f"compress {self.compress}"] if self.compress else []
         return ", ".join([*on, self._batching(), *compress])
@@ -71,11 +70,13 @@ class Standby(Spec):
 
 
 def exact_duration(us: int) -> str:
-    """In the largest unit that it is a whole number of, so that it reads back as the same."""
+    """The duration in the largest unit that it is a whole number of, so that it reads back as the
+    same.
+    """
     unit, size = next((unit, size) for unit, size in _UNITS if us % size == 0)
     return f"{us // size}{unit}"
 
 
 def percentage(share: float) -> str:
-    """`30%` of 0.3; reads back as the same number."""
+    """`30%` for 0.3; it reads back as the same number."""
     return f"{(Decimal(repr(share)) * 100).normalize():f}%"

@@ -1,5 +1,6 @@
-"""Names of runs: one for each creation of a query, so that what it writes can be told from what an
-earlier query of the same name wrote."""
+"""Names of runs: each creation of a query has one, so that its output can be told from that of an
+earlier query of the same name.
+"""
 
 from __future__ import annotations
 
@@ -8,5 +9,5 @@ ORDERED = "r"
 
 
 def run_name(begun_us: int, unique: str) -> str:
-    """Of two runs the one that was begun later has the greater name."""
+    """A name for a run. A run that was begun later has the greater name."""
     return f"{ORDERED}{begun_us:016x}{unique}"[:32]

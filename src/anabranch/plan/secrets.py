@@ -1,4 +1,4 @@
-"""The secrets within definitions and messages, at whatever depth."""
+"""Finds the secrets within definitions and messages, at whatever depth."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def secrets_in(value: Any) -> Iterator[Secret]:
 
 
 def with_secrets(value: T, change: Callable[[Secret], Secret]) -> T:
-    """The same with others in the place of its secrets; itself if there are none."""
+    """The same value with each secret replaced; the value itself if it has none."""
     return _changed(value, change) if next(secrets_in(value), None) else value
 
 

@@ -7,7 +7,7 @@ from anabranch.hidden import MASK, hide
 
 
 class Spec(BaseModel):
-    """Frozen, comparable, and the same after a trip through JSON."""
+    """A frozen value that can be compared and survives a trip through JSON unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
@@ -23,10 +23,11 @@ Plain = str | int | float | bool
 
 
 class Secret(Spec):
-    """In the place of an option's value: what that is, is kept apart under a name. The value is in
-    what is sent to the site that needs it, and in nothing that is kept or shown.
+    """Stands in the place of an option's value, which is kept elsewhere under a name. Only the
+    message to the site that needs it holds the value, and nothing that is kept or shown.
 
-    One that was written into a statement has no name of a user's; `shown` is what was around it.
+    A secret that was written into a statement has no name of a user's; `shown` is the text around
+    it.
     """
 
     name: str = ""
@@ -39,7 +40,9 @@ class Secret(Spec):
     __repr__ = __str__
 
     def opened(self) -> str:
-        """For who calls the outside with it. From then on it is left out of what is shown."""
+        """The value, for the code that sends it outside. From then on it is masked wherever
+        something is shown.
+        """
         if not self.value:
             raise ConfigError(f"{self} is not known here")
         hide(self.value, MASK if self.shown else str(self))
@@ -47,13 +50,13 @@ class Secret(Spec):
 
 
 class Call(Spec):
-    """A wrapper or sink with its options, as in `file(path = 'a.csv', speed = 'max')`."""
+    """A source or sink with its options, as in `file(path = 'a.csv', speed = 'max')`."""
 
     name: str
     options: dict[str, Plain | Secret] = {}
 
     def opened(self) -> dict[str, Plain]:
-        """The options with what secrets stand for."""
+        """The options with each secret replaced by its value."""
         return {name: opened(value) for name, value in self.options.items()}
 
 

@@ -22,7 +22,7 @@ LATE_COLUMN = "event_time"
 
 
 class StageInput(Spec):
-    """What a stage reads: the source of a stream, as that declares it."""
+    """The source that a stage reads, as its stream declares it."""
 
     stream: str
     columns: tuple[Column, ...]
@@ -35,8 +35,9 @@ class StageInput(Spec):
 
 
 class Stage(Spec):
-    """Partial aggregates of `input`, by Spark tasks that each take a range of a partition, are put
-    into a state that all of them share; a window's result is merged there."""
+    """Partial aggregates of `input`. Spark tasks that each take a range of a partition put them
+    into a state that all of them share; a window's result is merged there.
+    """
 
     input: StageInput
     conditions: tuple[Condition, ...] = ()
@@ -68,7 +69,7 @@ class Stage(Spec):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """For EXPLAIN."""
+        """The notes for EXPLAIN."""
         how = (
             "tasks read, aggregate and put"
             if self.direct
@@ -93,14 +94,14 @@ class Stage(Spec):
 
     @property
     def direct(self) -> bool:
-        """Nothing is to be computed before the aggregation: its columns are the source's."""
+        """Whether nothing is computed before the aggregation: its columns are the source's."""
         used = [key.expr for key in self.aggregate.keys]
         used += [one for call in self.aggregate.calls for one in call.arguments]
         return not self.conditions and all(one.column is not None for one in used)
 
     @property
     def arguments(self) -> tuple[Expr, ...]:
-        """Of all calls, each once; the calls know them by their place here."""
+        """The arguments of all calls, each once; the calls refer to them by their place here."""
         return tuple(dict.fromkeys(one for call in self.aggregate.calls for one in call.arguments))
 
 
@@ -110,8 +111,9 @@ Wanted = Literal["stage", "task"]
 def refusal(
     input: StageInput | None, aggregate: Aggregate, partitioned: Callable[[str], bool]
 ) -> str:
-    """Why this cannot be a stage; empty if it can. `partitioned`: whether a source of that name
-    can be read in parts, again and again."""
+    """Why this cannot be a stage; empty if it can. `partitioned` says whether a source of that name
+    can be read in parts, repeatedly.
+    """
     if input is None:
         return "it does not read a source"
     if not partitioned(input.source.name):

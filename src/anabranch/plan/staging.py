@@ -1,4 +1,4 @@
-"""Whether a window aggregate runs as a stage, and what the query becomes then."""
+"""Whether a window aggregate runs as a stage, and what the query becomes if it does."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Lookup = Callable[[str], Relation]
 def candidate(
     query: QueryDef, lookup: Lookup, partitioned: Callable[[str], bool]
 ) -> tuple[Stage | None, str]:
-    """The stage that `query` could run as; or why it cannot. `partitioned`: whether a source of
-    that name can be read in parts."""
+    """The stage that `query` could run as, or why it cannot. `partitioned` says whether a source of
+    that name can be read in parts.
+    """
     aggregate = next((o for o in query.written.operators if isinstance(o, Aggregate)), None)
     if aggregate is None:
         return None, "it is no window aggregate"
@@ -54,8 +55,9 @@ def _input(source: StreamDef) -> StageInput | None:
 def staged(
     query: QueryDef, stage: Stage, lookup: Lookup, why: str
 ) -> tuple[QueryDef, list[StreamDef]]:
-    """`query` as the reader of a stage's results, and the streams that the stage is: one, where the
-    source is; or one for each server, and one of the merged results unless these read themselves.
+    """`query` as the reader of a stage's results, and the streams of the stage: one stream, where
+    the source is; or one for each server, and one of the merged results unless the servers read
+    themselves.
     """
     stage = stage.model_copy(update={"why": why})
     source = lookup(stage.input.stream)
@@ -90,7 +92,9 @@ def _place(query: QueryDef, stage: Stage) -> int:
 
 
 def _late(query: QueryDef, stage: Stage, site: str) -> StreamDef:
-    """All partitions are read in one place: it is a stream like any other."""
+    """The stream of late tuples. All partitions are read in one place, so it is a stream like any
+    other.
+    """
     alone = {"role": "late", "sites": (), "part": 0}
     return StreamDef(
         name=f"{query.name}.late",

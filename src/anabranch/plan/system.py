@@ -34,9 +34,10 @@ class System:
     loads: Mapping[str, float] = field(default_factory=dict)
 
     def problem(self, move_penalty: float = 0.0) -> Problem:
-        """Operators of queries that AT does not pin may move; pockets, sources and what writes to a
-        place of its own may not, nor does what `stays`. What is at a site that is gone is not part
-        of it."""
+        """The placement problem. Operators of queries that AT does not pin may move. Pockets,
+        sources and sinks with a place of their own may not, nor may what `stays`. What is at a site
+        that is gone is not part of it.
+        """
         whole = self._whole
         here = [self._kept(one) for one in whole.vertices if not self._is_gone(one)]
         names = {one.name for one in here}
@@ -45,8 +46,9 @@ class System:
 
     @cached_property
     def stays(self) -> dict[str, str]:
-        """Operators that would be the system's to place, and pockets → why they stay where they
-        are."""
+        """Maps operators that the system would place, and pockets, to the reason why they stay
+        where they are.
+        """
         vertices = {one.name: one for one in self._whole.vertices}
         found = {
             one.name: "a pocket never moves" for one in self._whole.vertices if one.kind == "pocket"
@@ -63,7 +65,7 @@ class System:
         return found
 
     def _reason(self, query: QueryDef, node: Node) -> str:
-        """Empty if it may move, or if the user has said where it is."""
+        """The reason why it stays; empty if it may move, or if the user has chosen its site."""
         if query.pinned:
             return ""
         if node.site not in self.network.sites:
@@ -75,7 +77,7 @@ class System:
         return ""
 
     def _kept(self, vertex: Vertex) -> Vertex:
-        """With the one site it may be at, if it stays or all others are gone."""
+        """The vertex with the one site it may be at, if it stays or all other sites are gone."""
         lost = vertex.sites is not None and not vertex.sites & set(self.network.sites)
         if (vertex.name in self.stays or lost) and vertex.at:
             return replace(vertex, sites=frozenset({vertex.at}))
@@ -90,7 +92,7 @@ class System:
 
     @cached_property
     def _whole(self) -> _Whole:
-        """With all that is at sites that are gone."""
+        """The whole problem, including what is at sites that are gone."""
         queries = self._queries
         rates = self._stream_rates(queries)
         vertices = {one.name: one for one in self._given()}
@@ -112,7 +114,7 @@ class System:
         return _Whole(list(vertices.values()), links)
 
     def _given(self) -> list[Vertex]:
-        """What is where it is. A stream that a pocket fills is that pocket."""
+        """The vertices that do not move. A stream that a pocket fills is that pocket."""
         filled = {one.output for one in self.known.values() if isinstance(one, PocketDef)}
         found = []
         for one in self.known.values():
@@ -132,7 +134,7 @@ class System:
         return self.loads.get(task, 0.0)
 
     def _sink(self, query: QueryDef) -> Vertex | None:
-        """None if it goes where the query goes."""
+        """The vertex of the sink; None if it moves with the query."""
         site = settled_sink(query) if query.sink else None
         if site is None:
             return None
@@ -165,7 +167,7 @@ class System:
 
 
 def _both(one: Vertex, other: Vertex) -> Vertex:
-    """A node that two queries share may be where both may be."""
+    """The vertex of a node that two queries share: it may be where both may be."""
     if one.sites is None or other.sites is None:
         return one if other.sites is None else other
     common = one.sites & other.sites

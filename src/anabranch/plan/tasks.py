@@ -54,7 +54,9 @@ class TaskSpec(Spec):
     base: str = ""
 
     def consumer(self, index: int) -> str:
-        """What the producer of an input knows us as: a self-join is two consumers of it."""
+        """The name by which the producer of an input knows us: a self-join is two consumers of
+        it.
+        """
         stream = self.inputs[index].stream
         earlier = sum(one.stream == stream for one in self.inputs[:index])
         return f"{self.name}#{earlier + 1}" if earlier else self.name
@@ -66,7 +68,7 @@ def sink_task(query: str) -> str:
 
 
 def tasks_of(query: QueryDef, lookup: Lookup) -> tuple[TaskSpec, ...]:
-    """The tasks that run `query`, each behind those it reads. `lookup` knows its FROM."""
+    """The tasks that run `query`, each after those it reads. `lookup` knows its FROM."""
     nodes = {node.name: node for node in query.nodes}
     tasks = tuple(_node_task(query, node, nodes, lookup) for node in query.nodes)
     whole = tasks if query.sink is None else (*tasks, _sink_task(query))
@@ -76,7 +78,7 @@ def tasks_of(query: QueryDef, lookup: Lookup) -> tuple[TaskSpec, ...]:
 
 
 def _urgent(query: QueryDef, tasks: tuple[TaskSpec, ...]) -> tuple[TaskSpec, ...]:
-    """With their sub-deadlines, and the last with the deadline that its results are held to."""
+    """The tasks with their sub-deadlines, and the last with the deadline of the results."""
     deadline_us = query.deadline.us if query.deadline else None
     last = tasks[-1].model_copy(update={"deadline_us": deadline_us})
     return tuple(

@@ -1,4 +1,4 @@
-"""What DEADLINE, COST and SHED ask for, and what becomes of them, as data."""
+"""What DEADLINE, COST and SHED ask for, and how tasks carry it, as data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from anabranch.units import show_duration
 
 
 class Deadline(Spec):
-    """From the moment at which the tuple that completes a result entered the system until its sink
-    has it. With `best_effort` it is aimed at, though it may not hold."""
+    """The time from the moment at which the tuple that completes a result entered the system until
+    its sink has it. With `best_effort` it is aimed at, though it may not hold.
+    """
 
     us: Annotated[int, Field(gt=0)]
     best_effort: bool = False
@@ -23,15 +24,18 @@ class Deadline(Spec):
 
 
 class CostHint(Spec):
-    """What an instance of a query's own task takes: so much, and so much for each tuple."""
+    """The time that an instance of a query's own task takes: a fixed part, and a part for each
+    tuple.
+    """
 
     fixed_us: float = 0.0
     per_tuple_us: float = 0.0
 
 
 class Urgency(Spec):
-    """A task's sub-deadline, and the sum of those on the longest way from a source up to it. What
-    is a `best_effort` only comes behind everything that is due, once it is late."""
+    """A task's sub-deadline, and the sum of sub-deadlines on the longest way from a source up to
+    it. A `best_effort` task that is late comes after everything that is still due.
+    """
 
     deadline_us: Annotated[int, Field(gt=0)]
     summed_us: Annotated[int, Field(gt=0)]
@@ -39,8 +43,9 @@ class Urgency(Spec):
 
 
 class Shed(Spec):
-    """Of what comes, at most `most` tuples every `per_us` are taken; those with the largest `keep`
-    first, then those that came first."""
+    """At most `most` tuples are taken every `per_us`: those with the largest `keep` first, and
+    among equals those that came first.
+    """
 
     most: Annotated[int, Field(gt=0)]
     per_us: Annotated[int, Field(gt=0)]

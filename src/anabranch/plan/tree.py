@@ -27,7 +27,9 @@ Lookup = Callable[[str], Relation]
 
 @dataclass(frozen=True)
 class Branch:
-    """`text` says what is done at `site` with what `inputs` give. A link names two sites there."""
+    """`text` says what is done at `site` with the results of `inputs`. A link names two sites
+    there.
+    """
 
     text: str
     site: str
@@ -38,7 +40,7 @@ class Branch:
     """The node whose last operator it is."""
 
     def noted(self, notes: Mapping[str, str]) -> Branch:
-        """With a note at the last operator of each node that has one."""
+        """The branch with a note at the last operator of each node that has one."""
         inputs = tuple(one.noted(notes) for one in self.inputs)
         note = notes.get(self.node or "")
         return replace(self, inputs=inputs, notes=(*self.notes, *([note] if note else [])))
@@ -77,7 +79,7 @@ def _noted(branch: Branch, query: QueryDef) -> Branch:
 
 
 def _times(query: QueryDef) -> list[str]:
-    """What is due when, of a query that has a deadline or is read by one that has."""
+    """The deadlines of a query that has one or is read by one that has."""
     notes = [str(query.deadline)] if query.deadline else []
     for name, urgency in query.urgencies.items():
         task, whole = show_duration(urgency.deadline_us), show_duration(urgency.summed_us)
@@ -136,8 +138,9 @@ def _stage(found: StreamDef, stage: Stage, lookup: Lookup) -> Branch:
 
 
 class _Words:
-    """A node's operators as people would put them: columns go by their names alone where there is
-    only one input, and results of aggregates by the call that gives them."""
+    """A node's operators as people would describe them: columns go by their names alone where there
+    is only one input, and results of aggregates by the call that gives them.
+    """
 
     def __init__(self, node: Node) -> None:
         self._aliases = [port.alias for port in node.inputs]
@@ -184,7 +187,7 @@ class _Words:
         return f"{text} at each {', '.join(self._aliases[index] for index in join.masters)}"
 
     def notes(self, join: Join) -> tuple[str, ...]:
-        """How combinations are found."""
+        """How the join finds combinations."""
         aliases = self._aliases[: len(join.windows)]
         if len(aliases) < 2:
             return ()

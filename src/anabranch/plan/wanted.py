@@ -1,4 +1,4 @@
-"""What may run at a site, and what runs there though nobody wants it."""
+"""Decides what may run at a site, and finds what runs there though nobody wants it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """All that may run at a site, by the catalog and by what is being changed just now. `readers`:
-    stream that it gives → the tasks that read it."""
+    """All that may run at a site, by the catalog and by what is being changed just now. `readers`
+    maps each of its streams to the tasks that read it.
+    """
 
     sources: Creations = field(default_factory=dict)
     tasks: Creations = field(default_factory=dict)
     readers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def ghosts(self, running: Iterable[Running]) -> set[Running]:
-        """What of all that runs at the site is not wanted. A source or task was dropped while its
-        site could not be told. The query it was of may have been created again: only this creation
-        is meant."""
+        """The sources and tasks that run at the site though they are not wanted: they were dropped
+        while the site could not be reached. Their query may have been created again, so a ghost is
+        one creation.
+        """
         return {one for one in running if one.born not in self._creations(one)}
 
     def _creations(self, one: Running) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Where a query may run, as its AT and NOT AT say."""
+"""The sites where a query may run, as its AT and NOT AT say."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from anabranch.plan.spec import Spec
 
 class Where(Spec):
     """The query's own node is at one of `at`, or anywhere if that is empty; nothing of the query is
-    at `never`. What is made out of the query, such as a selection near its stream, may be
-    elsewhere."""
+    at `never`. Nodes that are made out of the query, such as a selection near its stream, may be
+    elsewhere.
+    """
 
     at: tuple[str, ...] = ()
     never: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Windows: for how long a tuple takes part after its own event time."""
+"""Windows: how long a tuple takes part after its own event time."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Rows(Spec):
 class Relation(Spec):
     """A table: a row takes part from the version that brought it up to the one that removed it.
 
-    The table's stream holds, besides its columns, `_gone`: NULL in a row that came, the position of
-    the row that went otherwise.
+    The table's stream holds, besides its columns, `_gone`: NULL for a row that came, and for a
+    removal the position of the removed row.
     """
 
     kind: Literal["relation"] = "relation"
 
 
 class Until(Spec):
-    """The result of a partial join, which says in `_until` (µs) from when on it takes no part."""
+    """The result of a partial join, whose `_until` (µs) says from when on it takes no part."""
 
     kind: Literal["until"] = "until"
 

@@ -1,5 +1,5 @@
-"""What conversations between sites run on: coroutines, signals and time, written against once.
+"""The runtime that conversations between sites are written against: coroutines, signals and time.
 
 `loop` runs them in a process, a simulation on a virtual clock. Between two awaits nothing else
-happens in either, so what is written here needs no locks.
+happens in either, so code on top of it needs no locks.
 """

@@ -1,4 +1,4 @@
-"""Coroutines and the signals they wait for, whatever drives them."""
+"""Coroutines and the signals they wait for, independent of what drives them."""
 
 from __future__ import annotations
 
@@ -13,41 +13,49 @@ T = TypeVar("T")
 
 
 class Runtime(abc.ABC):
-    """Of one process. `with runtime:` is what a thread of its own does to touch what coroutines
-    touch: none of them goes on meanwhile."""
+    """The runtime of one process. A thread of its own uses `with runtime:` to touch what coroutines
+    touch: no coroutine runs meanwhile.
+    """
 
     def __init__(self) -> None:
         self.troubles = Troubles()
 
     @abc.abstractmethod
     def now(self) -> float:
-        """Seconds, of a clock that only goes forward."""
+        """The time in seconds, of a clock that only goes forward."""
 
     @abc.abstractmethod
     def later(self, seconds: float, do: Callable[..., None], *args: Any) -> None:
-        """Call `do` after so long, between two steps of coroutines."""
+        """Calls `do` after this time, between two steps of coroutines."""
 
     @abc.abstractmethod
     async def blocking(self, do: Callable[..., T], *args: Any) -> T:
-        """What `do` returns or raises, called where it may take its time."""
+        """Runs `do` in a place where it may take its time; returns or raises what it does."""
 
     @abc.abstractmethod
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """For a thread outside: what the coroutine returns or raises, once it has."""
+        """Runs the coroutine for a thread outside; returns or raises what it does, once it has
+        ended.
+        """
 
     def crashed(self, name: str, error: Exception) -> None:
-        """A coroutine that nobody waits for has ended with an error, and is not begun again."""
+        """Takes note that a coroutine which nobody waits for has ended with an error, and is not
+        begun again.
+        """
         self.troubles.happened(name or "a coroutine", error, self.now())
 
     def failed(self, name: str, error: Exception) -> float:
-        """A coroutine that is supervised has ended with an error; how long to wait before it is
-        begun again."""
+        """Takes note that a supervised coroutine has ended with an error; returns how long to wait
+        before it is begun again.
+        """
         pause_s = self.troubles.happened(name, error, self.now())
         return pause_s * self.chance(0.5, 1.0)
 
     @abc.abstractmethod
     def chance(self, least: float, most: float) -> float:
-        """A number between these, so that what failed together is not tried again together."""
+        """A number between these, so that things which failed together do not try again
+        together.
+        """
 
     def __enter__(self) -> Self:
         return self
@@ -59,14 +67,16 @@ class Runtime(abc.ABC):
         return Signal(self)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> Spawned[T]:
-        """Begin a coroutine that somebody waits for, or that ends before long. If it fails and
-        nobody waits, that is counted and shown."""
+        """Begins a coroutine that somebody waits for, or that ends before long. If it fails and
+        nobody waits, the failure is counted and shown.
+        """
         return Spawned(self, coroutine, name)
 
     def supervise(self, name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> Spawned[None]:
-        """Begin a coroutine that goes on by itself until it returns or is cancelled. One that ends
-        by an exception, whatever it is, is made anew after a pause: `make` goes on from what its
-        object knows. Each failure is counted and shown."""
+        """Begins a coroutine that runs by itself until it returns or is cancelled. If it ends by an
+        exception of any kind, `make` makes a new one after a pause, which goes on from what its
+        object knows. Each failure is counted and shown.
+        """
 
         async def whole() -> None:
             while True:
@@ -85,7 +95,7 @@ class Runtime(abc.ABC):
     async def outcomes(
         self, coroutines: Sequence[Coroutine[Any, Any, T]]
     ) -> list[T | AnabranchError]:
-        """What all of them return, or the error that one was answered, once the last is done."""
+        """The result of each coroutine, or the error that answered it, once the last is done."""
 
         begun = [self.spawn(one) for one in coroutines]
         for one in begun:
@@ -94,7 +104,7 @@ class Runtime(abc.ABC):
 
 
 class Wait:
-    """Until the signal comes or the time has passed; True if the signal came."""
+    """Waits until the signal comes or the time has passed; True if the signal came."""
 
     __slots__ = ("seconds", "signal")
 
@@ -107,7 +117,7 @@ class Wait:
 
 
 class Signal:
-    """Wakes those who wait at that moment; whoever comes later waits for the next."""
+    """Wakes those who wait at that moment; a later waiter waits for the next time."""
 
     __slots__ = ("_runtime", "_waiting")
 
@@ -131,7 +141,7 @@ class Signal:
 
 
 class Bell:
-    """A signal that is not missed by who is busy when it comes."""
+    """A signal that a waiter does not miss if it is busy when the signal comes."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._rung = False
@@ -142,7 +152,7 @@ class Bell:
         self._signal.notify()
 
     async def heard(self, seconds: float | None = None) -> bool:
-        """Once it has rung since the last time; False if the time has passed first."""
+        """Waits until it has rung since the last time; False if the time has passed first."""
         if not self._rung:
             await self._signal.wait(seconds)
         rung, self._rung = self._rung, False
@@ -150,7 +160,7 @@ class Bell:
 
 
 class Spawned(Generic[T]):
-    """A coroutine under way."""
+    """A coroutine that is under way."""
 
     __slots__ = (
         "_coroutine",
@@ -185,7 +195,7 @@ class Spawned(Generic[T]):
         return self._turn == turn and self._coroutine is not None
 
     async def join(self) -> T:
-        """What it returns, or raises."""
+        """Returns or raises what the coroutine does."""
         self.heard = True
         while not self.done:
             await self._ended.wait()
@@ -194,7 +204,7 @@ class Spawned(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     async def within(self, seconds: float) -> bool:
-        """Whether it ends before so much time has passed; if not, it goes on by itself."""
+        """Waits whether it ends before this time has passed; if not, it goes on by itself."""
         deadline = self._runtime.now() + seconds
         while not self.done and (left := deadline - self._runtime.now()) > 0:
             self.heard = True
@@ -203,15 +213,16 @@ class Spawned(Generic[T]):
         return self.done
 
     async def outcome(self) -> T | AnabranchError:
-        """What it returns, or the error that it was answered."""
+        """What it returns, or the error that answered it."""
         try:
             return await self.join()
         except AnabranchError as error:
             return error
 
     def cancel(self) -> None:
-        """It goes no further, and its `finally` has run; if it is itself what asks, as soon as it
-        would wait."""
+        """Stops it at its next wait: it goes no further, and its `finally` has run. A coroutine
+        that cancels itself stops as soon as it would wait.
+        """
         with self._runtime:
             coroutine, self._coroutine = self._coroutine, None
             if coroutine and not self._running:
@@ -219,7 +230,7 @@ class Spawned(Generic[T]):
             self._ended.notify()
 
     def resume(self, turn: int, came: bool) -> None:
-        """Whoever wakes it first in this turn does; the others come too late."""
+        """Resumes the coroutine, if nothing else has woken it in this turn before."""
         coroutine = self._coroutine
         if turn != self._turn or coroutine is None:
             return
@@ -250,7 +261,7 @@ class Spawned(Generic[T]):
 
 
 class Mutex:
-    """`async with`: one at a time, whatever it waits for meanwhile."""
+    """`async with` it: one coroutine at a time is inside, whatever it waits for meanwhile."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._free = Signal(runtime)

@@ -1,7 +1,7 @@
 """The log: one JSON object a line, with the query, task, site and epoch that it is about.
 
-Nothing is written before a process says where (`log_to`), and nothing on the way of tuples: what
-is logged are changes of what runs where.
+Nothing is written before a process says where (`log_to`), and nothing for single tuples: the log
+holds changes of what runs where.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FIELDS = ("time", "level", "event", "text", "site", "query", "task", "epoch")
 
 
 def note(event: str, text: str, *, wrong: bool = False, **about: Any) -> None:
-    """`about`: site, query, task, epoch, as far as they are known."""
+    """Writes an event. `about` holds the site, query, task and epoch, as far as they are known."""
     level = logging.ERROR if wrong else logging.INFO
     if _LOGGER.isEnabledFor(level):
         _LOGGER.log(level, text, extra={"event": event, "about": about})
 
 
 def log_to(path: Path) -> logging.Handler:
-    """Append to the file from now on; it begins anew at 10 MB, and the two before it are kept."""
+    """Appends to the file from now on. At 10 MB a new file begins, and the last two are kept."""
     handler = RotatingFileHandler(
         path, maxBytes=_FILE_BYTES, backupCount=_FILES - 1, encoding="utf-8", delay=True
     )
@@ -51,7 +51,7 @@ def log_no_more(handler: logging.Handler) -> None:
 
 
 def print_trace(error: BaseException) -> None:
-    """What went wrong and where, on stderr, without the passwords that this process knows."""
+    """Prints what went wrong and where on stderr, without the passwords that this process knows."""
     print(shown("".join(traceback.format_exception(error))), end="", file=sys.stderr)
 
 

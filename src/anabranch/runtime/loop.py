@@ -1,8 +1,8 @@
 """The runtime of a real process: its clock, its threads, and the one place where they meet.
 
-One thread waits for time to pass. Any other may come in (`with loop:`): it does what it came for
-and then takes the steps that have become due because of it, so a batch that a thread has read is
-in its task's queue without changing threads.
+One thread waits for time to pass. Any other thread may enter (`with loop:`): it does its work and
+then takes the steps that this made due, so a batch that a thread has read is in its task's queue
+without changing threads.
 """
 
 from __future__ import annotations
@@ -104,11 +104,13 @@ class Loop(Runtime):
         return random.uniform(least, most)
 
     def condition(self) -> threading.Condition:
-        """For threads that wait for each other here; `wait_for_it` instead of its own `wait`."""
+        """A condition for threads that wait for each other here; they call `wait_for_it` instead of
+        its own `wait`.
+        """
         return threading.Condition(self._lock)
 
     def wait_on(self, condition: threading.Condition, seconds: float | None = None) -> None:
-        """Of a thread that has come in once: leave, wait, and come in again."""
+        """Leaves, waits, and enters again, for a thread that has entered once."""
         self._leave()
         self._owner, self._depth = None, 0
         condition.wait(seconds)
@@ -135,7 +137,7 @@ class Loop(Runtime):
         self._lock.release()
 
     def _leave(self) -> None:
-        """Take the steps that are due."""
+        """Takes the steps that are due, and leaves."""
         while self._steps:
             do, args = self._steps.popleft()
             try:
@@ -144,7 +146,7 @@ class Loop(Runtime):
                 self.troubles.happened("a step of the loop", error, time.monotonic())
 
     def _turn(self) -> None:
-        """Without this thread no time passes for any coroutine."""
+        """Runs the thread without which no time passes for any coroutine."""
         try:
             self._run()
         except BaseException as error:
@@ -164,7 +166,9 @@ class Loop(Runtime):
 
 
 class _Pool:
-    """Threads that come when there is work and go when there is none; none outlives the process."""
+    """Threads that start when there is work and end when there is none; none outlives the
+    process.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -206,5 +210,5 @@ class _Pool:
 
 @functools.cache
 def process_loop() -> Loop:
-    """The one of this process."""
+    """The loop of this process."""
     return Loop()

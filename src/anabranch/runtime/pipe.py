@@ -1,4 +1,4 @@
-"""What a stream's batches go through on their way from an outlet to an inlet."""
+"""The pipe that a stream's batches go through on their way from an outlet to an inlet."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ C = TypeVar("C", covariant=True)
 
 
 class Silence(SiteError):
-    """Not even a heartbeat has come for too long."""
+    """Nothing has come for too long, not even a heartbeat."""
 
 
 class Incoming(Protocol[C]):
     """The end that reads."""
 
     async def receive(self, seconds: float | None = None) -> C | None:
-        """The next, or None at the end. Raises what it ended with, and Silence after so many
-        seconds."""
+        """The next batch, or None at the end. Raises the error that it ended with, and Silence
+        after this time.
+        """
 
     def close(self) -> None:
-        """Nothing more is wanted. Idempotent."""
+        """Closes this end: nothing more is wanted. Calling it again does no harm."""
 
 
 class Outgoing(Protocol[P]):
@@ -32,17 +33,17 @@ class Outgoing(Protocol[P]):
 
     @property
     def gone(self) -> bool:
-        """Nobody reads any more."""
+        """Whether nobody reads any more."""
 
     async def send(self, batch: Batch[P]) -> bool:
-        """Once there is room for it; False if nobody wants it."""
+        """Sends the batch once there is room for it; False if nobody wants it."""
 
     def end(self, error: AnabranchError | None = None) -> None:
-        """After what was sent."""
+        """Ends the pipe after what was sent."""
 
 
 class Pipe(Generic[P]):
-    """Both ends, in one process: holds about `limit` bytes."""
+    """Both ends, in one process. It holds about `limit` bytes."""
 
     def __init__(self, runtime: Runtime, limit: int) -> None:
         self._closed = False

@@ -1,4 +1,4 @@
-"""Threads that go on by themselves, as long as their process does."""
+"""Threads that run by themselves as long as their process does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.runtime.troubles import Troubles
 
 
 class Flag(Protocol):
-    """A thread's Event."""
+    """What we need of a thread's Event."""
 
     def is_set(self) -> bool: ...
     def set(self) -> None: ...
@@ -22,7 +22,7 @@ class Flag(Protocol):
 
 
 class ThreadTime:
-    """What a thread that waits goes by; in a simulation it is another."""
+    """The time by which a waiting thread goes; a simulation has its own."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -43,9 +43,9 @@ def supervised(
     stopped: threading.Event | None = None,
     troubles: Troubles | None = None,
 ) -> threading.Thread:
-    """A thread, not yet started, that ends when `run` returns. A `run` that raises is called
-    again after a pause, unless all has `stopped`; each time is counted among the `troubles` of the
-    process."""
+    """A thread, not yet started, that ends when `run` returns. If `run` raises, it is called again
+    after a pause, unless all has `stopped`; each time is counted among the process's `troubles`.
+    """
     told = troubles or process_loop().troubles
     stop = stopped or threading.Event()
 

@@ -1,4 +1,4 @@
-"""What goes wrong in what a process does by itself: counted, shown in reports, and logged."""
+"""Failures of what a process does by itself: counted, shown in reports, and logged."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ or threads."""
 
 @dataclass(frozen=True, slots=True)
 class TroubleReport:
-    """What failed and is begun again: the newest error, how often in all and in a row, and how long
-    ago the row began and the last failure was. `goes_on` says that it seems to be over."""
+    """A thing that failed and was begun again: the newest error, how often it failed in all and in
+    a row, and how long ago the row began and the last failure was. `goes_on` means that it seems to
+    be over.
+    """
 
     name: str
     error: str
@@ -41,8 +43,9 @@ class TroubleReport:
 
 @dataclass
 class Trouble:
-    """`times` counts all failures, `row` those since it went well last; `since` and `last` are
-    the first and the newest of the row, by the runtime's clock."""
+    """`times` counts all failures, `row` those since the last success; `since` and `last` are the
+    first and the newest of the row, by the runtime's clock.
+    """
 
     error: str
     times: int = 0
@@ -52,15 +55,16 @@ class Trouble:
 
 
 class Troubles:
-    """Of one process, by the name of what failed. Any thread may tell and ask."""
+    """The troubles of one process, by the name of what failed. Any thread may add and read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, Trouble] = {}
 
     def happened(self, name: str, error: BaseException, now: float) -> float:
-        """Count a failure, and say how long to pause before the next try. A stack trace is
-        printed for the first of a row of equal ones only."""
+        """Counts a failure and returns how long to pause before the next try. A stack trace is
+        printed only for the first of a row of equal failures.
+        """
         text = one_line(error)
         with self._lock:
             found = self._known.pop(name, None) or Trouble(text, since=now)
@@ -85,7 +89,7 @@ class Troubles:
         return pause
 
     def report(self, now: float) -> tuple[TroubleReport, ...]:
-        """The newest first."""
+        """All troubles, the newest first."""
         with self._lock:
             known = [(name, one) for name, one in self._known.items()]
         return tuple(
@@ -110,8 +114,10 @@ def one_line(error: BaseException) -> str:
 
 
 def end_process(name: str, error: BaseException) -> NoReturn:
-    """What no process can do without has failed and cannot be begun again: without it the process
-    would be there and do nothing. Its end is noticed at once, and a standby or spare goes on."""
+    """Ends the process, because something that it cannot do without has failed and cannot be begun
+    again: otherwise the process would exist and do nothing. Its end is noticed at once, and a
+    standby or spare goes on.
+    """
     note("ended", f"{name} failed, so this process ends: {one_line(error)}", wrong=True)
     print_trace(error)
     print(f"{name} failed, so this process ends", file=sys.stderr, flush=True)

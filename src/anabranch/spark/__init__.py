@@ -1,1 +1,1 @@
-"""Spark: its JVM and session, plans that are kept, jobs, memory, errors."""
+"""Spark: its JVM and session, kept plans, jobs, memory, errors."""

@@ -1,5 +1,6 @@
-"""Whether Spark's JVM answers at all: one that is stopped, or collects garbage without end, has not
-ended, and whoever calls it waits."""
+"""Whether Spark's JVM answers at all. A JVM that is stopped, or collects garbage without end, has
+not ended, and every caller waits.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ SILENT_S = 5.0
 
 
 def pings(spark: SparkSession) -> Callable[[], int]:
-    """Asks the JVM; the number of its threads that nobody waits for."""
+    """A function that asks the JVM for the number of its threads that nobody waits for."""
 
     def ping() -> int:
         spark._jvm.System.nanoTime()  # type: ignore[union-attr]
@@ -29,9 +30,10 @@ def pings(spark: SparkSession) -> Callable[[], int]:
 
 
 class Alive:
-    """Asks every `EVERY_S`, one question at a time. A process of a site alone, whose JVM has been
-    silent for `limit_s` or has too many threads that nobody waits for, ends: nothing that it could
-    do itself brings those back, and its standby goes on at once."""
+    """Asks every `EVERY_S`, one question at a time. The process of a single site ends if its JVM
+    has been silent for `limit_s` or has too many threads that nobody waits for: nothing that the
+    process could do itself cures this, and its standby goes on at once.
+    """
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class Alive:
         return self._runtime.now() - self._asked if self._asked else 0.0
 
     def problem(self) -> str:
-        """In words; nothing if all is well."""
+        """The problem in words; empty if all is well."""
         if self.silent_s > SILENT_S:
             return f"Spark's JVM has not answered for {self.silent_s:.0f} s"
         return ""

@@ -1,4 +1,4 @@
-"""Types of expressions, from Spark's own analyser."""
+"""Asks Spark's own analyser for the types of expressions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def analyse(
 
 
 def _analyse_together(frame: DataFrame, expressions: Sequence[str]) -> list[TypeAnswer] | None:
-    """One question for all of them costs little more than one for each; nothing if there is
-    anything wrong with any of them."""
+    """Asks one question for all of them, which costs little more than one for each; None if
+    anything is wrong with any of them.
+    """
     try:
         result = frame.selectExpr(*expressions)
     except PySparkException:
@@ -63,7 +64,7 @@ def _analyse_one(frame: DataFrame, expression: str, aggregate: bool) -> TypeAnsw
 
 
 def _no_function(frame: DataFrame, error: PySparkException) -> str:
-    """What is said of a function that Spark does not know; else empty."""
+    """The message for a function that Spark does not know; empty for other errors."""
     if error.getCondition() != "UNRESOLVED_ROUTINE":
         return ""
     name = (error.getMessageParameters() or {}).get("routineName", "").strip("`")
@@ -74,7 +75,8 @@ def _no_function(frame: DataFrame, error: PySparkException) -> str:
 
 def _misfit(result: DataFrame, tops: Sequence[str]) -> str:
     """Why it is no function of the one tuple, or of the tuples of one group: Spark's analyser puts
-    more below the one node of `tops` than the input."""
+    more below the one node of `tops` than the input.
+    """
     plan = result._jdf.queryExecution().analyzed()
     if not plan.deterministic():
         return "gives another value each time it is evaluated"
@@ -104,7 +106,9 @@ def check_types(columns: Sequence[Column]) -> list[TypeAnswer]:
 
 
 def _plain_type(spelled: str) -> TypeAnswer:
-    """CHAR and VARCHAR are types of stored tables; values of them are STRINGs."""
+    """The type, which CHAR and VARCHAR are not: they are types of stored tables, and their values
+    are STRINGs.
+    """
     if "char(" in spelled:
         return TypeAnswer(None, f"{spelled} is a type of stored tables; write STRING")
     return TypeAnswer(spelled)

@@ -1,7 +1,7 @@
-"""Spark's classes, parsed and verified, in a file beside the installed packages.
+"""An archive of Spark's classes, parsed and verified, beside the installed packages.
 
-A JVM that starts Spark loads some ten thousand classes, and spends half the time on them. One that
-maps them from an archive (the JVM's class data sharing) does not. The JVM itself checks that the
+A JVM that starts Spark loads some ten thousand classes, and spends half of its start on them. A JVM
+that maps them from an archive (its class data sharing) does not. The JVM itself checks that the
 archive fits the Java and the jars at hand, and does without it otherwise.
 """
 
@@ -16,12 +16,12 @@ WRITING = "-XX:ArchiveClassesAtExit="
 
 
 def archive_path() -> Path:
-    """Of this Python environment, with which it goes."""
+    """The archive of this Python environment; it is removed together with the environment."""
     return Path(sys.prefix) / "share" / "anabranch" / f"spark-{pyspark.__version__}.jsa"
 
 
 def using(archive: Path) -> str:
-    """The Java option; empty without an archive."""
+    """The Java option that uses it; empty if there is no archive."""
     return f"-XX:SharedArchiveFile={quoted(archive)}" if archive.is_file() else ""
 
 
@@ -31,5 +31,5 @@ def writing(archive: Path) -> str:
 
 
 def quoted(path: Path) -> str:
-    """Among Java options, which Spark takes apart at spaces."""
+    """The path quoted for Java options, which Spark splits at spaces."""
     return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'

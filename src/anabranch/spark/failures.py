@@ -1,4 +1,4 @@
-"""What a failure inside Spark was about, in one line."""
+"""Explains a failure inside Spark in one line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the JVM has come to take besides its heap since it was warm.
+"""How much memory the JVM has taken besides its heap since it was warm.
 
-It goes on for minutes to compile what it runs and to load classes. Nobody can tell by how much it
-grows; but what it takes more, queues can take less (`site.sources.pace`).
+For minutes it goes on to compile what it runs and to load classes. Nobody can predict how much that
+takes; but queues can take less by what it takes more (`site.sources.pace`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FRESH_S = 1.0
 
 
 class Footprint:
-    """`look` while the JVM answers, as after a job; `excess` asks nobody and never waits."""
+    """Call `look` while the JVM answers, as after a job; `excess` asks nobody and never waits."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -26,26 +26,27 @@ class Footprint:
         self._looked = -math.inf
 
     def warm(self, besides_heap: Callable[[], int]) -> None:
-        """A JVM is as it should be, and says from now on what it takes. Again with every JVM that
-        this process starts."""
+        """Takes the JVM's present memory as normal. Call it again for every JVM that this process
+        starts.
+        """
         self._besides_heap = besides_heap
         self._warm = besides_heap()
         self._excess = 0
 
     def look(self) -> None:
-        """At most once a second: it takes a millisecond."""
+        """Measures at most once a second, because it takes a millisecond."""
         now = self._clock()
         if self._besides_heap and now - self._looked >= _FRESH_S:
             self._looked = now
             self._excess = max(0, self._besides_heap() - self._warm)
 
     def excess(self) -> int:
-        """Bytes."""
+        """The memory in bytes that it has taken since."""
         return self._excess
 
 
 def besides_heap(spark: SparkSession) -> Callable[[], int]:
-    """Bytes of compiled code and classes in the JVM of a session."""
+    """A function that counts the bytes of compiled code and classes in a session's JVM."""
     management = spark.sparkContext._jvm.java.lang.management  # type: ignore[union-attr]
     memory = management.ManagementFactory.getMemoryMXBean()
     return lambda: int(memory.getNonHeapMemoryUsage().getCommitted())

@@ -1,10 +1,10 @@
-"""What we use of Spark that it does not declare as its interface, all in one place.
+"""All that we use of Spark beyond its declared interface, in one place.
 
 Spark may change these with any version, so `pyspark` is bound to a minor version, and nothing else
-imports them. Beside them stands `spark.kept`, which works inside the JVM.
+imports them. The other such place is `spark.kept`, which works inside the JVM.
 
 - Types between Spark and Arrow: the public way is to make a DataFrame and look at it, a job.
-- `convert_exception`: what a kept plan raises is to be what a job would raise.
+- `convert_exception`: a kept plan must raise what a job would raise.
 - `cloudpickle`: Spark's own copy, so that classes of users reach its Python workers, too.
 """
 

@@ -1,8 +1,8 @@
-"""The JDK that Spark runs on: found where people and distributions put it.
+"""Finds the JDK that Spark runs on, where people and distributions put it.
 
-`JAVA_HOME` first, then `java` on the PATH, then the oldest new enough one under `/usr/lib/jvm`,
-the one Spark has been tested on longest. What does not run or is too old is passed over, so a
-stale `JAVA_HOME` does no harm.
+`JAVA_HOME` comes first, then `java` on the PATH, then the oldest new enough one under
+`/usr/lib/jvm`, which Spark has been tested on longest. A Java that does not run or is too old is
+passed over, so a stale `JAVA_HOME` does no harm.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def find_java(jvm_root: Path = JVM_ROOT) -> Path:
 
 
 def use_java() -> None:
-    """Make Spark, when this process starts it, run on the JDK of `find_java`."""
+    """Makes Spark, when this process starts it, run on the JDK of `find_java`."""
     os.environ["JAVA_HOME"] = str(find_java())
 
 
@@ -60,7 +60,7 @@ def _candidates(jvm_root: Path) -> Iterator[_Java]:
 
 
 def _ask(java: Path) -> Iterator[_Java]:
-    """What `java` says of itself; nothing if it does not run.
+    """The Java at `java`, as it describes itself; nothing if it does not run.
 
     It is asked for its home because the file on the PATH may be a version manager's shim, whose
     parent folders say nothing.

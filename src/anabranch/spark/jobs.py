@@ -1,4 +1,4 @@
-"""The Spark jobs of one task: called after it, and cancelled when it stops."""
+"""The Spark jobs of one task: named after it, and cancelled when it stops."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from pyspark.sql import SparkSession
 
 class Jobs(Protocol):
     def begin(self, description: str) -> None:
-        """An instance of the task begins, on this thread."""
+        """Notes that an instance of the task begins on this thread."""
 
     def cancel(self) -> None:
-        """From any thread: what runs of ours fails, and so does what still begins."""
+        """Cancels the task's jobs; may be called from any thread. Running jobs fail, and so do
+        those that still begin.
+        """
 
 
 class SparkJobs:
-    """A job group. Another task of the same name, created later, has another.
+    """The jobs as a job group. A later task of the same name has another group.
 
-    `per_instance`: every instance runs jobs. Else whoever runs one names it, as naming takes longer
-    than many an instance."""
+    With `per_instance` every instance runs jobs. Otherwise the code that runs a job names it,
+    because naming takes longer than many an instance.
+    """
 
     def __init__(self, spark: SparkSession, task: str, *, per_instance: bool) -> None:
         self._context = spark.sparkContext
@@ -34,7 +37,7 @@ class SparkJobs:
             self.name(description)
 
     def name(self, description: str) -> None:
-        """What this thread has Spark do from now on is ours."""
+        """Marks all that this thread has Spark do from now on as the task's."""
         self._context.setJobGroup(self._group, description, interruptOnCancel=True)
 
     def cancel(self) -> None:

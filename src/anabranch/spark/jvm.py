@@ -1,8 +1,8 @@
 """Spark's JVM, of which a process has one: whether it has ended, and what follows from that.
 
-Whoever kills for want of memory takes the JVM, the largest. A site in a process of its own then
-ends as well: a site that is gone is what standbys, consumers and the coordinator know how to deal
-with; one that is there and can do nothing is not.
+A system that runs out of memory kills the JVM, its largest process. A site in a process of its own
+then ends as well: standbys, consumers and the coordinator know how to deal with a site that is
+gone, but not with one that is there and can do nothing.
 """
 
 from __future__ import annotations
@@ -34,24 +34,25 @@ class Jvm:
 
     @property
     def pid(self) -> int | None:
-        """None if it is not ours."""
+        """The process id; None if it is not ours."""
         process = self._process()
         return process.pid if process else None
 
     @property
     def ends_process(self) -> bool:
-        """This process ends with it, and is a site's alone."""
+        """Whether this process ends with the JVM: it is a single site's alone."""
         return self._watched and not self._closing.is_set()
 
     @property
     def ended(self) -> bool:
-        """Ours, and gone."""
+        """Whether the JVM is ours and has ended."""
         process = self._process()
         return process is not None and process.poll() is not None
 
     def end(self, error: BaseException) -> str:
-        """How the JVM ended, if it has and `error` may come of that; else nothing. A process that
-        ends with its JVM does not live to hear it."""
+        """How the JVM ended, if it has and `error` may come of that; empty otherwise. A process
+        that ends with its JVM is gone by then.
+        """
         process = self._process()
         if process is None:
             return ""
@@ -64,12 +65,14 @@ class Jvm:
         return _how(code)
 
     def end_with_it(self, last_words: Callable[[str], None]) -> None:
-        """From now on this process does, after `last_words`; unless it is closing anyway."""
+        """From now on the process ends with the JVM, after `last_words`, unless it is closing
+        anyway.
+        """
         self._watched = True
         threading.Thread(target=self._watch, args=(last_words,), name="jvm", daemon=True).start()
 
     def closing(self) -> None:
-        """The process is about to stop, and the JVM may."""
+        """Notes that the process is about to stop, and the JVM may end."""
         self._closing.set()
 
     def _watch(self, last_words: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""Memory of a site's process and of its JVM: what is free goes back, and jobs wait for room."""
+"""The memory of a site's process and of its JVM: free memory goes back, and jobs wait for room."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEAP_PER_INPUT = 8
 def give_memory_back() -> None:
     """Let glibc return the large buffers of links to the system, instead of keeping them in one
     arena per thread; here, and in the JVM that this process starts, which has Arrow's vectors
-    outside its heap. Elsewhere than on glibc there is nothing to do.
+    outside its heap. Without glibc there is nothing to do.
 
     A column of a batch is 512 KB: the threshold lies below, and Arrow allocates with glibc as well.
     In a chain of sites that took 130 MB less than Arrow's own allocator and 1 MB. With 64 KB a hop
@@ -52,8 +52,8 @@ class JobMemory:
 
     Jobs that would not fit beside those running wait. And py4j's objects are reference cycles, so
     the JVM keeps a finished job's data until Python's cyclic collector runs, which counts objects
-    and not the megabytes behind them: so it is told, every `collect_bytes` of input. (What exists
-    after warm-up is frozen out of collections, which makes one take a millisecond.) Pages of ours
+    and not the megabytes that they hold: so it is called, every `collect_bytes` of input. (What
+    exists after warm-up is frozen out of collections, so that one takes a millisecond.) Our pages
     that lie free between small buffers go back to the system then as well.
     """
 
@@ -66,7 +66,9 @@ class JobMemory:
 
     @contextmanager
     def job(self, input_bytes: int) -> Iterator[None]:
-        """Around a job, from reading its input to having its result; blocks until it fits."""
+        """Surrounds a job, from reading its input to having its result; blocks until the job
+        fits.
+        """
         needed = input_bytes * _HEAP_PER_INPUT
         with self._changed:
             while self._running and self._running + needed > self.heap_bytes:

@@ -1,4 +1,4 @@
-"""A Spark of this process: started, warmed up, gone when closed."""
+"""A Spark of this process: started, warmed up, and ended when closed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _warmed: set[int] = set()
 
 class OwnSpark:
     """A session and the folder it may write to. If `last_words` are given, the process ends with
-    its JVM, after having said them."""
+    its JVM, after having said them.
+    """
 
     def __init__(
         self,
@@ -64,9 +65,10 @@ class OwnSpark:
 
 
 def warm_up(spark: SparkSession, *, jobs: bool = False) -> None:
-    """Plan and run a small query, as tasks do, so that the first real one does not pay for loading
-    classes; also as `jobs` where these will come, or executors are to be there first. Once a
-    session."""
+    """Plans and runs a small query, as tasks do, so that the first real one does not pay for
+    loading classes. With `jobs` it also runs jobs, because these will come, or executors have to be
+    there first. It does so once a session.
+    """
     with _warm:
         if id(spark) in _warmed:
             return

@@ -64,9 +64,8 @@ _SETTINGS = {
 
 
 def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path) -> SparkSession:
-    """A session of this process. Raises SetupError if there is no JDK or Spark does not start.
-
-    All that Spark writes by itself goes under `scratch`.
+    """A session of this process. Raises SetupError if there is no JDK or Spark does not start. All
+    files that Spark writes by itself are under `scratch`.
     """
     give_memory_back()
     use_java()
@@ -106,8 +105,9 @@ def start_session(master: str, conf: Mapping[str, str], name: str, scratch: Path
 
 @contextmanager
 def _told_quietly(hidden: Mapping[str, str], scratch: Path) -> Iterator[None]:
-    """Spark is started with these settings, too. Everybody on the machine sees the command that it
-    is started by, so they stand in a file that only we can read."""
+    """Starts Spark with these settings in a file that only we can read: everybody on the machine
+    sees the command that starts it.
+    """
     if not hidden:
         yield
         return
@@ -132,7 +132,9 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _reason(error: Exception, log: Path) -> str:
-    """In one line. A JVM that gave up has been ended and cannot be asked: its log knows why."""
+    """The reason in one line. A JVM that gave up has ended and cannot be asked, but its log says
+    why.
+    """
     told = log.read_text(errors="replace") if log.exists() else ""
     thrown = re.search(r"^[\w.$]+(?:Exception|Error): (?:\[[A-Z_.]+\] )?(.+)", told, re.MULTILINE)
     if thrown:
@@ -142,8 +144,9 @@ def _reason(error: Exception, log: Path) -> str:
 
 @contextmanager
 def _no_jvm_left() -> Iterator[None]:
-    """A JVM that we leave while it starts does not end by itself: its first word to us fails, and
-    it waits for calls that nobody makes."""
+    """Kills a JVM that we abandon while it starts, because it does not end by itself: its first
+    word to us fails, and it waits for calls that nobody makes.
+    """
     before = set(psutil.Process().children())
     try:
         yield
@@ -156,7 +159,9 @@ def _no_jvm_left() -> Iterator[None]:
 
 
 def guest_session(session: SparkSession) -> SparkSession:
-    """One beside a `session` that is another's: the same Spark, with our settings of queries."""
+    """A new session beside somebody else's `session`: the same Spark, with our settings of
+    queries.
+    """
     guest = session.newSession()
     for key, value in _SETTINGS.items():
         if key.startswith("spark.sql.") and guest.conf.isModifiable(key):
@@ -178,7 +183,9 @@ def _merged(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """The JVM started meanwhile writes its complaints there for life, not on the user's screen."""
+    """A JVM that is started meanwhile writes its complaints to the log for life, not on the user's
+    screen.
+    """
     log.parent.mkdir(exist_ok=True)
     sys.stderr.flush()
     kept = os.dup(2)
@@ -210,19 +217,24 @@ def _scratch_settings(scratch: Path) -> dict[str, str]:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Also when the JVM has died before us, as it does when a whole process group is signalled."""
+    """Stops the session, even if the JVM has died before us, as it does when a whole process group
+    is signalled.
+    """
     with suppress(Exception):
         session.stop()
 
 
 def warm_workers(spark: SparkSession) -> None:
-    """Have Spark start its Python workers, which stages have their work done by: what starts them
-    stays, and the next ones take less than a second."""
+    """Makes Spark start its Python workers, which do the work of stages: the process that starts
+    them stays, and the next ones take less than a second.
+    """
     spark.sparkContext.parallelize(range(2), 2).map(abs).collect()
 
 
 def spark_schema(columns: Iterable[Column]) -> StructType:
-    """Raises pyspark's ParseException for a type Spark does not know."""
+    """The columns as Spark's schema. Raises pyspark's ParseException for a type that Spark does not
+    know.
+    """
     return StructType([StructField(c.name, DataType.fromDDL(c.type)) for c in columns])
 
 

@@ -1,4 +1,4 @@
-"""A state server's part in the global database: claimed at first, saved behind checkpoints."""
+"""A state server's part in the global database: claimed at first, saved after checkpoints."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Since = Callable[[int], tuple[Checkpoint, pa.Table]]
 
 
 class Backup:
-    """A database that is away is a `problem`, and is brought up to date when it is back; a part
-    that another server has claimed is a TaskError."""
+    """An unreachable database is a `problem`, and is brought up to date when it is back; a part
+    that another server has claimed is a TaskError.
+    """
 
     def __init__(self, database: GlobalDatabase, part: int, parts: int, store: Store) -> None:
         """Begins with what is there, if that is newer than what `store` has."""
@@ -46,7 +47,7 @@ class Backup:
         self._store.saved, self._claimed = there.epoch, True
 
     def save(self, since: Since, floor: int) -> Checkpoint | None:
-        """What is there then; None if it is away."""
+        """Saves, and returns what is there then; None if the database is away."""
         try:
             if not self._claimed:
                 self._claim(self._store.checkpoint(), begun=True)
@@ -58,7 +59,7 @@ class Backup:
         return kept
 
     def look(self) -> None:
-        """Learn how far the others have come."""
+        """Learns how far the others have come."""
         if self._parts == 1:
             return
         try:

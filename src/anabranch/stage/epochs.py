@@ -2,10 +2,10 @@
 
 A transaction belongs to the epoch that is open when it begins. A barrier opens the next epoch; the
 one before it is frozen, and when the last of its transactions has ended it can be flushed, whole,
-with the offsets that belong to it. Only one epoch is frozen and not flushed at any time. What is
-flushed is saved in the global database later, all that it lacks at once, with the last offsets.
+with the offsets that belong to it. Only one epoch is frozen and not flushed at any time. Flushed
+epochs are saved in the global database later, all that it lacks at once, with the last offsets.
 
-    open ──barrier──▶ frozen ──last transaction ends──▶ whole ──flush──▶ local ──save──▶ global
+open ──barrier──▶ frozen ──last transaction ends──▶ whole ──flush──▶ local ──save──▶ global
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from anabranch.stage.offsets import Offsets, Range
 
 
 class Epochs:
-    """`offsets` are those of all that has ended; `frozen` those of the epoch being flushed."""
+    """`offsets` are those of all transactions that have ended; `frozen` those of the epoch that is
+    being flushed.
+    """
 
     def __init__(self, offsets: Offsets, flushed: int = 0) -> None:
         self.offsets = offsets
@@ -25,10 +27,11 @@ class Epochs:
         self._taking: set[Range] = set()
 
     def enter(self, range: Range) -> int | None:
-        """A transaction that brings `range` begins: the epoch it belongs to. None if another one
-        brings the same range at this moment: wait for it, and ask again.
+        """Begins a transaction that brings `range`, and returns the epoch it belongs to. None if
+        another one brings the same range at this moment: wait for it, and ask again.
 
-        The caller has asked before whether `offsets` has the range."""
+        The caller has asked before whether `offsets` has the range.
+        """
         if range in self._taking:
             return None
         self._taking.add(range)
@@ -36,7 +39,7 @@ class Epochs:
         return self.open
 
     def commit(self, epoch: int, range: Range, newest: int) -> None:
-        """The transaction has put its partials in."""
+        """Ends the transaction: its partials are in."""
         if not self.offsets.add(range, newest):
             raise ValueError(f"{range} came twice")
         if self.frozen is not None and epoch < self.open:
@@ -44,7 +47,7 @@ class Epochs:
         self._leave(epoch, range)
 
     def abort(self, epoch: int, range: Range) -> None:
-        """It has put nothing in."""
+        """Ends the transaction without an effect: nothing of it is in."""
         self._leave(epoch, range)
 
     def _leave(self, epoch: int, range: Range) -> None:
@@ -52,7 +55,7 @@ class Epochs:
         self._running[epoch] -= 1
 
     def barrier(self) -> bool:
-        """Open the next epoch; False, and nothing changes, while one is frozen already."""
+        """Opens the next epoch. False, and nothing changes, while one is frozen already."""
         if self.frozen is not None:
             return False
         self.frozen = self.offsets.copy()
@@ -68,7 +71,7 @@ class Epochs:
         return self.open - 1
 
     def flush_done(self) -> None:
-        """The whole epoch and its offsets are on disk."""
+        """Takes note that the whole epoch and its offsets are on disk."""
         epoch = self.whole
         if epoch is None:
             raise ValueError("no epoch is whole")

@@ -1,8 +1,8 @@
-"""The global database of a stage: what its servers have in their checkpoints, for all of them.
+"""The global database of a stage: for all of its servers, the content of their checkpoints.
 
 A server saves what came since it last did: in one transaction its new partials, and its offsets. So
-what is there of a server is always the state that belongs to the offsets beside it, and another one
-can go on from it. Who has claimed a part owns it; the one before is refused from then on.
+the partials of a server always fit the offsets beside them, and another server can go on from
+there. The server that has claimed a part owns it; the earlier owner is refused from then on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ CREATE TABLE IF NOT EXISTS anabranch_stages (
 
 
 class GlobalDatabase:
-    """Of one stage, whose partials have these `columns`. A database that is away is a SiteError."""
+    """The database of one stage, whose partials have these `columns`. If it cannot be reached,
+    calls raise SiteError.
+    """
 
     def __init__(self, stage: Stage, columns: pa.Schema) -> None:
         self._place: Place = place_of(str(opened(stage.backup)))
@@ -54,9 +56,10 @@ class GlobalDatabase:
     # -- a server's own part ---------------------------------------------------------------------
 
     def claim(self, part: int, here: Checkpoint, *, begun: bool = False) -> Checkpoint:
-        """Own a part from now on; what is there of it. Where that is newer than what is `here`, or
-        of another generation, a new generation begins with it; unless work has `begun`: then
-        another server went on with it, and goes on."""
+        """Owns a part from now on; returns what is saved of it. If that is newer than what is
+        `here`, or of another generation, a new generation begins with it; unless work has `begun`:
+        then another server has continued it, and keeps it.
+        """
         with self._place.transaction() as db:
             self._prepare(db)
             found = self._row(db, part)
@@ -111,8 +114,10 @@ class GlobalDatabase:
     def save(
         self, part: int, since: Callable[[int], tuple[Checkpoint, pa.Table]], floor: int
     ) -> Checkpoint:
-        """One transaction; what is there then. `since` gives what came behind the epoch that is
-        there: only the database knows which that is, should an answer of its have been lost."""
+        """Saves in one transaction; returns what is saved then. `since` gives what came after the
+        epoch that is saved: only the database knows which that is, in case one of its answers was
+        lost.
+        """
         with self._place.transaction() as db:
             rows = db.run(
                 "SELECT owner, epoch FROM anabranch_stages WHERE stage = ? AND part = ?"
@@ -144,7 +149,9 @@ class GlobalDatabase:
         )
 
     def _check_keys(self, db: Session) -> None:
-        """That no key is at two servers, if that was said: each of them gives results for it."""
+        """Checks, if the statement promised it, that no key is at two servers, because each of them
+        would give results for it.
+        """
         keys = ", ".join(self._sql.keys)
         twice = db.run(
             f'SELECT {keys} FROM {self._table} GROUP BY "{SLICE}", {keys}'
@@ -159,7 +166,7 @@ class GlobalDatabase:
             )
 
     def _merge(self, db: Session, part: int) -> None:
-        """Partials of a slice and key, of several saves, become one."""
+        """Makes one partial of several that were saved for the same slice and key."""
         mine = f"{PART} = {part}"
         merged = self._sql.merged(self._table, mine)
         found = db.read(merged, self._columns)
@@ -169,7 +176,7 @@ class GlobalDatabase:
     # -- all parts -------------------------------------------------------------------------------
 
     def look(self) -> dict[int, Checkpoint]:
-        """What there is of every part that has been claimed."""
+        """The checkpoint of every part that has been claimed."""
         with self._place.transaction() as db:
             self._prepare(db)
             return self._look(db)
@@ -182,12 +189,12 @@ class GlobalDatabase:
         return {part: _checkpoint(*rest) for part, *rest in rows}
 
     def slices(self) -> dict[int, int]:
-        """The slices there are, and how many partials each has."""
+        """The existing slices, with the number of partials of each."""
         with self._place.transaction() as db:
             return dict(db.run(f'SELECT "{SLICE}", count(*) FROM {self._table} GROUP BY 1'))
 
     def partials(self, low: int, high: int) -> pa.Table:
-        """Of all parts, merged: those of the slices from `low` to below `high`."""
+        """The partials of all parts, merged, from the slice `low` to below `high`."""
         with self._place.transaction() as db:
             return self._partials(db, f'"{SLICE}" >= {low} AND "{SLICE}" < {high}')
 
@@ -201,7 +208,7 @@ class GlobalDatabase:
         return db.read(self._sql.merged(self._table, where), self._columns)
 
     def release(self, facts: Mapping[str, int]) -> None:
-        """Note how far the reader of the merged results has come."""
+        """Notes how far the reader of the merged results has come."""
         with self._place.transaction() as db:
             self._prepare(db)
             if self._row(db, READER) is None:
@@ -218,5 +225,5 @@ def _taken_over(part: int) -> TaskError:
 
 
 def _succeeds(here: Checkpoint, there: Checkpoint, generation: int) -> bool:
-    """Whether the state `here` is that which was saved, or a later one of the same server."""
+    """Whether the state `here` is the saved one, or a later one of the same server."""
     return here.epoch >= there.epoch and here.facts.get(GENERATION, 0) == generation

@@ -2,8 +2,8 @@
 
 An offset is a whole number. A file or a folder is one partition, since its rows have one order:
 offsets count the rows (Parquet) or bytes (CSV, JSON) of all files in name order. Or each file is a
-partition, numbered in that order, if it is said that they have nothing to do with each other. A
-Kafka topic has its own partitions and offsets.
+partition, numbered in that order, if the statement says that files are independent. A Kafka topic
+has its own partitions and offsets.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class Input(Protocol):
     """Tuples of an offset, roughly."""
 
     def starts(self) -> dict[str, int]:
-        """Per partition the offset where a first reading begins."""
+        """For each partition the offset where a first reading begins."""
 
     def ends(self) -> dict[str, int]:
-        """Per partition the offset behind what is there now."""
+        """For each partition the offset after its present content."""
 
     def cut(self, gap: Range) -> Range:
-        """The first part of `gap`, as much as one task takes."""
+        """The first part of `gap`, as large as one task takes."""
 
     def read(self, range: Range) -> pa.Table:
-        """Its rows, in order; with EVENT_TIME behind the declared columns."""
+        """Its rows, in order, with EVENT_TIME after the declared columns."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a server has of an input: every `parts`th partition, from number `part` on."""
+    """A server's share of an input: every `parts`th partition, from number `part` on."""
 
     part: int = 0
     parts: int = 1
@@ -69,7 +69,7 @@ class Share:
 
 
 def make_input(name: str, context: SourceContext, share: Share) -> Input:
-    """Raises ConfigError or SourceError as the source of that name does."""
+    """The input of that name. Raises ConfigError or SourceError as the source would."""
     source: Source = make_source(name, context)
     if isinstance(source, KafkaSource):
         return KafkaInput(source, share)
@@ -112,7 +112,7 @@ class _Files:
 
     @cached_property
     def _bounds(self) -> list[int]:
-        """Where files begin, if they are one after the other."""
+        """The places where files begin, if they form one sequence."""
         return [0, *accumulate(self._size(file) for file in self._source.files)]
 
     @cached_property
@@ -133,7 +133,9 @@ class _Files:
         return dict(self._files) if self._share.by_file else self._share.of(whole)
 
     def _place(self, partition: str, offset: int) -> tuple[Path, int, int]:
-        """The file that holds `offset`, where that is in it, and the offset of its begin."""
+        """The file that holds `offset`, the place of the offset in it, and the offset of its
+        beginning.
+        """
         if self._share.by_file:
             return self._source.files[int(partition)], offset, 0
         number = bisect_right(self._bounds, offset) - 1
@@ -141,7 +143,7 @@ class _Files:
         return self._source.files[number], offset - begin, begin
 
     def _pieces(self, range: Range) -> Iterator[tuple[Path, int, int]]:
-        """The parts of files, from and to, that make up `range`."""
+        """The parts of files, with their start and end, that make up `range`."""
         if self._share.by_file:
             yield self._source.files[int(range.partition)], range.begin, range.end
             return

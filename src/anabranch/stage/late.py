@@ -2,7 +2,7 @@
 
 They are found by reading the source a second time, in order within each partition: so this stream
 costs nothing unless somebody reads it, and can be read again like any other. A tuple's event time
-here is how far the source had come when it was met; what it was is in a column.
+here is how far the source had come when it was met; its own event time is in a column.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ LOOK_S = 0.2
 
 
 class LateTuples(Source):
-    """A cursor is, per partition, the offset and the greatest event time before it, and that of
-    all."""
+    """A cursor holds, for each partition, the offset and the greatest event time before it, and the
+    greatest event time of all.
+    """
 
     replayable = True
     own_time = True

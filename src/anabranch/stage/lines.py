@@ -1,4 +1,4 @@
-"""Ranges of text files: where to cut them, and the quick way to read those that are plain."""
+"""Ranges of text files: where to cut them, and the quick way to read plain ones."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _PIECE = 1 << 20
 
 
 def cut_lines(source: FileSource, context: SourceContext, file: Path, start: int, size: int) -> int:
-    """The byte behind a line that ends `size` bytes or little more behind `start`, which itself
-    begins a line. A line that ends within the quotes of a CSV field is no end. Where a line is too
-    long, and reading fails by that, the end may be in it."""
+    """The byte after a line that ends `size` bytes or little more after `start`, which itself
+    begins a line. A line that ends within the quotes of a CSV field does not count. If a line is
+    too long, which makes reading fail, the end may be inside it.
+    """
     if start + size >= (whole := file.stat().st_size):
         return whole
     with file.open("rb") as data:
@@ -45,7 +46,7 @@ def cut_lines(source: FileSource, context: SourceContext, file: Path, start: int
 
 
 def _quoted(data: BinaryIO, start: int, size: int) -> bool:
-    """But for a header that is one line, whose names are often quoted."""
+    """Whether there is a quote, not counting a one-line header, whose names are often quoted."""
     data.seek(start)
     if start == 0:
         header = data.readline(_PIECE)
@@ -58,7 +59,9 @@ def _quoted(data: BinaryIO, start: int, size: int) -> bool:
 def _cut_records(
     source: FileSource, context: SourceContext, data: BinaryIO, start: int, size: int
 ) -> int:
-    """As whoever reads them sees the records; somewhere behind `start` if that is stopped."""
+    """The end of the records as their reader sees them; any place after `start` once that is
+    stopped.
+    """
     records = Records(data, start, source.max_line, context.stopped, skip=source.skips)
     while records.byte < start + size and not context.stopped.is_set():
         try:
@@ -73,7 +76,7 @@ def _cut_records(
 
 
 def _pieces(data: BinaryIO, size: int) -> Iterator[bytes]:
-    """The next `size` bytes, little by little."""
+    """The next `size` bytes, in small pieces."""
     while size > 0 and (piece := data.read(min(size, _PIECE))):
         size -= len(piece)
         yield piece
@@ -82,8 +85,9 @@ def _pieces(data: BinaryIO, size: int) -> Iterator[bytes]:
 def read_lines(
     source: FileSource, context: SourceContext, file: Path, start: int, until: int
 ) -> pa.Table:
-    """The rows of whole lines. What is not plain is read as the source itself does it, which also
-    says what is wrong with it."""
+    """The rows of whole lines. Lines that are not plain are read as the source itself reads them,
+    which also says what is wrong with them.
+    """
     if source.format == "csv":
         table = _plain_csv(context, file, start, until, source.max_line)
         if table is not None:
@@ -106,7 +110,7 @@ def _lines_before(file: Path, start: int) -> int:
 def _plain_csv(
     context: SourceContext, file: Path, start: int, until: int, limit: int
 ) -> pa.Table | None:
-    """None if there are quotes, or anything that is not as it should be."""
+    """The rows; None if there are quotes, or anything irregular."""
     with file.open("rb") as data:
         header = data.readline(limit + 1)
         data.seek(max(start, len(header)))
@@ -134,7 +138,8 @@ def _plain_csv(
 
 def _plain_lines(data: BinaryIO, size: int, limit: int) -> bytes | None:
     """The next `size` bytes, unless there is a quote in them, a line that is too long, or one that
-    ends otherwise than most do. No more than `limit` is read behind the last line."""
+    ends differently from most. No more than `limit` is read after the last line.
+    """
     pieces, left = [], b""
     for piece in _pieces(data, size):
         left = left[left.rfind(b"\n") + 1 :] + piece
@@ -147,7 +152,7 @@ def _plain_lines(data: BinaryIO, size: int, limit: int) -> bytes | None:
 
 
 def _too_long(lines: bytes, limit: int) -> bool:
-    """Whether one of them is; the last may go on."""
+    """Whether a line is too long; the last line may go on."""
     at = 0
     while len(lines) - at > limit:
         end = lines.rfind(b"\n", at, at + limit)
@@ -165,7 +170,9 @@ def _columns(
     *,
     numbers: bool,
 ) -> list[pa.Array]:
-    """With `numbers` those are parsed at once, which knows no sign + and fails for it."""
+    """The wanted columns. With `numbers` Arrow parses numbers at once; it does not know the sign +
+    and fails for it.
+    """
     names = [f"c{number}" for number in range(width)]
     parsed = dict.fromkeys(names, pa.string())
     # A hexadecimal number would be one here, and is none in text.
@@ -187,7 +194,7 @@ def _columns(
 
 
 def _number(type: pa.DataType | None) -> pa.DataType:
-    """What a column is parsed as: numbers as what they are, event times as whole numbers."""
+    """The type that a column is parsed as: numbers as themselves, event times as whole numbers."""
     if is_event_time(type):
         return pa.int64()
     return type if pt.is_integer(type) or pt.is_floating(type) else pa.string()

@@ -1,8 +1,8 @@
-"""The results of a stage with several servers, out of the global database.
+"""The results of a stage with several servers, computed from the global database.
 
 A window is whole when every server has saved a state whose watermark has passed the window's end.
-What is saved is never taken back: a server that is lost is followed by one that goes on from there.
-So a window that is whole has its last content, whoever asks for it, and however often.
+Saved states are never taken back: a new server goes on from the state of a lost one. So a whole
+window has its last content, for every reader and every time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SUMMED = ("rows", "late", "skipped")
 
 
 class MergedRun:
-    """Waits while the database is away."""
+    """The run of the merged results. It waits while the database is away."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class MergedRun:
         finite: bool,
         stopped: threading.Event,
     ) -> None:
-        """`columns` are those of partials."""
+        """`columns` are the columns of partials."""
         self.finite = finite
         self._parts = stage.parts
         self._database = GlobalDatabase(stage, columns)
@@ -57,14 +57,15 @@ class MergedRun:
         self._floor = START_WATERMARK
 
     def start(self) -> None:
-        """There is nothing to be started."""
+        """Does nothing: there is nothing to start."""
 
     def close(self) -> None:
         self._stopped.set()
 
     def windows(self, after: int) -> Iterator[tuple[pa.Table, int]]:
-        """Results of the windows that end behind `after`, as they become whole, with the end of the
-        last window in each table. Returns at the end of the source, or soon after `close`."""
+        """Results of the windows that end after `after`, as they become whole, with the end of the
+        last window in each table. Returns at the end of the source, or soon after `close`.
+        """
         while not self._stopped.is_set():
             watermark = self._watermark(self._looked())
             end = self._slices.last_due(after, watermark)
@@ -77,7 +78,9 @@ class MergedRun:
                 self._stopped.wait(LOOK_S)
 
     def results(self, after: int, upto: int) -> pa.Table:
-        """Of the windows that end behind `after` and up to `upto`; waits until all are whole."""
+        """Results of the windows that end after `after` and up to `upto`; waits until all are
+        whole.
+        """
         while self._watermark(self._looked()) < upto and not self._stopped.wait(LOOK_S):
             pass
         windows = self._slices.windows(after, upto) or [self._grid.open_at(upto) - 1]
@@ -91,7 +94,9 @@ class MergedRun:
                 self._wait(error)
 
     def state(self) -> tuple[pa.Table, dict[str, int]]:
-        """What the windows would give now that are still kept, and the offsets that this is of."""
+        """The present results of the windows that are still kept, and the offsets that they belong
+        to.
+        """
         partials, parts = self._database.all()
         reader = parts.pop(READER, None)
         floor = reader.facts["floor"] if reader else START_WATERMARK
@@ -101,7 +106,9 @@ class MergedRun:
         return self._lowered(partials, windows[0], windows[-1]), _offsets(parts)
 
     def release(self, upto: int, given: int) -> None:
-        """Results of windows that end at or before `upto`, `given` in all, are needed no more."""
+        """Notes that results of windows that end at or before `upto`, `given` in all, are needed no
+        more.
+        """
         if upto > self._floor:
             try:
                 self._database.release({"floor": upto, "given": given})
@@ -130,7 +137,7 @@ class MergedRun:
     # -- the database ----------------------------------------------------------------------------
 
     def _looked(self) -> dict[int, Checkpoint]:
-        """The parts as they are saved; when one has more, the slices that there are."""
+        """The parts as they are saved; if one has grown, the slices are read again."""
         while True:
             try:
                 parts = self._database.look()

@@ -1,4 +1,4 @@
-"""What a site and its Spark tasks ask of a state server."""
+"""The messages of a site and its Spark tasks to a state server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOVE_S = 120.0
 
 
 class Address(Spec):
-    """Where a state server is, and what it must be told to listen."""
+    """The address of a state server, and the token that it accepts."""
 
     port: int
     token: str
@@ -31,8 +31,8 @@ class Address(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateStatus:
-    """What a state server has. `released` are the end of the last window that is never needed
-    again, and how many results there were up to it. The last three are said if there is a backup.
+    """The state of a state server. `released` holds the end of the last window that is never needed
+    again, and the number of results up to it. The last three fields are set if there is a backup.
     """
 
     offsets: dict[str, int]
@@ -60,36 +60,39 @@ class StateStatus:
 
 @dataclass(frozen=True, slots=True)
 class BeginPartitions(Message[StateStatus]):
-    """Know these partitions, each from its start on; what is known stays."""
+    """Tells it to know these partitions, each from its start on; known ones stay as they are."""
 
     starts: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class EndPartitions(Message[None]):
-    """Partitions have no more after these offsets; there will be no others."""
+    """Tells it that partitions have no more after these offsets, and that there will be no
+    others.
+    """
 
     goals: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class TellEnds(Message[None]):
-    """Where partitions end at present, of a source that goes on."""
+    """Tells it where the partitions of a source that goes on end at present."""
 
     ends: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class FindGaps(Message[tuple[Range, ...]]):
-    """What is not in up to these ends."""
+    """Asks for the ranges up to these ends that are not in."""
 
     ends: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class SeeRange(Message[int]):
-    """A range has been read, whose greatest event time is `newest`. Answered with the greatest
-    event time before it, as soon as that is known."""
+    """Says that a range has been read, whose greatest event time is `newest`. The answer is the
+    greatest event time before it, as soon as that is known.
+    """
 
     range: Range
     newest: int
@@ -97,8 +100,9 @@ class SeeRange(Message[int]):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a task says of a range that it has read: its greatest event time, its tuples, and how
-    many of them are late; rows that were left out as malformed are no tuples."""
+    """A task's counts for a range that it has read: its greatest event time, its tuples, and the
+    late ones among them; rows that were left out as malformed are no tuples.
+    """
 
     newest: int
     rows: int
@@ -108,7 +112,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class CountRange(Message[None]):
-    """Comes before the partials of its range."""
+    """Brings the counts of a range; it comes before the partials of that range."""
 
     range: Range
     counts: Counts
@@ -116,7 +120,7 @@ class CountRange(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class PutRange(Bring[bool]):
-    """Comes with the partials of a range. Answered with whether it was new."""
+    """Comes with the partials of a range. The answer is whether it was new."""
 
     range: Range
 
@@ -127,7 +131,8 @@ class PutRange(Bring[bool]):
 @dataclass(frozen=True, slots=True)
 class DueWindows:
     """The end of the last window whose results are whole, None if there is none; and whether all
-    input is in and no window is left."""
+    input is in and no window is left.
+    """
 
     status: StateStatus
     end: int | None
@@ -136,8 +141,9 @@ class DueWindows:
 
 @dataclass(frozen=True, slots=True)
 class AwaitWindows(Message[DueWindows]):
-    """The next windows that end after `after` and are whole; answered after `wait_s` at the
-    latest."""
+    """Asks for the next windows that end after `after` and are whole; the answer comes after
+    `wait_s` at the latest.
+    """
 
     after: int
     wait_s: float
@@ -145,7 +151,9 @@ class AwaitWindows(Message[DueWindows]):
 
 @dataclass(frozen=True, slots=True)
 class GetWindows(Fetch[None]):
-    """Results of the windows that end after `after` and up to `upto`, in the order (end, key)."""
+    """Asks for results of the windows that end after `after` and up to `upto`, in the order (end,
+    key).
+    """
 
     after: int
     upto: int
@@ -153,13 +161,14 @@ class GetWindows(Fetch[None]):
 
 @dataclass(frozen=True, slots=True)
 class GetState(Fetch[StateStatus]):
-    """What the windows that are not released yet would give now."""
+    """Asks for the present results of the windows that are not released yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseWindows(Message[None]):
-    """Results of windows that end at or before `upto` are never asked for again; there were `given`
-    in all."""
+    """Promises that results of windows that end at or before `upto` are never asked for again;
+    there were `given` in all.
+    """
 
     upto: int
     given: int = 0
@@ -170,14 +179,14 @@ class ReleaseWindows(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class WriteCheckpoint(Message[int]):
-    """Answered with the epoch that is on the disk then."""
+    """Asks for a checkpoint; the answer is the epoch that is on the disk then."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaveCheckpoint(Message[None]):
-    """Bring the global database up to the last checkpoint."""
+    """Tells it to bring the global database up to the last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetStatus(Message[StateStatus]):
-    """What there is now."""
+    """Asks for the present status."""

@@ -1,8 +1,8 @@
 """Which parts of a partitioned input are in the state, and how far event time has come by that.
 
 A partition is a sequence; a task takes a range of it. Ranges of one partition may be taken at once
-and come in any order, each once; a range that comes again changes nothing. What a partition
-promises goes by what came without a gap.
+and come in any order, each once; a range that comes again changes nothing. A partition's watermark
+follows the part of it that is in without a gap.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class Range:
 
 @dataclass
 class Partition:
-    """Everything before `upto` is in, and `newest` is its greatest event time, by which lateness is
-    judged. `ahead` came before what precedes it: begin → (end, newest). `mark` is what the
-    watermark goes by: it lies behind `newest` while that was raised and not kept yet."""
+    """Everything before `upto` is in, and `newest` is its greatest event time, which decides
+    lateness. `ahead` holds ranges that came early: begin → (end, newest). The watermark follows
+    `mark`, which is less than `newest` while a rise of `newest` has not been kept yet.
+    """
 
     upto: int = 0
     newest: int = START_WATERMARK
@@ -48,7 +49,7 @@ class Partition:
 
 
 class Offsets:
-    """What is in the state, by partition. A partition begins where it is first told to."""
+    """The ranges in the state, by partition. A partition begins where `begin` first says."""
 
     def __init__(self, starts: Mapping[str, int] | None = None) -> None:
         self._partitions = {name: Partition(at) for name, at in (starts or {}).items()}
@@ -56,16 +57,16 @@ class Offsets:
         self._goals: dict[str, int] | None = None
 
     def begin(self, starts: Mapping[str, int]) -> None:
-        """Know these partitions; those that are known already stay where they are."""
+        """Adds these partitions; known ones stay where they are."""
         for name, at in starts.items():
             self._partitions.setdefault(name, Partition(at))
 
     def upto(self) -> dict[str, int]:
-        """Per partition the offset behind what is in without a gap."""
+        """For each partition the offset after the part that is in without a gap."""
         return {name: one.upto for name, one in sorted(self._partitions.items())}
 
     def has(self, range: Range) -> bool:
-        """Whether `range` is in. Raises ValueError for one that is in only in part."""
+        """Whether `range` is in. Raises ValueError if it is in only in part."""
         partition = self._partitions[range.partition]
         if range.begin < partition.upto:
             whole = range.end <= partition.upto
@@ -83,7 +84,9 @@ class Offsets:
         return True
 
     def gaps(self, partition: str, end: int) -> list[Range]:
-        """What is not in yet before `end`, in order; a range that is ahead is not cut through."""
+        """The ranges before `end` that are not in yet, in order; a range that is ahead is not
+        cut.
+        """
         one = self._partitions[partition]
         at, found = one.upto, []
         for begin, (behind, _) in sorted(one.ahead.items()):
@@ -93,7 +96,7 @@ class Offsets:
         return [*found, Range(partition, at, end)] if at < end else found
 
     def add(self, range: Range, newest: int) -> bool:
-        """Take a range in; False if it was in already."""
+        """Takes a range in; False if it was in already."""
         if self.has(range):
             return False
         self._partitions[range.partition].add(range.begin, range.end, newest)
@@ -102,12 +105,13 @@ class Offsets:
     # -- lateness: what came before a range, whether or not it is in yet ------------------------
 
     def see(self, range: Range, newest: int) -> None:
-        """A task has read `range`, whose greatest event time is `newest`."""
+        """Takes note that a task has read `range`, whose greatest event time is `newest`."""
         self._seen.setdefault(range.partition, {})[range.begin] = (range.end, newest)
 
     def newest_before(self, range: Range) -> int | None:
-        """The greatest event time before `range`; None while part of that has not been read.
-        For a range that is in already the answer does not matter."""
+        """The greatest event time before `range`; None while part of that has not been read. For a
+        range that is in already the answer does not matter.
+        """
         partition = self._partitions[range.partition]
         seen = self._seen.get(range.partition, {})
         at, newest = partition.upto, partition.newest
@@ -123,11 +127,13 @@ class Offsets:
     # -- the watermark --------------------------------------------------------------------------
 
     def set_goals(self, goals: Mapping[str, int]) -> None:
-        """Partitions that have no more behind these offsets; there will be no others."""
+        """Sets the ends of partitions after which nothing follows; there will be no other
+        partitions.
+        """
         self._goals = {**(self._goals or {}), **goals}
 
     def watermark(self, lateness_us: int) -> int:
-        """No tuple that is yet to come, and not late, has a smaller event time."""
+        """The watermark: no tuple that is yet to come, and not late, has a smaller event time."""
         marks = [self._mark(name, one, lateness_us) for name, one in self._partitions.items()]
         return min(marks, default=START_WATERMARK if self._goals is None else END_WATERMARK)
 
@@ -139,14 +145,17 @@ class Offsets:
     # -- idle partitions ------------------------------------------------------------------------
 
     def reached(self, idle: Collection[str]) -> int:
-        """How far those that are not idle have come, the last of them; START_WATERMARK if none."""
+        """How far the slowest of those that are not idle has come; START_WATERMARK if there is
+        none.
+        """
         active = [one.newest for name, one in self._partitions.items() if name not in idle]
         return min(active, default=START_WATERMARK)
 
     def raise_idle(self, idle: Collection[str], elsewhere: int | None = None) -> bool:
-        """Partitions that bring nothing are not to hold up the others: what comes in them from now
-        on is judged as if they had come as far as the last of the others, and as those `elsewhere`.
-        Whether anything changes. The watermark follows when this has been kept (`kept`)."""
+        """Keeps silent partitions from delaying the others: their next tuples are judged as if they
+        had come as far as the slowest of the others, and as those `elsewhere`. Returns whether
+        anything changes. The watermark follows when this has been kept (`kept`).
+        """
         some = [] if len(idle) == len(self._partitions) else [self.reached(idle)]
         some += [] if elsewhere is None else [elsewhere]
         reached = min(some, default=START_WATERMARK)
@@ -163,7 +172,7 @@ class Offsets:
         return any(begin >= upto for begin in self._seen.get(name, {}))
 
     def kept(self, rows: Iterable[tuple[str, int, int, int]]) -> None:
-        """These `rows` survive a crash: the watermark may go by them."""
+        """Takes note that these `rows` survive a crash: the watermark may follow them."""
         for name, begin, _, newest in rows:
             if begin < 0:
                 one = self._partitions[name]
@@ -177,7 +186,9 @@ class Offsets:
         return made
 
     def rows(self) -> list[tuple[str, int, int, int]]:
-        """(partition, begin, end, newest): its gapless part with begin −1, then what is ahead."""
+        """Rows of (partition, begin, end, newest): each partition's gapless part with begin −1,
+        then what is ahead.
+        """
         found: list[tuple[str, int, int, int]] = []
         for name, one in sorted(self._partitions.items()):
             found.append((name, -1, one.upto, one.newest))

@@ -1,4 +1,5 @@
-"""Partial aggregates in DuckDB's SQL: how they are made of tuples, merged, and become results.
+"""Partial aggregates in DuckDB's SQL: how tuples become partials, partials are merged, and results
+computed.
 
 Tables of tuples have the columns `_slice`, `_k0`, `_k1`, … (keys) and `_a0`, `_a1`, … (arguments);
 tables of partials have `_slice`, the keys, and `_p0`, `_p1`, …
@@ -20,8 +21,9 @@ _WHOLE_SUM = "CAST(sum({0}){1} AS BIGINT)"
 
 @dataclass(frozen=True)
 class Partial:
-    """`lift` makes it of many tuples, `single` of one, `merge` of many partials called `{0}`, with
-    `{1}` behind the function."""
+    """`lift` makes it from many tuples, `single` from one, `merge` from many partials called `{0}`,
+    with `{1}` after the function.
+    """
 
     lift: str
     single: str
@@ -88,7 +90,7 @@ class PartialsSql:
         )
 
     def _parts(self, source: str, first: int, last: int, stride: int, span: int) -> str:
-        """What these windows are to be merged of, by window and key."""
+        """The pieces that these windows are merged from, by window and key."""
         columns = ", ".join([*self.keys, *self.columns])
         low, high = first * stride, last * stride + span
         base = low // (span * stride) * span  # the window that a block begins with
@@ -101,11 +103,12 @@ class PartialsSql:
         )
 
     def _pieces(self, stride: int, span: int) -> str:
-        """What windows are merged of, each piece for the windows `_from`…`_to`: a slice is in all
-        windows that cover it. Of long windows that were many pieces each. So slices are grouped
-        into blocks as long as a window, as van Herk, Gil and Werman do: a window is the tail of a
-        block and the head of the next, which begin or end with it for all windows up to the next
-        slice that there is."""
+        """The pieces that windows are merged from, each for the windows `_from`…`_to`: a slice is
+        in all windows that cover it. For long windows that would be many pieces each. So slices are
+        grouped into blocks as long as a window, as van Herk, Gil and Werman do: a window is the
+        tail of a block and the head of the next, which begin or end with it for all windows up to
+        the next existing slice.
+        """
         columns = ", ".join([*self.keys, *self.columns])
         # A dividend is not negative: quotients are rounded towards zero.
         first = f"(_s + {stride - 1 + span * stride} - {span - 1}) // {stride} - {span}"

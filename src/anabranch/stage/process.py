@@ -21,7 +21,7 @@ START_S = 60.0
 
 
 class ServerProcess:
-    """Started at once. It ends with `close`, or with us."""
+    """A process that is started at once. It ends with `close`, or with us."""
 
     def __init__(self, stage: Stage, sample: pa.Schema, folder: Path | None) -> None:
         token = secrets.token_hex(16)
@@ -62,7 +62,9 @@ class ServerProcess:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Nothing is written any more: what is not in a checkpoint is read again. Idempotent."""
+        """Ends it. Nothing is written any more: what is not in a checkpoint is read again. Calling
+        it again does no harm.
+        """
         self.peer.close()
         self._end()
 

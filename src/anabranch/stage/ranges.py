@@ -1,4 +1,4 @@
-"""Which ranges are to be taken next, and how: combined first or as they are."""
+"""Decides which ranges are taken next, and how: combined first or as they are."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Ranges:
         """Seconds of all tasks, by what they were spent on; `job` is Spark's own part."""
 
     def reset(self, server: ServerProcess) -> None:
-        """A state server has begun: what it lacks is to be taken (again)."""
+        """A state server has begun: the ranges that it lacks are taken (again)."""
         ends = self._input.ends()
         gaps = server.peer.send(FindGaps(ends), CALL_S)
         if self._input.finite:
@@ -55,14 +55,15 @@ class Ranges:
             self._again.clear()
 
     def take(self) -> tuple[Range, ServerProcess] | None:
-        """The next range, and the server that lacks it: what another one lacks would be cut
-        otherwise. None if there is nothing to do at present."""
+        """The next range, and the server that lacks it: another server's gaps would be cut
+        differently. None if there is nothing to do at present.
+        """
         with self._lock:
             found = self._again.popleft() if self._again else self._cut()
             return (found, self._server) if found and self._server else None
 
     def _cut(self) -> Range | None:
-        """From the partition that has most left to do."""
+        """A range of the partition that has most left to do."""
         left = {name: sum(g.end - g.begin for g in gaps) for name, gaps in self._gaps.items()}
         name = max(left, key=lambda one: left[one], default=None)
         if name is None or not left[name]:
@@ -87,7 +88,7 @@ class Ranges:
             return {name: 0 for name in ends if name not in self._ends}
 
     def extend(self, ends: Mapping[str, int]) -> None:
-        """There is input up to `ends`, of partitions that the state server knows."""
+        """Adds input up to `ends`, of partitions that the state server knows."""
         with self._lock:
             for name, end in ends.items():
                 begin = self._ends.get(name, 0)
@@ -96,7 +97,7 @@ class Ranges:
                     self._ends[name] = end
 
     def again(self, range: Range, server: ServerProcess, tries: int) -> bool:
-        """Its task was lost; False if that has happened `tries` times now."""
+        """Takes a range back whose task was lost; False if that has happened `tries` times now."""
         with self._lock:
             if server is not self._server:
                 return True
@@ -107,7 +108,7 @@ class Ranges:
             return True
 
     def done(self, range: Range, report: Report, job_s: float) -> None:
-        """Its Spark job took `job_s` in all."""
+        """Takes note that a range's Spark job took `job_s` in all."""
         with self._lock:
             parts = {"read": report.read_s, "aggregate": report.aggregate_s, "put": report.put_s}
             for name, seconds in (parts | {"job": job_s - sum(parts.values())}).items():

@@ -1,5 +1,6 @@
-"""The streams of a stage as sources of their sites, which yield window results in the order
-(end, key), out of the state of one server or out of the global database; or nothing."""
+"""The streams of a stage as sources of their sites. They yield window results in the order (end,
+key), from the state of one server or from the global database; or nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +41,9 @@ def grid_of(stage: Stage) -> Grid:
 
 
 class StageResults(Source):
-    """A source that can be read again. A cursor is the end of the last window given. `all` has
-    the state of all servers, if `run` has not."""
+    """A source that can be read again. A cursor is the end of the last window given. `all` has the
+    state of all servers, if `run` has not.
+    """
 
     replayable = True
     releasing = True
@@ -86,12 +88,12 @@ class StageResults(Source):
         return {"end": end}, position
 
     def state(self) -> tuple[pa.Table, dict[str, int]]:
-        """What the windows would give now, and the offsets that this is of."""
+        """The present results of the windows, and the offsets that they belong to."""
         table, offsets = self._all.state()
         return self._table(table), offsets
 
     def report(self) -> SourceNews:
-        """Late tuples are those of the source, and what the state is at."""
+        """The news of the source: its late tuples, and what the state is at."""
         return self._run.report()
 
     def close(self) -> None:
@@ -117,7 +119,8 @@ class StageResults(Source):
 
 class StagePart(Source):
     """A source that gives nothing: its server brings a part of the state to the global database,
-    where whoever reads that finds it. It ends when all of it is there."""
+    where the reader of the merged results finds it. It ends when all of it is there.
+    """
 
     own_time = True
     historic = True

@@ -1,4 +1,5 @@
-"""A stage at work: ranges of its source as Spark tasks, checkpoints, and results when they are due.
+"""A stage at work: reads ranges of its source by Spark tasks, writes checkpoints, and gives results
+when they are due.
 
 Each range is a Spark job of one task: a task that fails is tried again alone while the others go
 on, and none waits for the slowest of a batch.
@@ -72,8 +73,9 @@ TRIES = 4
 
 
 class StageRun:
-    """Runs from `start` to `close`. `folder` is where its checkpoints are; without it a state that
-    is lost is made anew from the beginning."""
+    """Runs from `start` to `close`. Its checkpoints are in `folder`; without one a lost state is
+    computed again from the beginning.
+    """
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class StageRun:
         stopped: threading.Event | None = None,
         checkpoint_s: float | None = None,
     ) -> None:
-        """`checkpoint_s`: not as the stage says."""
+        """`checkpoint_s` replaces the interval that the stage says."""
         self._spark = spark
         self._stage = stage
         self._stopped = stopped or threading.Event()
@@ -130,7 +132,7 @@ class StageRun:
 
     @property
     def server(self) -> ServerProcess:
-        """One that runs: another is started, from the last checkpoint, if that has died."""
+        """A server that runs; if it has died, another is started from the last checkpoint."""
         with self._lock:
             if self._stopped.is_set():
                 raise SiteError("the stage is stopped")
@@ -143,7 +145,7 @@ class StageRun:
             return self._server
 
     def _serve(self) -> None:
-        """Start a state server, and another if that dies before it is up."""
+        """Starts a state server, and another if that dies before it is up."""
         for left in reversed(range(STARTS)):
             try:
                 server = ServerProcess(self._stage, self._sample, self._folder)
@@ -163,7 +165,7 @@ class StageRun:
             return
 
     def ask(self, message: Message[A]) -> A:
-        """Ask the state server, and the next one if it dies meanwhile."""
+        """Asks the state server, and the next one if it dies meanwhile."""
         return self._asked(lambda server: server.send(message, CALL_S))
 
     def _asked(self, ask: Callable[[Peer], T]) -> T:
@@ -175,7 +177,9 @@ class StageRun:
                 self._await_end(server)
 
     def _await_end(self, server: ServerProcess) -> None:
-        """It did not answer: if it has not ended by itself soon, it is ended."""
+        """Waits for the end of a server that did not answer; if it does not end soon, it is
+        killed.
+        """
         deadline = time.monotonic() + 1.0
         while server.alive and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -185,8 +189,9 @@ class StageRun:
     # -- results --------------------------------------------------------------------------------
 
     def windows(self, after: int) -> Iterator[tuple[pa.Table, int]]:
-        """Results of the windows that end behind `after`, as they become whole, with the end of the
-        last window in each table. Returns at the end of the source, or soon after `close`."""
+        """Results of the windows that end after `after`, as they become whole, with the end of the
+        last window in each table. Returns at the end of the source, or soon after `close`.
+        """
         while not self._stopped.is_set():
             found = self._due(after)
             if found.ended:
@@ -196,7 +201,9 @@ class StageRun:
                 after = found.end
 
     def results(self, after: int, upto: int) -> pa.Table:
-        """Of the windows that end behind `after` and up to `upto`; waits until all are whole."""
+        """Results of the windows that end after `after` and up to `upto`; waits until all are
+        whole.
+        """
         while True:
             if self._due(upto - 1).status.watermark >= upto:
                 server = self.server
@@ -206,7 +213,9 @@ class StageRun:
                     self._await_end(server)
 
     def state(self) -> tuple[pa.Table, dict[str, int]]:
-        """What windows that are still kept would give now, and the offsets that this is of."""
+        """The present results of windows that are still kept, and the offsets that they belong
+        to.
+        """
         table, status = self._asked(lambda server: server.fetch(GetState(), MOVE_S))
         return table, status.offsets
 
@@ -220,12 +229,13 @@ class StageRun:
         self.ask(ReleaseWindows(upto, given))
 
     def released(self) -> tuple[int, int]:
-        """The end of the last window that is never needed again, and how many results there were
-        up to it."""
+        """The end of the last window that is never needed again, and the number of results up to
+        it.
+        """
         return self.ask(GetStatus()).released
 
     def finish(self) -> Iterator[None]:
-        """Until all input is in, and is in the global database. Every now and then a None."""
+        """Waits until all input is in, and is in the global database. Yields None now and then."""
         while not self._stopped.is_set():
             self._check()
             status = self.ask(GetStatus())
@@ -236,7 +246,7 @@ class StageRun:
             self._stopped.wait(LOOK_S)
 
     def report(self) -> SourceNews:
-        """What `status` shows of it, as last heard."""
+        """The figures for `status`, as last heard."""
         stage = read(StageReport, self._heard)
         stage = replace(stage, restarts=self.restarts, combines=self._ranges.combine)
         return SourceNews(self._heard.get("late", 0), self._heard.get("skipped", 0), stage)
@@ -252,7 +262,7 @@ class StageRun:
     # -- tasks ----------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        """One slot: a range after the other, each as a Spark job."""
+        """Fills one slot: a range after the other, each as a Spark job."""
         while not self._stopped.is_set():
             try:
                 taken = self._ranges.take()
@@ -274,7 +284,7 @@ class StageRun:
             self.ask(TellEnds(ends))
 
     def _take(self, range: Range, server: ServerProcess) -> bool:
-        """False if the stage is to go no further."""
+        """Takes the range. False if the stage must go no further."""
         begun = time.perf_counter()
         try:
             report = self._job(server, range)
@@ -338,7 +348,7 @@ def _shown(status: StateStatus) -> dict[str, Any]:
 
 
 def _applied(stage: Stage, tuples: DataFrame) -> DataFrame:
-    """Conditions, keys and arguments, by Spark SQL."""
+    """The tuples with conditions, keys and arguments applied by Spark SQL."""
     for condition in stage.conditions:
         tuples = tuples.where(condition.expr.sql(plain))
     items = [f"{expr.sql(plain)} AS {name}" for name, expr in expressions(stage).items()]
@@ -346,13 +356,13 @@ def _applied(stage: Stage, tuples: DataFrame) -> DataFrame:
 
 
 def _tuples(stage: Stage) -> pa.Schema:
-    """What Spark SQL gets: the source's columns, the event time and the slice."""
+    """The schema that Spark SQL gets: the source's columns, the event time and the slice."""
     times = [pa.field(EVENT_TIME, pa.int64()), pa.field(SLICE, pa.int64())]
     return pa.schema([*arrow_schema(stage.input.columns), *times])
 
 
 def sample_schema(spark: SparkSession, stage: Stage) -> pa.Schema:
-    """Of what is aggregated."""
+    """The schema of the tuples that are aggregated."""
     empty = spark.createDataFrame(_tuples(stage).empty_table())
     schema: pa.Schema = _applied(stage, empty).limit(0).toArrow().schema
     return schema

@@ -46,8 +46,9 @@ from anabranch.window.panes import Grid
 
 
 class Serving(Spec):
-    """What a server is told. `sample` is the Arrow schema of the tuples to be aggregated; `token`
-    is what callers must know."""
+    """A server's orders. `sample` is the Arrow schema of the tuples to be aggregated; `token` is
+    what callers must know.
+    """
 
     stage: Stage
     sample: Base64Bytes
@@ -99,7 +100,7 @@ def _handlers(service: StateService) -> dict[type[Message[Any]], Handler]:
 
 
 def _told(handler: Handler) -> Handler:
-    """With what a user can do something about told as such."""
+    """The handler, with errors that a user can do something about turned into TaskErrors."""
 
     def told(*asked: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""What a state server does, without its network: ranges in, windows out, checkpoints between."""
+"""The work of a state server, without its network: ranges in, windows out, checkpoints between."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StateService:
     def __init__(
         self, store: Store, grid: Grid, lateness_us: int, backup: Backup | None = None
     ) -> None:
-        """`backup`: of `store`, if there is one."""
+        """`backup` is the backup of `store`, if there is one."""
         self._store = store
         self._backup = backup
         self._grid = grid
@@ -56,7 +56,7 @@ class StateService:
     # -- input ----------------------------------------------------------------------------------
 
     def begin(self, starts: dict[str, int]) -> StateStatus:
-        """Know these partitions, each from its start on; what is known stays. The status."""
+        """Adds these partitions, each from its start on; known ones stay. Returns the status."""
         with self._changed:
             self._epochs.offsets.begin(starts)
         return self.status()
@@ -67,7 +67,7 @@ class StateService:
             self._changed.notify_all()
 
     def ends(self, ends: dict[str, int]) -> None:
-        """Where partitions end at present, of a source that goes on."""
+        """Sets where the partitions of a source that goes on end at present."""
         now = time.monotonic()
         with self._changed:
             upto = self._epochs.offsets.upto()
@@ -91,7 +91,8 @@ class StateService:
 
     def see(self, range: Range, newest: int) -> int:
         """The greatest event time before `range`, whose own is `newest`; waits for those who read
-        what comes before it."""
+        what comes before it.
+        """
         deadline = time.monotonic() + SEE_S
         with self._changed:
             offsets = self._epochs.offsets
@@ -103,12 +104,14 @@ class StateService:
             return found
 
     def judged(self, range: Range, counts: Counts) -> None:
-        """To be told before the partials of `range` are put."""
+        """Takes the counts of `range`. Call it before its partials are put."""
         with self._changed:
             self._counts[range] = counts
 
     def put(self, range: Range, partials: pa.RecordBatchReader | None) -> bool:
-        """One transaction: the partials of a range and that it is in. False if it was in."""
+        """Puts, in one transaction, the partials of a range and the fact that it is in. False if it
+        was in.
+        """
         with self._changed:
             while True:
                 if self._epochs.offsets.has(range):
@@ -145,8 +148,9 @@ class StateService:
     # -- results --------------------------------------------------------------------------------
 
     def due(self, after: int, wait_s: float) -> DueWindows:
-        """The next windows whose results are whole, of those that end behind `after`: the end of
-        the last of them, or None if there is none within `wait_s`; and whether all input is in."""
+        """The next windows whose results are whole, among those that end after `after`: the end of
+        the last of them, or None if there is none within `wait_s`; and whether all input is in.
+        """
         deadline = time.monotonic() + wait_s
         with self._changed:
             while True:
@@ -160,7 +164,9 @@ class StateService:
         return self._epochs.offsets.watermark(self._lateness_us)
 
     def results(self, after: int, upto: int) -> pa.Table:
-        """Of the windows that end behind `after` and up to `upto`, in the order (end, key)."""
+        """Results of the windows that end after `after` and up to `upto`, in the order (end,
+        key).
+        """
         with self._changed:
             windows = self._slices.windows(after, upto)
         if not windows:
@@ -168,16 +174,18 @@ class StateService:
         return self._store.windows(windows[0], windows[-1], self._grid.stride, self._grid.span)
 
     def state(self) -> tuple[pa.Table, StateStatus]:
-        """What the windows that are not released yet would give now, and the status that belongs
-        to it."""
+        """The present results of the windows that are not released yet, and the status that belongs
+        to them.
+        """
         with self._changed:
             status, snapshot = self.status(), self._store.snapshot()
             windows = self._slices.windows(self._facts["floor"], END_WATERMARK) or [0]
         return snapshot.windows(windows[0], windows[-1], self._grid.stride, self._grid.span), status
 
     def release(self, upto: int, given: int = 0) -> None:
-        """Results of windows that end at or before `upto`, which were `given` in all, are never
-        asked for again."""
+        """Notes that results of windows that end at or before `upto`, which were `given` in all,
+        are never asked for again.
+        """
         with self._changed:
             if upto > self._facts["floor"]:
                 self._facts |= {"floor": upto, "given": given}
@@ -190,7 +198,9 @@ class StateService:
     # -- checkpoints ----------------------------------------------------------------------------
 
     def checkpoint(self) -> int:
-        """A barrier, and all that follows from it; the epoch that is on disk then."""
+        """Raises a barrier and does all that follows from it; returns the epoch that is on disk
+        then.
+        """
         with self._flushing:
             with self._changed:
                 if not self._store.durable:
@@ -222,8 +232,9 @@ class StateService:
             return epoch
 
     def back_up(self) -> None:
-        """Bring the global database up to the last checkpoint. What another server would have to
-        know, should this one be lost, the watermark goes by only then."""
+        """Brings the global database up to the last checkpoint. The watermark follows only facts
+        that are saved there, because another server would need them if this one were lost.
+        """
         if self._backup is None:
             return
         if self._store.saved < self._epochs.flushed:
@@ -239,7 +250,7 @@ class StateService:
             return self._store.since(epoch)
 
     def _keeping(self) -> tuple[list[tuple[str, int, int, int]], int, int]:
-        """What a checkpoint would change something by."""
+        """The facts that a new checkpoint would write differently."""
         return self._epochs.offsets.rows(), self._facts["floor"], self._watermark()
 
     def status(self) -> StateStatus:
@@ -270,7 +281,7 @@ class StateService:
 
 
 class _Counted:
-    """Partials on their way in; `slices` says how many of each slice have gone by."""
+    """Partials on their way in; `slices` counts how many of each slice have gone by."""
 
     def __init__(self, partials: pa.RecordBatchReader) -> None:
         self._partials = partials

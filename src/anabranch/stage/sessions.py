@@ -1,8 +1,8 @@
-"""The global database as it is talked to: PostgreSQL, or a DuckDB file that processes share.
+"""Access to the global database: PostgreSQL, or a DuckDB file that processes share.
 
-A file is opened for each transaction and closed behind it, since DuckDB lets one process have it at
-a time: whoever finds it taken tries again. That is enough for servers of one machine, which save
-once in a while.
+A file is opened for each transaction and closed after it, since DuckDB lets one process have it at
+a time: a server that finds it taken tries again. That is enough for servers of one machine, which
+save once in a while.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ class Session(Protocol):
     """One transaction. Values go in place of `?`."""
 
     def lock(self) -> None:
-        """Nobody else who asks for it has it until this transaction ends."""
+        """Takes the lock, which nobody else gets until this transaction ends."""
 
     def run(self, text: str, values: Sequence[Any] = ()) -> Rows: ...
     def create(self, table: str, columns: pa.Schema) -> None:
-        """Unless it is there."""
+        """Creates the table unless it exists."""
 
     def append(self, table: str, rows: pa.Table) -> None: ...
     def read(self, query: str, columns: pa.Schema) -> pa.Table: ...
 
 
 class Place(Protocol):
-    """Where the database is. One that is away is a SiteError."""
+    """The place of the database. If it cannot be reached, calls raise SiteError."""
 
     locking: str
     """What a SELECT needs behind it so that others wait until this transaction ends."""
 
     def transaction(self, *, one_moment: bool = False) -> Any:
-        """A context with a Session; what was done in it holds at its end, all or nothing. All that
-        it reads can be of `one_moment`."""
+        """A context with a Session. Its changes hold at its end, all or nothing. All that it reads
+        can be of `one_moment`.
+        """
 
 
 def place_of(url: str) -> Place:
@@ -150,7 +151,7 @@ class _FileSession:
         self._db = db
 
     def lock(self) -> None:
-        """The file is open here, and nowhere else."""
+        """Does nothing: the file is open here, and nowhere else."""
 
     def run(self, text: str, values: Sequence[Any] = ()) -> Rows:
         found = self._db.execute(text, values or None)

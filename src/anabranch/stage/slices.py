@@ -1,4 +1,4 @@
-"""Which slices a state has, and by that, which windows have anything in them and are due."""
+"""Which slices a state has, and from that, which windows have anything in them and are due."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MANY = 500_000
 
 
 class Slices(dict[int, int]):
-    """Slice → how many partials it has."""
+    """Slice → the number of its partials."""
 
     def __init__(self, grid: Grid, counts: Mapping[int, int]) -> None:
         super().__init__(counts)
@@ -23,12 +23,12 @@ class Slices(dict[int, int]):
             self[slice] = self.get(slice, 0) + rows
 
     def forget(self, floor: int) -> None:
-        """Those before the slice `floor`."""
+        """Forgets the slices before the slice `floor`."""
         for slice in [one for one in self if one < floor]:
             del self[slice]
 
     def windows(self, after: int, until: int) -> list[int]:
-        """The windows with anything in them that end behind `after`, up to `until`."""
+        """The windows with anything in them that end after `after`, up to `until`."""
         grid = self._grid
         first, behind = grid.open_at(after), grid.open_at(until)
         found: set[int] = set()
@@ -40,7 +40,8 @@ class Slices(dict[int, int]):
 
     def last_due(self, after: int, watermark: int) -> int | None:
         """The end of the last of the next windows to be given, if there are any: not too much at
-        once."""
+        once.
+        """
         if watermark == START_WATERMARK:
             return None
         rows, last = 0, None
@@ -54,5 +55,5 @@ class Slices(dict[int, int]):
 
 
 def first_slice(grid: Grid, upto: int) -> int:
-    """The first slice that a window that ends behind `upto` needs."""
+    """The first slice that a window needs which ends after `upto`."""
     return -(2**62) if upto == START_WATERMARK else grid.first_pane(grid.open_at(upto))

@@ -1,4 +1,4 @@
-"""What a site runs for a stream of a stage, by its role."""
+"""The source that a site runs for a stream of a stage, by its role."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A stage's state in DuckDB: a table of partials per epoch, in memory until the epoch is flushed.
 
-What is on disk changes in one transaction per checkpoint: the frozen epoch's table, merged by slice
-and key, and the offsets that belong to it. Tables on disk are merged with each other as they add
-up, and dropped when no window needs their slices any more.
+The disk changes in one transaction per checkpoint: the frozen epoch's table, merged by slice and
+key, and the offsets that belong to it. Tables on disk are merged with each other as their number
+grows, and dropped when no window needs their slices any more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OffsetRow = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Part:
-    """A table of partials. Those on disk have a level: how often they were merged."""
+    """A table of partials. Tables on disk have a level: how often they were merged."""
 
     name: str
     last_slice: int
@@ -43,13 +43,13 @@ class Part:
 
     @property
     def epoch(self) -> int:
-        """The last one whose partials are in it."""
+        """The last epoch whose partials are in it."""
         return int(self.name.removeprefix("disk.").removeprefix("e").partition("_")[0])
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What the state was when it was last flushed."""
+    """The facts about the state when it was last flushed."""
 
     epoch: int
     offsets: list[OffsetRow]
@@ -75,7 +75,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was committed at a moment. To be looked at once."""
+    """The content that was committed at a moment. It can be read once."""
 
     transaction: Transaction
     sql: PartialsSql
@@ -131,7 +131,7 @@ class Store:
         return self._folder is not None
 
     def adopt(self, kept: Checkpoint, partials: pa.Table) -> None:
-        """Begin with a state that was kept elsewhere, instead of what is here."""
+        """Begins with a state that was kept elsewhere, instead of the one here."""
         with self._lock:
             self._replace(list(self._parts), None, "")
         self.open(kept.epoch)
@@ -140,8 +140,9 @@ class Store:
         self.flush(kept.epoch, -(2**62), kept.offsets, kept.facts)
 
     def since(self, epoch: int) -> tuple[Checkpoint, pa.Table]:
-        """What is on disk, and the partials of it that came behind `epoch`, merged. While nothing
-        is flushed."""
+        """What is on disk, and the partials of it that came after `epoch`, merged. Call it only
+        while nothing is flushed.
+        """
         kept = self.checkpoint()
         with self._lock:
             new = [one for one in self._parts if one.level >= 0 and one.epoch > epoch]
@@ -157,17 +158,17 @@ class Store:
 
     @property
     def columns(self) -> pa.Schema:
-        """Of tables of partials."""
+        """The columns of tables of partials."""
         return self._empty().schema
 
     def slices(self) -> dict[int, int]:
-        """The slices there are, and how many partials each has."""
+        """The existing slices, with the number of partials of each."""
         with self._lock:
             count = f"SELECT {SLICE}, count(*) FROM ({self._all()}) GROUP BY ALL"
             return dict(self._db.execute(count).fetchall()) if self._parts else {}
 
     def open(self, epoch: int) -> None:
-        """Make the table that an epoch's transactions write to."""
+        """Makes the table that an epoch's transactions write to."""
         sample = self._sample.empty_table()
         db = self._db.cursor()
         db.register("sample", sample)
@@ -191,8 +192,9 @@ class Store:
     def flush(
         self, epoch: int, floor: int, offsets: Iterable[OffsetRow], facts: dict[str, int]
     ) -> None:
-        """Nothing is put into `epoch` any more: write it, with all that belongs to it, and let go
-        of what lies before the slice `floor`."""
+        """Writes `epoch`, into which nothing is put any more, with all that belongs to it, and
+        forgets what lies before the slice `floor`.
+        """
         db = self._db.cursor()
         name = f"e{epoch}"
         if self._folder is None:
@@ -224,13 +226,13 @@ class Store:
         self._compact(floor)
 
     def _forget(self, floor: int) -> None:
-        """Drop tables that hold nothing from `floor` on."""
+        """Drops tables that hold nothing from `floor` on."""
         with self._lock:
             gone = [one for one in self._parts if one.level >= 0 and one.last_slice < floor]
             self._replace(gone, None, "")
 
     def _compact(self, floor: int) -> None:
-        """Merge tables of one level once there are enough of them."""
+        """Merges tables of one level once there are enough of them."""
         for level in range(64):
             alike = [one for one in self._parts if one.level == level and one.epoch <= self.saved]
             if len(alike) < FAN_IN:
@@ -265,7 +267,7 @@ class Store:
             return self._db.cursor().sql(query).to_arrow_table()
 
     def snapshot(self) -> Snapshot:
-        """What is committed now, to be looked at later."""
+        """What is committed now; it can be read later."""
         with self._lock:
             transaction = Transaction(self._db.cursor())
             source = f"({self._all()})"
@@ -277,7 +279,7 @@ class Store:
 
 
 def partials_of(sql: PartialsSql, tuples: pa.Table) -> pa.Table:
-    """One per slice and key."""
+    """The partials: one per slice and key."""
     with duckdb.connect(":memory:") as db:
         db.register("tuples", tuples)
         return db.sql(sql.lift("tuples")).to_arrow_table()

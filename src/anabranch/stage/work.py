@@ -1,8 +1,8 @@
-"""What a Spark task of a stage does, in Spark's Python workers: read a range, leave out what is
-late, aggregate what is left, and put it into the state.
+"""The work of a stage's Spark task, in Spark's Python workers: it reads a range, leaves out what is
+late, aggregates the rest, and puts it into the state.
 
-If there is something to compute before the aggregation, Spark SQL does it: the task is then two
-steps in Python, `read_range` and `put_range`, around Spark's own.
+If something must be computed before the aggregation, Spark SQL does it: the task is then two steps
+in Python, `read_range` and `put_range`, around Spark's own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Report:
-    """How a range went; of one that is not to be tried again, `error` says why."""
+    """How a range went. If it must not be tried again, `error` says why."""
 
     rows: int = 0
     partials: int = 0
@@ -92,7 +92,7 @@ def _server(address: tuple[int, str]) -> Peer:
 
 
 class _Skipped(threading.local):
-    """Malformed rows left out since somebody last looked."""
+    """Malformed rows left out since the last call."""
 
     rows = 0
 
@@ -134,7 +134,7 @@ def _no_spark() -> Any:
 
 
 def take_range(work: Work, range: Range) -> Report:
-    """The whole task, where Spark SQL has nothing to do."""
+    """Does the whole task, where Spark SQL has nothing to do."""
     try:
         stage = _stage(work.stage)
         begun = time.perf_counter()
@@ -153,7 +153,7 @@ def read_range(work: Work, range: Range, _: Iterable[Any]) -> Iterator[pa.Record
 def put_range(
     work: Work, range: Range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Put what Spark SQL has made of them; gives the report as JSON."""
+    """Puts what Spark SQL has computed; gives the report as JSON."""
     found = list(batches)
     try:
         report = _put(work, range, pa.Table.from_batches(found) if found else None)
@@ -164,7 +164,9 @@ def put_range(
 
 
 def _timely(work: Work, range: Range) -> pa.Table:
-    """The tuples of `range` that are not late, with `_slice`. The state server is told of them."""
+    """The tuples of `range` that are not late, with `_slice`. It also counts them at the state
+    server.
+    """
     stage = _stage(work.stage)
     _skipped.rows = 0
     table = _bounded(stage, _input(work.stage, work.columns).read(range))
@@ -188,7 +190,7 @@ def _timely(work: Work, range: Range) -> pa.Table:
 
 
 def _bounded(stage: Stage, table: pa.Table) -> pa.Table:
-    """Without rows from further in the future than may be, which are malformed."""
+    """The table without rows that are too far in the future, which are malformed."""
     ahead_us = stage.input.ahead_us
     far = too_far(table, time.time_ns() // 1000, ahead_us)
     if far is None or ahead_us is None:
@@ -207,7 +209,7 @@ def _argument_columns(stage: Stage, tuples: pa.Table) -> pa.Table:
 
 
 def expressions(stage: Stage) -> dict[str, Expr]:
-    """What the aggregation needs: name → expression over the source's columns."""
+    """The expressions that the aggregation needs: name → expression over the source's columns."""
     keys = {f"_k{number}": key.expr for number, key in enumerate(stage.aggregate.keys)}
     return keys | {f"_a{number}": one for number, one in enumerate(stage.arguments)}
 
@@ -238,7 +240,7 @@ def _aggregate(stage: Stage, tuples: pa.Table, *, combine: bool) -> pa.Table:
 
 @lru_cache(1)
 def _duckdb() -> duckdb.DuckDBPyConnection:
-    """Of this worker, which has one core: others run beside it."""
+    """The database of this worker. It has one core, because others run beside it."""
     db = duckdb.connect(":memory:")
     db.execute("SET threads = 1")
     return db

@@ -1,1 +1,1 @@
-"""Semi-Active Standby: who takes over, from where, and what being ready for it costs."""
+"""Semi-Active Standby: who takes over, from which point, and what the protection costs."""

@@ -1,9 +1,10 @@
-"""What a standby's cost depends on before enough was released to measure it.
+"""The quantities that a standby's cost depends on, guessed before enough was released to measure
+them.
 
-A window of ten minutes releases nothing for ten minutes, and a limit on overhead has to hold in the
-first. What the windows of a task say, and what is held already, is then taken for what will be: a
-task whose windows are `width` long and begin every `slide` lets go of a slide's tuples at a time,
-and keeps the rest of a window. If more is held than that, something further down holds it.
+A window of ten minutes releases nothing for ten minutes, and a limit on overhead has to hold during
+the first. So the forecast follows from the task's windows and from what is held already: a task
+whose windows are `width` long and begin every `slide` releases a slide's tuples at a time, and
+keeps the rest of a window. If more is held than that, something further down holds it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from anabranch.units import show_duration
 @dataclass(frozen=True, slots=True)
 class Hold:
     """For how long, or for how many tuples, windows hold back what they have taken. All 0: each
-    tuple is let go of once it is processed."""
+    tuple is released once it is processed.
+    """
 
     width_s: float = 0.0
     slide_s: float = 0.0
@@ -31,8 +33,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """As a measurement would say it: seconds between acks that release something, tuples that come
-    in that time, and tuples that such an ack leaves."""
+    """The form of a measurement: seconds between acks that release something, tuples that come in
+    that time, and tuples that such an ack leaves.
+    """
 
     interval_s: float
     arrived: float

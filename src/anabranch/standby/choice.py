@@ -1,4 +1,4 @@
-"""Which batch size suits a load: limits on recovery and overhead in, b and the reason out.
+"""Chooses the batch size for a load: limits on recovery and overhead in, b and the reason out.
 
 Overhead against b is a sawtooth, so candidates are tried: every b if they are few, else a grid and
 the teeth. Recovery never falls as b grows. A limit on recovery holds for the *worst* moment of
@@ -36,7 +36,7 @@ _BEYOND = (1.025, 1.05, 1.075, 1.1, 1.125, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75,
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the user asked for; overhead as a share of the primary's bytes."""
+    """The limits that the user asked for; overhead is a share of the primary's bytes."""
 
     recovery_s: float | None = None
     overhead: float | None = None
@@ -54,8 +54,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One b: its overhead, the most within a small change of load, and its worst recovery, and by
-    how much the load may change until the limit on overhead or on recovery breaks."""
+    """One b with its overhead, the most overhead within a small change of load, its worst recovery,
+    and the change of load at which the limit on overhead or on recovery breaks.
+    """
 
     batch: int
     overhead: float
@@ -74,7 +75,7 @@ class Option:
 
 
 class Options:
-    """The candidates under some limits, and the best of them."""
+    """The candidates under given limits, and the best of them."""
 
     def __init__(self, model: Model, limits: Limits, also: Iterable[int] = ()) -> None:
         self.model = model
@@ -100,24 +101,24 @@ class Options:
         return self._all[batch]
 
     def least_worst(self) -> Option:
-        """The shortest recovery there is, as cheaply as it can be had."""
+        """The shortest recovery there is, at the least price."""
         shortest = self._all[1].worst_s * 1.001
         pool = (option for option in self._all.values() if option.worst_s <= shortest)
         return min(pool, key=lambda option: (option.overhead, option.batch))
 
     def least_overhead(self) -> Option:
-        """The cheapest that keeps the limit on recovery."""
+        """The cheapest option that keeps the limit on recovery."""
         pool = (option for option in self._all.values() if option.recovery_margin >= 0)
         return min(pool, key=lambda option: (option.overhead, option.batch))
 
     def room(self, option: Option) -> float:
-        """The margin of what can be kept at all."""
+        """The smaller margin of the limits that can be kept at all."""
         if self._goal == "recovery":
             return option.recovery_margin
         return option.overhead_margin if self._goal == "overhead" else option.margin
 
     def price(self, option: Option) -> float:
-        """What is to be least among those with room, in shares."""
+        """The price, which is to be least among the options with room, in shares."""
         slower = option.worst_s / max(self._all[1].worst_s, 1e-9)
         match self._goal:
             case "recovery":
@@ -188,7 +189,7 @@ def _reasons(options: Options, option: Option) -> Iterator[str]:
 
 
 def _times(options: Options, option: Option) -> str:
-    """How soon, after both kinds of death if they differ."""
+    """The recovery time, for both kinds of death if they differ."""
     model, load = options.model, options.model.load
     if load.silence == 1:
         return f"{_time(option.worst_s)},"
@@ -206,7 +207,9 @@ def _time(seconds: float) -> str:
 
 
 def _candidates(model: Model, also: Iterable[int]) -> list[int]:
-    """Below what every ack leaves pending all b ship everything, and above `zero_from` nothing."""
+    """The candidates. Below what every ack leaves pending all b ship everything, and above
+    `zero_from` nothing.
+    """
     low, zero = max(1, math.floor(model.kept)), model.zero_from()
     grid = range(low, zero + 1, max(1, (zero - low) // _FEW))
     teeth = {math.floor(model.peak / j) + up for j in range(1, _TEETH) for up in (0, 1)}

@@ -1,4 +1,4 @@
-"""What a standby costs at batch size b: bytes on the link all the time, seconds after a failure.
+"""The cost of a standby at batch size b: bytes on the link all the time, seconds after a failure.
 
 An outlet counts as pending what was neither shipped to the standby nor released by the primary's
 acks, and ships ⌊pending/b⌋·b of it whenever there is that much. With rate r, ack interval T, lag D
@@ -8,11 +8,11 @@ between a tuple and the first ack that may release it, and K tuples held by open
 - an ack cuts pending down to what it cannot release: r·D + K.
 
 What acks cut away never travels, so overhead is 1 − cut/arrived, times the ratio of compression.
-That is the recursion n = ⌊(q + rT)/b⌋, q ← min(Q0, (q + rT) mod b), run over the last acks as they
-were measured, again and again. For a load of which only r, T, D and K are known they are made up:
-of whole chunks, because acks and appends meet at all phases and a producer appends a chunk at a
-time, and with a lag that may vary from ack to ack. What was cut is added up instead of what was
-shipped, so that a run need not end where a cycle does.
+That is the recursion n = ⌊(q + rT)/b⌋, q ← min(Q0, (q + rT) mod b), run repeatedly over the last
+acks as they were measured. For a load of which only r, T, D and K are known, acks are invented: of
+whole chunks, because acks and appends meet at all phases and a producer appends a chunk at a time,
+and with a lag that may vary from ack to ack. What was cut is added up instead of what was shipped,
+so that a run need not end where a cycle does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LAG, _PHASE, _MOMENT, _DETECTION = map(_shuffled, (141, 77, 45, 205))
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is measured of one input of a protected task and of the way to its standby."""
+    """The measurements of one input of a protected task and of the way to its standby."""
 
     rate: float
     """Tuples a second."""
@@ -78,7 +78,7 @@ class Load:
 
     @property
     def travel_s(self) -> float:
-        """What the link towards the standby takes for a tuple."""
+        """The time of a tuple on the link towards the standby."""
         return self.tuple_bytes / self.bandwidth if self.bandwidth else 0.0
 
 
@@ -93,7 +93,7 @@ class Cost:
 
 
 class Model:
-    """Costs of one load at any b, each of which runs over the acks."""
+    """The costs of one load at any b; each is computed over the acks."""
 
     def __init__(self, load: Load) -> None:
         self.load = load
@@ -133,9 +133,10 @@ class Model:
         return self.load.ratio * max(0.0, 1 - cut / (self._arrived * passes))
 
     def worst_recovery(self, b: int, missed: float | None = None) -> float:
-        """If so many heartbeats are `missed` first. Never falls as b grows. The worst moment to die
-        is when the standby would next get something just after it has taken over: later in the
-        batch it gets it before."""
+        """The recovery time if this many heartbeats are `missed` first. It never falls as b grows.
+        The worst moment to die is when the standby would receive the next batch just after it has
+        taken over: later in the batch it receives it before.
+        """
         load = self.load
         takeover = self._takeover(1.0, load.missed if missed is None else missed)
         lot = self._lot(b)
@@ -150,7 +151,9 @@ class Model:
         return max(takeover, asked, behind)
 
     def mean_recovery(self, b: int) -> float:
-        """Over moments of death, spread over the acks, and over phases of the heartbeat."""
+        """The mean over moments of death, spread over the acks, and over phases of the
+        heartbeat.
+        """
         laid_out = self._cycle * self._repeats
         acks, before, pending = np.array(laid_out), np.empty(len(laid_out)), laid_out[-1][1]
         for index, (arrived, kept) in enumerate(laid_out):
@@ -171,8 +174,9 @@ class Model:
         return Cost(self.overhead(b), self.mean_recovery(b), self.worst_recovery(b))
 
     def _takeover(self, phase: Number, missed: float) -> Number:
-        """Detection, at `phase` of the last heartbeat's interval, and round trips to raise the
-        epoch up- and downstream, and to ask for what is lacking."""
+        """The time of detection, at `phase` of the last heartbeat's interval, and of the round
+        trips that raise the epoch up- and downstream and ask for missing tuples.
+        """
         load = self.load
         return (missed - 1 + phase) * load.heartbeat_s + 3 * load.rtt_s
 
@@ -183,26 +187,28 @@ class Model:
         return tuples * self.load.travel_s
 
     def _lot(self, b: int) -> float:
-        """What the standby takes at a time: a batch, unless chunks are larger, or its instances'
-        fixed cost makes smaller batches wait for one another."""
+        """How much the standby takes at a time: a batch, unless chunks are larger, or the fixed
+        cost of its instances makes smaller batches wait for one another.
+        """
         load = self.load
         busy = load.rate * load.per_tuple_s
         waiting = load.rate * load.fixed_s / (1 - busy) if busy < 1 else math.inf
         return max(float(b), load.chunk, min(waiting, self.peak))
 
     def _saturated(self, b: int) -> bool:
-        """One instance of the standby follows another."""
+        """Whether one instance of the standby follows another without a pause."""
         unit = max(float(b), self.load.chunk)
         return b <= self.peak and self._instance(unit) * self.load.rate > unit
 
     def _recovery(
         self, b: int, pending: Numbers, chances: tuple[Numbers, Numbers], takeover: Numbers
     ) -> Numbers:
-        """Of deaths with so much pending; see `_shipped_done`.
+        """The recovery times of deaths with this much pending; see `_shipped_done`.
 
-        What was shipped is processed anyhow. What is pending comes by itself if the upstream, which
-        goes on, fills the batch before the takeover; otherwise it is asked for, and what has come
-        since shares its task instance."""
+        Tuples that were shipped are processed anyhow. Pending tuples come by themselves if the
+        upstream, which goes on, fills the batch before the takeover; otherwise the standby asks for
+        them, and tuples that have come since share their task instance.
+        """
         load = self.load
         done = self._shipped_done(b, pending, chances)
         unit = max(float(b), load.chunk)
@@ -214,8 +220,9 @@ class Model:
         return np.where(pending > 0, rest, np.maximum(takeover, done))
 
     def _shipped_done(self, b: int, pending: Numbers, chances: tuple[Numbers, Numbers]) -> Numbers:
-        """When the standby has processed what it was shipped before the death. The chances are how
-        far an instance has come and how much of a chunk's interval is over."""
+        """The time when the standby has processed what it was shipped before the death. The chances
+        say how far an instance has come and how much of a chunk's interval is over.
+        """
         load, unit = self.load, max(float(b), self.load.chunk)
         if b > self.peak or not load.rate:
             return np.zeros_like(pending)
@@ -244,9 +251,10 @@ def _peak(acks: list[tuple[float, float]]) -> float:
 
 
 def _acks(load: Load) -> list[tuple[float, float]]:
-    """(tuples arrived before it, tuples it leaves) of a run of acks. The phase between chunks and
-    acks moves through a whole chunk in the course of the run, but not between an ack and the one
-    before. Acks between which nothing arrives are one, which leaves the least."""
+    """A run of acks, each as (tuples arrived before it, tuples it leaves). The phase between chunks
+    and acks moves through a whole chunk in the course of the run, but not between an ack and the
+    one before. Acks between which nothing arrives become one, which leaves the least.
+    """
     per_ack, chunk = load.rate * load.ack_interval_s, load.chunk
     if not per_ack:
         return [(0.0, load.window)]

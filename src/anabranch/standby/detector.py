@@ -1,4 +1,4 @@
-"""Whether a primary is dead: how often its standby asks, and how it takes the answers."""
+"""Decides whether a primary is dead: how often its standby asks, and how it takes the answers."""
 
 from __future__ import annotations
 
@@ -26,27 +26,30 @@ class Beat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """A beat is sent every `every_s`, whether or not the one before was answered. `missed` in a row
-    without an answer are a death."""
+    """A beat is sent every `every_s`, whether or not the last one was answered. A death is `missed`
+    beats in a row without an answer.
+    """
 
     every_s: float
     missed: int
 
     @property
     def refused_s(self) -> float:
-        """The longest until a death is noticed if the machine goes on: it says that nobody listens
-        any more."""
+        """The longest time until a process's death is noticed if its machine goes on and refuses
+        connections.
+        """
         return self.every_s
 
     @property
     def silent_s(self) -> float:
-        """The longest until it is noticed that a machine has vanished, or the way to it: it may
-        have answered a beat just before."""
+        """The longest time until it is noticed that a machine, or the way to it, has vanished: it
+        may have answered a beat just before.
+        """
         return self.every_s * (self.missed + 1)
 
 
 def cadence(heartbeat_s: float, missed: int, recovery_s: float | None = None) -> Cadence:
-    """As the cluster beats, or faster if a RECOVERY has to hold."""
+    """The cluster's cadence, or a faster one if a RECOVERY has to hold."""
     if recovery_s is None:
         return Cadence(heartbeat_s, missed)
     wanted = SHARE * recovery_s / (missed + 1)
@@ -54,14 +57,16 @@ def cadence(heartbeat_s: float, missed: int, recovery_s: float | None = None) ->
 
 
 class Detector:
-    """Silence must last; the other signs of death are certain, and cost no waiting."""
+    """Silence must last to count as death; the other signs are certain and need no waiting."""
 
     def __init__(self, missed: int) -> None:
         self._limit = missed
         self.missed = 0.0
 
     def heard(self, beat: Beat) -> bool:
-        """True: the primary counts as dead. It may yet be only slow; its epoch is over anyway."""
+        """Takes the answer to a beat. True means that the primary counts as dead. It may only be
+        slow, but its epoch is over anyway.
+        """
         if beat is Beat.SILENT:
             self.missed += 1
         elif beat is Beat.ALIVE:

@@ -1,4 +1,4 @@
-"""Limits that no load lets a standby keep: known before a query runs."""
+"""Limits that a standby cannot keep under any load: known before a query runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from anabranch.units import show_duration
 
 
 def impossible(asked: Standby, heartbeat_us: int, missed: int) -> tuple[str, str] | None:
-    """What cannot hold and the nearest that can; None if it depends on the load.
+    """The limit that cannot hold and the nearest that can; None if it depends on the load.
 
     A death is noticed up to one beat later, whatever the batch. With a batch of 1 nothing is
-    released before it is shipped, so every tuple is sent to the standby."""
+    released before it is shipped, so every tuple is sent to the standby.
+    """
     beats = cadence_of(asked, heartbeat_us, missed)
     if asked.recovery_us is not None and asked.recovery_us < round(beats.refused_s * 1e6):
         wanted, least = exact_duration(asked.recovery_us), _shown(beats.refused_s)
@@ -30,8 +31,9 @@ def impossible(asked: Standby, heartbeat_us: int, missed: int) -> tuple[str, str
 
 
 def reservation(asked: Standby, heartbeat_us: int, missed: int) -> str:
-    """What is to be said of a RECOVERY that holds if a process dies, and not if its machine goes
-    silent; nothing else."""
+    """A warning about a RECOVERY that holds if a process dies, but not if its machine falls silent;
+    otherwise empty.
+    """
     silent_s = cadence_of(asked, heartbeat_us, missed).silent_s
     if asked.recovery_us is None or asked.recovery_us >= round(silent_s * 1e6):
         return ""
@@ -42,7 +44,7 @@ def reservation(asked: Standby, heartbeat_us: int, missed: int) -> str:
 
 
 def noticed(asked: Standby, heartbeat_us: int, missed: int) -> str:
-    """For EXPLAIN: how soon both kinds of death are noticed."""
+    """The text for EXPLAIN: how soon both kinds of death are noticed."""
     beats = cadence_of(asked, heartbeat_us, missed)
     return (
         f"noticed within {_shown(beats.refused_s)} if the process dies,"

@@ -1,9 +1,9 @@
-"""When a standby should put off its work.
+"""Decides when a standby should put off its work.
 
-Under load a standby would run everything again that its primary runs, and most of it in vain: a
-moment later the primary's results are safe and nobody needs the tuples any more. So it lets much
-work wait a while, and begins behind what was released meanwhile. Little work is done at once, since
-then a take-over finds nothing left to do.
+Under load a standby would repeat all work of its primary, and most of it in vain: a moment later
+the primary's results are safe and nobody needs the tuples any more. So it lets much work wait a
+while, and begins after what was released meanwhile. Little work is done at once, because then a
+take-over finds nothing left to do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PATIENCE_S = 2.0
 
 
 class Patience:
-    """Times are given, in seconds of any one clock."""
+    """The caller gives times, in seconds of any one clock."""
 
     def __init__(self, patience_s: float = PATIENCE_S, little_bytes: int = LITTLE_BYTES) -> None:
         self._patience_s = patience_s
@@ -24,7 +24,9 @@ class Patience:
         self._since = math.inf
 
     def waits(self, now: float, taken: tuple[int, ...], waiting_bytes: int) -> bool:
-        """So much waits behind what was `taken`: it has not waited long enough yet."""
+        """Whether the standby should still wait, when `waiting_bytes` lie after what was
+        `taken`.
+        """
         if waiting_bytes < self._little:
             self._since = math.inf
             return False

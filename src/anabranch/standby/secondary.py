@@ -1,8 +1,10 @@
-"""The standby of a task: what it was shipped, and when that does not join up, where it begins anew.
+"""The standby of a task: what it was shipped, and where it begins again when a shipment leaves a
+gap.
 
 A shipment may leave a gap, since tuples that were released before they were shipped never come. The
-point that comes with it lies behind the gap, so the task begins again there, with what was shipped
-behind that point on all its inputs. Until a point has moved on, everything behind it is kept here.
+point that comes with it lies after the gap, so the task begins again there, with what was shipped
+after that point on all its inputs. Everything after a point is kept here until the point has moved
+on.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from anabranch.stream.restart import RestartPoint
 
 @dataclass(frozen=True, slots=True)
 class Feed(Generic[P]):
-    """Give the running task the next tuples of input `index`."""
+    """Tells the task to take the next tuples of input `index`."""
 
     index: int
     batch: Batch[P]
@@ -26,7 +28,9 @@ class Feed(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Restart(Generic[P]):
-    """Forget the task's state and outputs; begin at `point` with `kept`, per input in order."""
+    """Tells the task to forget its state and outputs, and to begin at `point` with `kept`, per
+    input in order.
+    """
 
     point: RestartPoint
     kept: tuple[tuple[Batch[P], ...], ...]
@@ -37,8 +41,9 @@ Action = Feed[P] | Restart[P]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a producer answers to a task's claim: what it has let go of on the word of
-    the one before, and that one's restart point."""
+    """A producer's answer to a task's claim: what it has released on the word of the task's last
+    primary, and that primary's restart point.
+    """
 
     released: int
     restart: RestartPoint | None
@@ -53,7 +58,7 @@ class _Input(Generic[P]):
     kept: list[Batch[P]] = field(default_factory=list)
 
     def forget(self, position: int) -> None:
-        """What lies up to `position` is needed by nobody."""
+        """Forgets what lies up to `position`, which nobody needs any more."""
         while self.kept and self.kept[0].last <= position:
             self.kept.pop(0)
         if self.kept and self.kept[0].first <= position:
@@ -85,7 +90,7 @@ class Secondary(Generic[P]):
 
     @property
     def received(self) -> tuple[int, ...]:
-        """The last position of each input; behind it, it may be followed."""
+        """The last position of each input; the input may be followed after it."""
         return tuple(one.received for one in self._inputs)
 
     @property
@@ -95,9 +100,10 @@ class Secondary(Generic[P]):
     def offer(
         self, index: int, batch: Batch[P], taken: Sequence[int] | None = None
     ) -> list[Action[P]]:
-        """A shipment or heartbeat of input `index` has come. If the task is idle, `taken` says how
-        far it has come on each input. Raises StaleEpoch if its producer has been replaced, Gap if
-        it does not join up and no point lies behind the gap."""
+        """Takes a shipment or heartbeat of input `index`. If the task is idle, `taken` says how far
+        it has come on each input. Raises StaleEpoch if its producer has been replaced, Gap if it
+        does not join up and no point lies after the gap.
+        """
         one = self._inputs[index]
         if batch.epoch < one.epoch:
             raise StaleEpoch(f"stream {batch.stream}: epoch {batch.epoch} after {one.epoch}")
@@ -113,7 +119,7 @@ class Secondary(Generic[P]):
         return [self._restart()]
 
     def learn(self, point: RestartPoint, taken: Sequence[int] | None) -> list[Action[P]]:
-        """A producer was told of `point`; `taken` as in `offer`."""
+        """Learns of a `point` that a producer was told; `taken` as in `offer`."""
         self._learn(point)
         if not self._overtaken(taken):
             return []
@@ -123,8 +129,10 @@ class Secondary(Generic[P]):
     def take_over(
         self, claims: Sequence[Claim], taken: Sequence[int] | None = None
     ) -> list[Action[P]]:
-        """The producers of all inputs have agreed; they let go of nothing more. Afterwards each is
-        followed behind `received`. Raises Gap if one lacks what no point lies behind."""
+        """Takes over once the producers of all inputs have agreed, which release nothing more.
+        Afterwards each is followed after `received`. Raises Gap if a producer lacks tuples and no
+        point lies after them.
+        """
         for claim in claims:
             if claim.restart:
                 self._learn(claim.restart)
@@ -139,21 +147,24 @@ class Secondary(Generic[P]):
         return [self._restart()]
 
     def _overtaken(self, taken: Sequence[int] | None) -> bool:
-        """Nothing is needed any more that the task has taken, nor some of what waits for it: to
-        begin at the point is less work."""
+        """Whether the point has overtaken all that the task has taken, and some of what waits for
+        it: then it is less work to begin at the point.
+        """
         if taken is None:
             return False
         pairs = list(zip(self.point.inputs, taken, strict=True))
         return all(p >= t for p, t in pairs) and any(p > t for p, t in pairs)
 
     def _learn(self, point: RestartPoint) -> None:
-        """What producers were told at different times, perhaps by different runs of the task."""
+        """Moves the point on. Producers were told points at different times, perhaps by different
+        runs of the task.
+        """
         self.point = self.point.join(point)
         for one, position in zip(self._inputs, self.point.inputs, strict=True):
             one.forget(position)
 
     def _require(self, index: int, needed: int, what: str) -> None:
-        """The newest point must lie behind what is not to be had."""
+        """Raises Gap unless the newest point lies after what nobody can send any more."""
         if self.point.inputs[index] < needed:
             raise Gap(
                 f"{what}: {self.point.inputs[index] + 1} to {needed} were let go of, though the"
@@ -161,7 +172,7 @@ class Secondary(Generic[P]):
             )
 
     def _skip(self) -> None:
-        """Expect what lies behind the newest point, on all inputs."""
+        """Expects what lies after the newest point, on all inputs."""
         for one, position in zip(self._inputs, self.point.inputs, strict=True):
             if one.received < position:
                 one.received = position

@@ -1,9 +1,9 @@
 """Adapts a standby's batch size to a load that changes, without hunting.
 
 Measurements are averaged over `MEMORY_S`. One that is far off is held back: if the next is off in
-the same direction, the load has stepped and the average starts anew with it (so a measurement that
-covers the step itself counts for nothing); otherwise it was a hiccup and is forgotten. Hence a
-step is answered after two measurements, and a hiccup never.
+the same direction, the load has stepped and a new average starts with it (so a measurement that
+covers the step itself does not count); otherwise it was a hiccup and is forgotten. Hence the tuner
+reacts to a step after two measurements, and never to a hiccup.
 
 The batch size changes if it has less than `HOLD` room to its limits and another has `GAIN` more, or
 if another is better by a `CLEAR` margin; and, unless the load has stepped less than `SETTLING_S`
@@ -58,7 +58,7 @@ class Smoothing:
         return self._load
 
     def stepped(self, now_s: float) -> bool:
-        """Whether so little is known of the present load that what was decided may be wrong."""
+        """Whether so little is known of the present load that the last decision may be wrong."""
         return now_s - self._since < SETTLING_S
 
     def _start(self, now_s: float, load: Load) -> None:
@@ -66,7 +66,7 @@ class Smoothing:
 
 
 class Tuner:
-    """With `batch` given it changes nothing and only tells whether the limits hold."""
+    """If `batch` is given, it changes nothing and only says whether the limits hold."""
 
     def __init__(self, limits: Limits, batch: int | None = None) -> None:
         self.limits = limits
@@ -101,14 +101,17 @@ def _worth(options: Options, batch: int) -> bool:
 
 
 def _off(known: Load, load: Load) -> tuple[int, ...]:
-    """−1, 0 or 1 for each thing that cost depends on: below, about or above what is known. These
-    few stand for all measurements, some of which may jump about without any consequence."""
+    """−1, 0 or 1 for each quantity that the cost depends on: below, about or above the known one.
+    These few stand for all measurements, some of which may jump without any consequence.
+    """
     pairs = zip(_gauges(known), _gauges(load), strict=True)
     return tuple((new > old * STEP) - (new * STEP < old) for old, new in pairs)
 
 
 def _gauges(load: Load) -> tuple[float, float, float]:
-    """What piles up between acks, how long processing it takes, and how long a takeover."""
+    """The tuples that pile up between acks, the time to process them, and the time of a
+    takeover.
+    """
     pile = load.rate * (load.ack_interval_s + load.lag_s) + load.window
     each = load.per_tuple_s + load.travel_s
     return pile, load.fixed_s + pile * each, load.missed * load.heartbeat_s + 3 * load.rtt_s

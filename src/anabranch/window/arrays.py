@@ -1,4 +1,6 @@
-"""Columns that grow at their end: numpy for what is computed with, Arrow for what is carried."""
+"""Columns that grow at their end: numpy for columns that are computed with, Arrow for those that
+are carried.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,16 @@ _MERGED_BYTES = 256_000_000
 
 
 class Growing:
-    """Named numpy arrays of one length with room to spare: appending costs what is appended."""
+    """Named numpy arrays of one length with room to spare: appending costs as much as is
+    appended.
+    """
 
     def __init__(self, dtypes: Mapping[str, Any]) -> None:
         self._room = {name: np.empty(_LEAST, dtype) for name, dtype in dtypes.items()}
         self.size = 0
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        """A view; good until the next change."""
+        """A view, valid until the next change."""
         return self._room[name][: self.size]
 
     def append(self, values: Mapping[str, npt.NDArray[Any] | int | bool], count: int) -> None:
@@ -112,5 +116,5 @@ class Carried:
 
 
 def concatenated(chunks: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:
-    """The columns of the chunks, behind each other."""
+    """The columns of the chunks, one after the other."""
     return [pa.concat_arrays(list(parts)) for parts in zip(*chunks, strict=True)]

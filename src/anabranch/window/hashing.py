@@ -31,7 +31,7 @@ def valid(column: pa.Array) -> Mask:
 
 
 def hashed(column: pa.Array) -> U64:
-    """A hash of each value; of a NULL, anything."""
+    """A hash of each value; for a NULL, any number."""
     t, type_ = pa.types, column.type
     if _is_text(type_):
         return _mixed(_of_text(column))
@@ -60,7 +60,7 @@ def combined(parts: Sequence[U64]) -> U64:
 
 
 def _mixed(words: U64) -> U64:
-    """Spread over all bits (the finaliser of splitmix64)."""
+    """The words with their bits mixed (the finaliser of splitmix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
@@ -77,7 +77,9 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _of_text(column: pa.Array) -> U64:
-    """A polynomial in each value's bytes, by differences of a running sum over all of them."""
+    """A polynomial in each value's bytes, computed from differences of a running sum over all of
+    them.
+    """
     wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     _, offsets_buffer, data_buffer = column.buffers()
     if not len(column) or offsets_buffer is None:

@@ -13,8 +13,9 @@ from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
 
 
 def watermark(newest: int, lateness_us: int) -> int:
-    """After tuples whose greatest event time is `newest`. An event time, however far, ends no
-    stream."""
+    """The watermark after tuples whose greatest event time is `newest`. An event time, however far,
+    ends no stream.
+    """
     return min(max(newest, START_WATERMARK + lateness_us) - lateness_us, END_WATERMARK - 1)
 
 

@@ -1,4 +1,4 @@
-"""How windows lie on an axis of whole numbers: event time in µs, or positions.
+"""Windows on an axis of whole numbers: event time in µs, or positions.
 
 Windows overlap, so the axis is cut into panes that every window is a run of. Cutting at the starts
 and ends of windows only gives at most two panes per slide, however width and slide divide each
@@ -30,7 +30,7 @@ class Grid:
 
     @property
     def span(self) -> int:
-        """Panes of one window; if windows leave gaps, those are panes too, of no window."""
+        """The panes of one window; if windows leave gaps, those are panes too, of no window."""
         whole, rest = divmod(self.width, self.slide)
         return whole * 2 + 1 if rest else whole
 
@@ -66,9 +66,9 @@ class Grid:
         return window * self.slide + self.width
 
     def open_at(self, at: int) -> int:
-        """The first window that ends behind `at`."""
+        """The first window that ends after `at`."""
         return (at - self.width) // self.slide + 1
 
     def starting_from(self, at: int) -> int:
-        """The first window that starts at or behind `at`."""
+        """The first window that starts at or after `at`."""
         return -(-at // self.slide)

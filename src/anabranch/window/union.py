@@ -19,8 +19,9 @@ from anabranch.window.panes import Ints
 
 @dataclass(frozen=True)
 class Merged:
-    """The tuples that may go, in order. Replaying the streams behind `needless` gives what follows,
-    once what has an event time up to `instant` is left out."""
+    """The tuples that may go, in order. Replaying the streams after `needless` gives what follows,
+    once tuples with an event time up to `instant` are left out.
+    """
 
     table: pa.Table
     watermark: int
@@ -31,7 +32,8 @@ class Merged:
 @dataclass
 class _Waiting:
     """Tuples of one stream that may not go yet, in the order of their positions; `last` is the
-    position of the last that came."""
+    position of the newest.
+    """
 
     table: pa.Table
     positions: Ints
@@ -53,11 +55,13 @@ class UnionState:
         self._instant = START_WATERMARK
 
     def open(self, instant: int) -> None:
-        """What has an event time up to `instant` has gone before."""
+        """Begins after a restart: tuples with an event time up to `instant` have gone before."""
         self._instant = instant
 
     def step(self, arrivals: Sequence[tuple[pa.Table, int, int]]) -> Merged:
-        """Per stream the new tuples, the position of the last of them, and the watermark."""
+        """Takes for each stream its new tuples, the position of the last of them, and its
+        watermark.
+        """
         for waiting, (table, last, watermark) in zip(self._streams, arrivals, strict=True):
             self._add(waiting, table, last, watermark)
         watermark = min(one.watermark for one in self._streams)
@@ -82,7 +86,9 @@ class UnionState:
         waiting.last, waiting.watermark = last, max(waiting.watermark, watermark)
 
     def _take(self, waiting: _Waiting, watermark: int) -> pa.Table:
-        """Out of `waiting`: by event time, and by position where that is the same."""
+        """Takes tuples out of `waiting`, ordered by event time, and by position where that is the
+        same.
+        """
         times = waiting.table.column(EVENT_TIME).to_numpy()
         ready = times < watermark if watermark < END_WATERMARK else np.ones(len(times), bool)
         taken = waiting.table.filter(pa.array(ready))

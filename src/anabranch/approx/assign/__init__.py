@@ -1,4 +1,4 @@
-"""Which worker computes which keys: all methods behind one signature."""
+"""Which worker computes which keys: all methods have one signature."""
 
 from collections.abc import Callable
 

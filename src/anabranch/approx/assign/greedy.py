@@ -12,8 +12,9 @@ DIGITS = 12
 
 
 def greedy(problem: Problem) -> Workers:
-    """Line numbers are the figure's. One worker is set aside for keys that find no place; the
-    figure has equal workers only, here `capacities` are taken in their order."""
+    """Line numbers are the figure's. One worker is set aside for keys that find no place. The
+    figure has equal workers only; here `capacities` are taken in their order.
+    """
     alone = np.round(problem.reliability(problem.alone()), DIGITS)
     filling = Filling(problem, problem.capacities)
     alive_keys = [key for key in range(problem.keys) if alone[key] >= problem.confidence]  # 3

@@ -1,7 +1,8 @@
 """The workers of a growing or changing assignment, with the covariance each would lose.
 
 C = inv(P_AA) of a worker's keys A is their covariance given all other keys. A key that joins or
-leaves changes it by a matrix of rank one, so an assignment is never inverted anew."""
+leaves changes it by a matrix of rank one, so no matrix of an assignment is ever inverted again.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ class Load:
         return np.asarray(np.diag(self.lost) / self.problem.tolerated[self.keys])
 
     def excess(self) -> float:
-        """0: the worker can be estimated; else by how much its keys miss it."""
+        """0 if the worker can be estimated; otherwise by how much its keys miss it."""
         return float(np.maximum(self.ratios() - 1, 0).sum())
 
     def without(self, place: int) -> Load:
-        """Less the key at `place`: it is observed, and tells about the others."""
+        """The load less the key at `place`, which is then observed and tells about the others."""
         rest = np.delete(np.arange(len(self.keys)), place)
         column = self.lost[rest, place]
         smaller = Load(self.problem, [])
@@ -53,7 +54,7 @@ class Load:
         return larger
 
     def excess_with(self, candidates: Indices) -> Floats:
-        """For each candidate: `excess` with it."""
+        """For each candidate, the `excess` with it."""
         precision, tolerated = self.problem.precision, self.problem.tolerated
         columns = precision[np.ix_(np.asarray(self.keys, dtype=np.intp), candidates)]
         pull = self.lost @ columns
@@ -76,7 +77,7 @@ class Filling:
         self._variances = np.zeros((len(capacities), widest))
 
     def ratios(self) -> Floats:
-        """By worker: the worst of its keys; 0 if it has none."""
+        """For each worker the worst ratio of its keys; 0 if it has none."""
         return np.asarray((self._variances / self.problem.tolerated[self.keys]).max(axis=1))
 
     def ratios_with(self, key: int) -> Floats:

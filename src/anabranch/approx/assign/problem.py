@@ -1,4 +1,4 @@
-"""What an assignment is judged by: equation (8) of the approx paper, and beyond it."""
+"""The measure of an assignment: equation (8) of the approx paper, and more."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ class Problem:
         return len(self.precision)
 
     def reliability(self, ratio: float | Floats) -> Floats:
-        """R (3), by the ratio of a key's variance to what is tolerated."""
+        """R (3), from the ratio of a key's variance to the tolerated one."""
         z = normal_quantile(self.confidence)
         return np.asarray(special.erf(z / np.sqrt(2 * np.maximum(ratio, 1e-300))))
 
     def ratio(self, lost: Sequence[int], judged: Sequence[int] | None = None) -> float:
-        """The worst of `judged` (all lost keys), once `lost` are: above 1 it is not estimable."""
+        """The worst ratio of `judged` (default: all lost keys) if `lost` are lost: above 1 it is
+        not estimable.
+        """
         if not lost:
             return 0.0
         ratios = np.diag(lost_covariance(self.precision, lost)) / self.tolerated[list(lost)]
@@ -48,7 +50,7 @@ class Problem:
         return float(max(r for key, r in zip(lost, ratios, strict=True) if key in wanted))
 
     def alone(self) -> Floats:
-        """By key: its ratio if it alone is lost. No assignment makes it smaller."""
+        """For each key the ratio if it alone is lost. No assignment makes it smaller."""
         return np.asarray(1 / np.diag(self.precision) / self.tolerated)
 
     def estimable(self, workers: Workers) -> list[bool]:

@@ -1,4 +1,4 @@
-"""The approx paper's two baselines: correlated keys spread apart, or put together."""
+"""The approx paper's two baselines, which spread correlated keys, or put them together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.approx.gaussian import precision_of
 
 
 def h_best(problem: Problem) -> Workers:
-    """Keys are dealt out in turn, neighbours in correlation one after the other."""
+    """Keys are dealt out in turn, with strongly correlated keys one after the other."""
     workers: Workers = [[] for _ in problem.capacities]
     turn = 0
     for key in _by_likeness(problem):

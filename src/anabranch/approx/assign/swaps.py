@@ -1,5 +1,6 @@
-"""Our assignment: keys dealt out to as many workers as could be estimated at best, then swapped
-until they can; if they cannot, one worker fewer is tried."""
+"""Our assignment: it deals keys out to as many workers as could be estimated at best, then swaps
+them until all these can be; if that fails, it tries one worker fewer.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def _search(problem: Problem) -> Workers:
 
 
 def _most(problem: Problem, alone: np.ndarray) -> int:
-    """No more workers than this can be estimated: the smallest, filled with estimable keys."""
+    """An upper bound of the number of workers that can be estimated: the smallest ones, filled with
+    estimable keys.
+    """
     left = int((alone <= 1).sum())
     spare = sum(problem.capacities) - problem.keys
     count = 0
@@ -72,14 +75,15 @@ def _most(problem: Problem, alone: np.ndarray) -> int:
 
 
 def _living(problem: Problem, alive: int) -> list[int]:
-    """The workers that are to be estimable: the smallest ones."""
+    """The workers that the assignment makes estimable: the smallest ones."""
     order = sorted(range(len(problem.capacities)), key=lambda w: (problem.capacities[w], -w))
     return sorted(order[:alive])
 
 
 def _dealt(problem: Problem, alone: np.ndarray, alive: int, start: int) -> Workers:
-    """The keys that are hardest to estimate go to the others; of the rest the hardest come first,
-    each to where it does least harm."""
+    """The keys that are hardest to estimate go to the other workers. Of the rest the hardest come
+    first, each to the worker where it does least harm.
+    """
     living = _living(problem, alive)
     noise = np.random.default_rng(start).uniform(1, 1.5, problem.keys) if start else 1.0
     order = [int(key) for key in np.argsort(-alone * noise, kind="stable")]
@@ -99,7 +103,7 @@ def _dealt(problem: Problem, alone: np.ndarray, alive: int, start: int) -> Worke
 
 
 def _improve(loads: list[Load], living: list[int], moves: int | None = None) -> None:
-    """Swap keys as long as the living workers come closer to being estimable."""
+    """Swaps keys as long as the living workers come closer to being estimable."""
     alive = set(living)
     left = 4 * len(loads[0].problem.tolerated) if moves is None else moves // 2
     stuck: set[int] = set()
@@ -117,7 +121,7 @@ def _improve(loads: list[Load], living: list[int], moves: int | None = None) -> 
 
 
 def _swap(loads: list[Load], worst: int, alive: set[int]) -> bool:
-    """The best swap of a key of `worst` with another worker's; False if none helps."""
+    """Makes the best swap of a key of `worst` with another worker's; False if none helps."""
     mine = loads[worst]
     home = {key: w for w, load in enumerate(loads) if w != worst for key in load.keys}
     candidates: Indices = np.fromiter(home, dtype=np.intp)
@@ -144,7 +148,9 @@ def _swap(loads: list[Load], worst: int, alive: set[int]) -> bool:
 
 
 def _culprits(load: Load) -> list[int]:
-    """The key that misses most, and those that would tell most about it were they elsewhere."""
+    """The key that misses most, and the keys that would tell most about it if they were
+    elsewhere.
+    """
     worst = int(np.argmax(load.ratios()))
     told = load.lost[worst] ** 2 / np.diag(load.lost)
     told[worst] = np.inf
@@ -152,7 +158,7 @@ def _culprits(load: Load) -> list[int]:
 
 
 def _from_previous(problem: Problem) -> Workers:
-    """New keys join where they do least harm; then as many swaps as `moves` allows."""
+    """New keys join where they do least harm; then at most `moves` swaps follow."""
     assert problem.previous is not None
     filling = Filling(problem, problem.capacities)
     known: set[int] = set()

@@ -53,9 +53,10 @@ def check_script(path: Path, cluster_file: Path | None) -> None:
 
 
 def check_early(script: Script, cluster: Cluster, base: str) -> None:
-    """Raise what Spark and a system's sites would say of names, options and files, before they are
-    started, which takes its time. Nothing is said of types. A script with pockets is not looked at:
-    their code would run once more."""
+    """Raises what Spark and a system's sites would say of names, options and files, before they are
+    started, which takes its time. Types are not checked. A script with pockets is skipped, because
+    the check would run their code once more.
+    """
     if not any(isinstance(one, CreatePocket) for one in parse(script)):
         _checked(script, cluster, base, NoTypes(), LocalSites)
 
@@ -80,7 +81,7 @@ def _checked(
 
 
 class PlannedSites:
-    """The sites that there would be: all of them answer, as far as that needs no Spark."""
+    """The sites that there would be. They answer every question that needs no Spark."""
 
     secrets: dict[str, Kept] | None = None
     """Nobody knows which the system will have."""
@@ -100,7 +101,7 @@ class PlannedSites:
         return absence(name, {}, (), self._names)
 
     def record(self, name: str) -> None:
-        """Nothing has been measured."""
+        """Raises always: nothing has been measured."""
 
     def addresses(self) -> dict[str, str]:
         return {}
@@ -112,15 +113,16 @@ class PlannedSites:
         return self
 
     def send(self, message: Message[A], timeout_s: float) -> A:
-        """What a site would answer to it."""
+        """The answer that a site would give."""
         answer: Any = _answered(message)
         found: A = answer
         return found
 
 
 class LocalSites(PlannedSites):
-    """Those that `run` starts: the files that they would read are on this machine, and all secrets
-    in the script."""
+    """The sites that `run` starts: the files that they would read are on this machine, and all
+    secrets are in the script.
+    """
 
     secrets: dict[str, Kept] | None = {}  # noqa: RUF012 - nothing is put into it
 
@@ -157,7 +159,9 @@ def _answered(message: Message[Any]) -> Any:
 
 
 def _options(sources: Iterable[StreamDef | TableDef], tasks: Iterable[TaskSpec]) -> Checked:
-    """Which there are, and whether their values can be read; and the files that they mean."""
+    """Checks that the options exist and that their values can be read; returns the files they
+    name.
+    """
     found: list[Place] = []
     for one in sources:
         if one.source:
@@ -174,7 +178,7 @@ def _connector(one: StreamDef | TableDef, call: Call) -> type[Connector]:
 
 
 def _known(call: Call) -> dict[str, Plain]:
-    """The options, but for those whose values are secrets that are not here."""
+    """The options, but for those whose secret values are not known here."""
     options = call.options.items()
     return {
         name: opened(value)
@@ -186,7 +190,7 @@ def _known(call: Call) -> dict[str, Plain]:
 def _taken(
     connector: type[Connector], call: Call, base: str, columns: Iterable[Column]
 ) -> list[Place]:
-    """The files that it means, once its options have been checked."""
+    """The files that the connector would use, once its options have been checked."""
     given = _known(call)
     secret = call.options.keys() - given.keys()
     declared = [option for option in connector.options if option.name not in secret]

@@ -1,4 +1,4 @@
-"""What may be typed next at the prompt; a pure function of the text and the names there are."""
+"""What may be typed next at the prompt: a pure function of the text and the existing names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _AFTER = {
 
 @dataclass(frozen=True)
 class Call:
-    """A source or sink: what its options are for, and which values some of them take."""
+    """A source or sink: what its options are for, and the values that some of them take."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -53,7 +53,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Names:
-    """All that has a name. What can be read maps to the names of its columns."""
+    """The names of all things that exist. Things that can be read map to the names of their
+    columns.
+    """
 
     streams: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -110,7 +112,7 @@ def _last_statement(text: str) -> list[Token] | None:
 
 
 def _expected(tokens: list[Token], after: str, names: Names) -> dict[str, str]:
-    """Text → what it means, by the words before the cursor."""
+    """The texts that may come next, with their meanings, decided by the words before the cursor."""
     keys = [token.key for token in tokens]
     if not keys:
         return _plain(STATEMENTS, "statement") | _plain(COMMANDS, "command")
@@ -135,7 +137,7 @@ def _expected(tokens: list[Token], after: str, names: Names) -> dict[str, str]:
 
 
 def _after_keyword(keys: list[str], names: Names) -> dict[str, str] | None:
-    """What the last word asks for by itself; None if it does not."""
+    """The texts that the last word alone calls for; None if it calls for none."""
     match keys:
         case ["DROP", "STREAM"]:
             return _plain(names.streams, "stream")
@@ -173,7 +175,9 @@ def _after_keyword(keys: list[str], names: Names) -> dict[str, str] | None:
 
 
 def _in_services(keys: list[str]) -> list[str] | None:
-    """What may follow behind STANDBY, INTO or AT of a query; None before the first of them."""
+    """The words that may follow after STANDBY, INTO or AT of a query; None before the first of
+    these.
+    """
     behind = keys[keys.index("FROM") :] if "SELECT" in keys and "FROM" in keys else []
     places = [index for index, key in enumerate(behind) if key in _SERVICES]
     if not places:
@@ -219,7 +223,7 @@ def _in_call(tokens: list[Token], call: Call) -> dict[str, str]:
 
 
 def _columns(tokens: list[Token], names: Names) -> dict[str, str]:
-    """Of the stream that is read, or of all while none is named."""
+    """The columns of the stream that is read, or of all streams while none is named."""
     readable = names.readable
     said = {token.text.lower() for token in tokens if token.is_name}
     chosen = [name for name in readable if name.lower() in said] or list(readable)

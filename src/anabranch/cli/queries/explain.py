@@ -19,7 +19,9 @@ from anabranch.plan.tree import Branch, Lookup, tree
 
 
 def explain_script(path: Path, name: str | None, svg: Path | None, cluster: Path | None) -> None:
-    """The sites are started, as types are Spark's to say, but nothing is deployed on them."""
+    """Explains the queries. The sites are started, because only Spark knows the types, but nothing
+    is deployed on them.
+    """
     script = read_script(path)
     with working("Starting …") as say:
         run = Run(cluster_for(script, cluster), say)

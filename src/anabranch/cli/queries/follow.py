@@ -16,8 +16,9 @@ _SELECT = ("SELECT", "MASTER")
 
 @dataclass(frozen=True)
 class Following:
-    """What is to be shown: the stream or query `name`, or, without one, the query `select`, which
-    is there only for that. All of it, or the next `limit` tuples."""
+    """What is to be shown: the stream or query `name`, or, if that is empty, the query `select`,
+    which exists only for this purpose. All tuples are shown, or the next `limit`.
+    """
 
     name: str
     select: Script
@@ -25,7 +26,9 @@ class Following:
 
 
 def split(script: Script) -> tuple[Script, Following | None]:
-    """What is for the coordinator, and what is to be followed then; places in the text stay."""
+    """Splits off what is for the coordinator from what is to be followed then; places in the text
+    stay.
+    """
     statements = _statements(script)
     asked = [one for one in statements if one[0].key in ("TAIL", *_SELECT)]
     if not asked:
@@ -76,15 +79,16 @@ def _select(script: Script, tokens: Sequence[Token], end: int) -> Following:
 
 
 def _limit(tokens: Sequence[Token]) -> tuple[Sequence[Token], int | None]:
-    """`LIMIT n` at the end, taken off."""
+    """The tokens without `LIMIT n` at their end, and its n."""
     if len(tokens) > 3 and tokens[-2].key == "LIMIT" and tokens[-1].text.isdigit():
         return tokens[:-2], int(tokens[-1].text)
     return tokens, None
 
 
 def follow(state: Path, asked: Following, base: Path, *, wait: bool = True) -> None:
-    """Show tuples until there are enough, the stream ends, or Ctrl-C. `wait` for sites that are
-    being started."""
+    """Shows tuples until there are enough, the stream ends, or Ctrl-C is typed. `wait` says how
+    long to wait for sites that are being started.
+    """
     from anabranch.api.client import Client
     from anabranch.api.queries import Query
     from anabranch.connectors.console import tuple_line

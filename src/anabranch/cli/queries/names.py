@@ -1,4 +1,6 @@
-"""The names that the prompt completes: asked for in the background, never waited for."""
+"""The names that the prompt completes. They are asked for in the background, and nothing waits for
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class KnownNames:
         self._thread.start()
 
     def refresh(self) -> None:
-        """Ask again, soon."""
+        """Asks again soon."""
         self._wanted.set()
 
     def _run(self) -> None:
@@ -59,7 +61,9 @@ def _with(names: Names, answers: Sequence[Answer]) -> Names:
 
 
 def column_names(columns: str) -> list[str]:
-    """Of `a BIGINT, b STRUCT<c: INT, d: INT>`: a and b. Commas inside a type do not count."""
+    """The column names in `a BIGINT, b STRUCT<c: INT, d: INT>`: a and b. Commas inside a type do
+    not count.
+    """
     found, depth, start = [], 0, 0
     for index, char in enumerate(f"{columns},"):
         depth += (char in "(<") - (char in ")>")
@@ -70,7 +74,7 @@ def column_names(columns: str) -> list[str]:
 
 
 def _calls() -> dict[str, Any]:
-    """Sources and sinks with their options. Imports Spark, which takes a moment."""
+    """All sources and sinks with their options. This imports Spark, which takes a moment."""
     from anabranch.connectors import SINKS, SOURCES, TABLES
 
     kinds: dict[str, Any] = {"sources": SOURCES, "table_sources": TABLES, "sinks": SINKS}

@@ -26,7 +26,9 @@ HISTORY = "sql_history"
 
 
 class Prompt:
-    """`execute` runs statements; it is asked in the background for the names to complete."""
+    """The prompt. `execute` runs statements; it is also asked in the background for names to
+    complete.
+    """
 
     def __init__(self, state: Path, execute: Execute) -> None:
         self._names = KnownNames(execute)
@@ -43,7 +45,9 @@ class Prompt:
         )
 
     def read(self) -> str:
-        """What was typed, once it is whole. Raises EOFError for Ctrl-D, KeyboardInterrupt."""
+        """The text that was typed, once it is whole. Raises EOFError for Ctrl-D, and
+        KeyboardInterrupt.
+        """
         self._names.refresh()
         return self._session.prompt()
 
@@ -54,8 +58,9 @@ def is_whole(text: str) -> bool:
 
 
 def history_in(state: Path) -> History:
-    """Readable by its owner alone; in memory only if the folder cannot be written. What holds a
-    password is brought back in this session, and not kept."""
+    """The history in a file that only its owner can read, or in memory if the folder cannot be
+    written. Text with a password in it can be recalled in this session, and is not kept.
+    """
     path = state / HISTORY
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))

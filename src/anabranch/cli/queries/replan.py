@@ -1,5 +1,6 @@
-"""`anabranch replan` and `anabranch network`: where operators should be, and what is known of the
-network between the sites."""
+"""`anabranch replan` and `anabranch network`: where operators should be, and what is known about
+the network between the sites.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _export(samples: Sequence[Sample], folder: Path) -> None:
-    """One matrix a sample, as `python -m bench placement --data` reads them; 0 is a gap."""
+    """Writes one matrix a sample, as `python -m bench placement --data` reads them; 0 is a gap."""
     sites = sorted({site for one in samples for site in one.latency_s})
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -42,16 +42,16 @@ class Run(TemporarySystem):
         progress: Callable[[str], None],
         say: Callable[[str], None] = lambda line: err.print(escape(line)),
     ) -> None:
-        """`say` is told of sites that are lost without harm."""
+        """`say` is called with a line about each site that is lost without harm."""
         self._say = say
         super().__init__(cluster, progress, revive=True)
 
     def watch(
         self, seconds: float | None, until_idle: bool, look: Callable[[SystemStatus], None]
     ) -> SystemStatus:
-        """Until the time is over, all is idle or something failed; returns the last status.
+        """Waits until the time is over, all is idle or something failed; returns the last status.
 
-        Raises what failed, or SiteError if a site is lost with something that no standby has.
+        Raises the failure, or SiteError if a lost site ran something that no standby has.
         """
         end = time.monotonic() + seconds if seconds is not None else None
         losses = Losses(self._say)

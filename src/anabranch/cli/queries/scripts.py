@@ -1,4 +1,4 @@
-"""Scripts in files, and the cluster that one is run on."""
+"""Scripts in files, and the clusters that they run on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def read_text(path: Path, what: str) -> str:
 
 
 def cluster_for(script: Script, path: Path | None) -> Cluster:
-    """The cluster of the file, or one of the sites that the script names, all in this process."""
+    """The cluster of the file, or a cluster of the sites that the script names, all in this
+    process.
+    """
     if path:
         return load_cluster(path)
     check_site_names(script)

@@ -1,4 +1,4 @@
-"""A secret that is typed, or comes in through a pipe: it stands in no script and no history."""
+"""A secret that is typed, or read from a pipe: it stands in no script and no history."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _ALONE = re.compile(r"\s*(CREATE\s+SECRET\s+(`[^`]+`|\w+))\s*;?\s*", re.IGNORECA
 
 
 def with_secret(script: Script) -> Script:
-    """`CREATE SECRET name` without more, with the secret that is asked for, or that stdin brings;
-    any other script as it is."""
+    """`CREATE SECRET name` completed with the secret that is typed or that stdin brings; any other
+    script unchanged.
+    """
     found = _ALONE.fullmatch(script.text)
     if found is None:
         return script

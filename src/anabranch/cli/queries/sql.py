@@ -26,8 +26,9 @@ Answers = Sequence[Answer]
 
 
 def once(state: Path, execute: str | None, file: Path | None, *, wait: bool = True) -> None:
-    """Run the statements and show their answers; all of them take effect or none does. `wait` for
-    sites that are being started."""
+    """Runs the statements and shows their answers; all of them take effect or none does. `wait`
+    says how long to wait for sites that are being started.
+    """
     if execute is not None and file is not None:
         raise ConfigError("both --execute and --file are given", remedy="Give one of them.")
     if file is not None:
@@ -37,9 +38,9 @@ def once(state: Path, execute: str | None, file: Path | None, *, wait: bool = Tr
 
 
 def interactive(state: Path, *, wait: bool = True) -> None:
-    """Prompt until the user leaves; without a terminal, run what stdin holds.
+    """Prompts until the user leaves; if there is no terminal, runs what stdin holds.
 
-    Raises SiteError if nothing ever ran in `state`; a coordinator that is away now may come back.
+    Raises SiteError if nothing ever ran in `state`. A coordinator that is away now may come back.
     """
     if not sys.stdin.isatty():
         run(state, Script(sys.stdin.read(), "stdin"), Path.cwd(), wait=wait)
@@ -66,7 +67,7 @@ def run(state: Path, script: Script, base: Path, *, wait: bool = True) -> None:
 
 
 def answers(state: Path, script: Script, base: Path, *, wait: bool = True) -> Answers:
-    """What the coordinator says to `script`, whose relative paths start from `base`."""
+    """The coordinator's answers to `script`, whose relative paths start from `base`."""
     coordinator = find_coordinator(state)
     try:
         return coordinator.send(Execute(script.text, script.name, str(base), wait), EXECUTE_S)
@@ -99,7 +100,7 @@ def _next(prompt: Any) -> str | None:
 
 
 def _obey(state: Path, text: str, *, wait: bool) -> None:
-    """Do what `text` says. An error is shown, and the session goes on."""
+    """Does what `text` says. An error is shown, and the session goes on."""
     if command_word(text) in HELP:
         show_statements()
         return
@@ -123,7 +124,9 @@ def _obey(state: Path, text: str, *, wait: bool) -> None:
 
 
 def _interruptibly(state: Path, script: Script, *, wait: bool) -> Answers:
-    """`answers` in another thread: a call that waits for the network does not see Ctrl-C."""
+    """Calls `answers` in another thread, because a call that waits for the network does not see
+    Ctrl-C.
+    """
     result: list[Answers | AnabranchError] = []
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""The statements, as `help` lists them at the prompt, and the words for the prompt itself."""
+"""The statements that `help` lists at the prompt, and the words for the prompt itself."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _KEYS = (
 
 
 def command_word(text: str) -> str:
-    """`text` as LEAVE and HELP spell it; these words need no `;` but may have one."""
+    """`text` spelt as LEAVE and HELP have it; these words need no `;` but may have one."""
     return text.strip().rstrip(";").rstrip().lower()
 
 

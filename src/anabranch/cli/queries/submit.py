@@ -19,8 +19,9 @@ SUBMIT_S = 300.0
 def submit(
     file: Path, class_name: str | None, name: str | None, state: Path, *, wait: bool = True
 ) -> None:
-    """Runs the user's file here, to see what is in it; the site runs it again. `wait` for sites
-    that are being started."""
+    """Runs the user's file here to see what is in it; the site runs it again. `wait` says how long
+    to wait for sites that are being started.
+    """
     coordinator = find_coordinator(state)
     try:
         code, path = read_text(file, "pocket"), str(file.resolve())

@@ -1,1 +1,1 @@
-"""What commands show."""
+"""Prints what commands show."""

@@ -1,4 +1,4 @@
-"""How queries do against their deadlines, and which task is to blame where they do not."""
+"""How queries keep their deadlines, and which task is to blame where they do not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from anabranch.link.reports import TaskReport
 
 
 def deadline_lines(tasks: Sequence[TaskReport]) -> Iterator[tuple[str, bool]]:
-    """One line a query that has a deadline, and whether all is well; `tasks` are all primaries."""
+    """A line for each query that has a deadline, and whether all is well; `tasks` are all
+    primaries.
+    """
     made = {task.output: task for task in tasks if task.output}
     for task in tasks:
         deadline = task.deadline_ms
@@ -29,7 +31,7 @@ def deadline_lines(tasks: Sequence[TaskReport]) -> Iterator[tuple[str, bool]]:
 
 
 def blame(last: TaskReport, made: Mapping[str, TaskReport]) -> TaskReport | None:
-    """The task on the way to `last` that made the most results late that came to it in time."""
+    """The task on the way to `last` that delayed the most results which had come to it in time."""
     added = {
         one.name: one.overran - max((before.overran for before in _before(one, made)), default=0)
         for one in _way(last, made)

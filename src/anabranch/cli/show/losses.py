@@ -1,4 +1,4 @@
-"""Sites that are lost during a run: which of them end it, and who took over from the others."""
+"""Sites that are lost during a run: which losses end it, and who took over after the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_S = 1.0
 
 
 class Losses:
-    """Told each status of a run in turn; `say` hears of a site once it is lost and replaced."""
+    """Looks at each status of a run in turn; `say` is called once a lost site has been replaced."""
 
     def __init__(
         self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -27,7 +27,7 @@ class Losses:
         """Lost site → the queries that others have taken over from it, and who has."""
 
     def look(self, status: SystemStatus) -> None:
-        """Raises SiteError if a site is lost, and with it something that no other has."""
+        """Raises SiteError if a lost site ran something that no other site has."""
         down = {one.site: one for one in status.sites if one.state != "up"}
         self._follow(status, down)
         for site, report in down.items():

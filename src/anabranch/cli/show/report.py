@@ -1,4 +1,6 @@
-"""What a running system says over HTTP: a report as one file, an address that lets a browser in."""
+"""What a running system gives over HTTP: a report in one file, and an address that lets a browser
+in.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ ASK_S = 60.0
 
 
 def report(out: Path, state: Path) -> None:
-    """The last ten minutes."""
+    """Writes the last ten minutes as one file."""
     _, page = _asked(state, "GET", "api/report")
     try:
         out.write_bytes(page)
@@ -31,7 +33,7 @@ def dashboard(state: Path) -> None:
 
 
 def _asked(state: Path, method: str, path: str) -> tuple[str, bytes]:
-    """Where it is, and its answer."""
+    """The address that was asked, and its answer."""
     url, credentials = http_in(state)
     request = urllib.request.Request(f"{url}{path}", method=method)
     request.add_header("Authorization", f"Bearer {credentials.token}")

@@ -1,4 +1,4 @@
-"""What the terminal shows: answers to statements, the table of queries, errors."""
+"""Prints on the terminal: answers to statements, the table of queries, errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORTH_TELLING = 0.005
 
 
 class Terminal(Console):
-    """Whatever is printed, control characters in it are shown, not obeyed."""
+    """A terminal that shows control characters in the text instead of obeying them."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -50,7 +50,9 @@ err = Terminal(stderr=True, emoji=False, highlight=False, soft_wrap=True)
 
 
 def show_error(error: AnabranchError) -> None:
-    """One line: place, what, remedy; below it the place in the script, if it was one."""
+    """Prints one line with place, message and remedy; below it the place in the script, if the
+    error has one.
+    """
     err.print(f"[bold red]error:[/] {escape(error.line())}")
     if isinstance(error, ScriptError) and error.excerpt:
         for line in error.excerpt.splitlines():
@@ -122,7 +124,9 @@ def _protection_lines(status: SystemStatus) -> list[Text]:
 
 
 def _task_row(row: list[str], task: TaskReport, sink: TaskReport | None) -> list[str]:
-    """Positions are dense and go on after a take-over: the last is how many tuples came out."""
+    """The row of a task. Positions are dense and go on after a take-over, so the last one is the
+    number of tuples that came out.
+    """
     last = sink or task
     name, _, state = row
     queue = task.queue + (sink.queue if sink else 0)
@@ -155,7 +159,7 @@ def _state(state: str) -> str:
 
 
 def _reason_lines(status: SystemStatus) -> list[str]:
-    """Why queries get nowhere, where no line about their protection says it."""
+    """The reasons why queries make no progress, unless a line about their protection gives them."""
     return [
         f"{'pocket' if name in status.pockets else 'query'} {name}: {found.state}: {found.reason}"
         for name, found in status.states.items()
@@ -197,7 +201,7 @@ def _problem_lines(status: SystemStatus) -> list[str]:
 
 
 def _disk_lines(status: SystemStatus) -> list[str]:
-    """What streams keep on disks, and for whom."""
+    """How much streams keep on disks, and for whom."""
     lines = []
     for site in status.sites:
         for stream, one in site.spilled.items():
@@ -215,7 +219,9 @@ def _disk_lines(status: SystemStatus) -> list[str]:
 
 
 def _trouble_lines(status: SystemStatus) -> list[str]:
-    """What processes could not do by themselves lately, each once: sites may share a process."""
+    """What processes could not do by themselves lately, each message once: sites may share a
+    process.
+    """
     told = [
         *((f"site {site.site}", site.troubles) for site in status.sites),
         ("the coordinator", status.troubles),
@@ -237,8 +243,9 @@ def _trouble_lines(status: SystemStatus) -> list[str]:
 
 
 def _placement_lines(status: SystemStatus) -> list[str]:
-    """Why operators that the system has placed are where they are; alone there is no choice, and
-    what costs nothing might be anywhere."""
+    """Why operators that the system has placed are where they are. With a single site there is no
+    choice, and an operator that costs nothing might be anywhere; for these there is no line.
+    """
     if len(status.sites) < 2:
         return []
     return [
@@ -249,7 +256,7 @@ def _placement_lines(status: SystemStatus) -> list[str]:
 
 
 def _estimate_lines(status: SystemStatus) -> list[str]:
-    """Of approximate queries: what was estimated, and what would be if a worker died now."""
+    """For each approximate query: what was estimated, and what would be if a worker died now."""
     lines = []
     for name, one in status.approximations.items():
         lines.append(
@@ -265,7 +272,7 @@ def _estimate_lines(status: SystemStatus) -> list[str]:
 
 
 def _pocket_lines(status: SystemStatus) -> list[str]:
-    """What pockets have run into, and where in the user's code the newest of it was."""
+    """The errors of pockets, and where in the user's code the newest one was."""
     lines = []
     for task in status.tasks():
         if task.pocket and task.pocket.traceback:
@@ -309,7 +316,7 @@ def sites_table(status: SystemStatus) -> RenderableType:
 
 
 def command_line(command: str) -> str:
-    """`command` as it can be typed here: the program may not be on the PATH."""
+    """`command` as it can be typed here; the program may not be on the PATH."""
     program, _, rest = command.partition(" ")
     if program != "anabranch" or shutil.which(program):
         return command
@@ -321,8 +328,9 @@ def command_line(command: str) -> str:
 
 @contextmanager
 def working(text: str) -> Iterator[Callable[[str], None]]:
-    """A line that moves while something takes its time, with how long it has taken so far; gone
-    when it is over. Gives what changes its text. Nothing where there is no terminal."""
+    """A moving line with the time that has passed, as long as the block runs. Yields a function
+    that changes its text. Prints nothing where there is no terminal.
+    """
     if not err.is_terminal:
         yield lambda said: None
         return
@@ -334,7 +342,7 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    """What we and the processes we start print goes there meanwhile."""
+    """While the block runs, what we and the processes we start print goes to stderr."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""`anabranch up --anew`: what that deletes, and whether it is meant."""
+"""`anabranch up --anew`: what it deletes, and the question whether that is meant."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from anabranch.plan.spec import Call
 
 
 def confirm_anew(state: Path, *, yes: bool) -> None:
-    """Say what is deleted, and ask unless `yes`. Raises typer.Abort if it is not meant, and
-    ConfigError if nobody can be asked. Nothing has been deleted yet."""
+    """Says what is deleted, and asks unless `yes`. Raises typer.Abort if it is not meant, and
+    ConfigError if nobody can be asked. Nothing has been deleted yet.
+    """
     lines = list(deleted(_definitions(state)))
     if not lines:
         return
@@ -46,7 +47,7 @@ def _definitions(state: Path) -> list[AnyDef]:
 
 
 def deleted(definitions: Iterable[AnyDef]) -> Iterator[str]:
-    """A line for each thing that is gone once these are deployed anew."""
+    """A line for each thing that is lost when these are deployed from the beginning."""
     known = list(definitions)
     for one in known:
         if isinstance(one, StreamDef | TableDef):
@@ -63,7 +64,7 @@ def deleted(definitions: Iterable[AnyDef]) -> Iterator[str]:
 
 
 def _written(sink: Call | None) -> str:
-    """What becomes of its results."""
+    """Says what happens to the results that were already written."""
     if sink is None:
         return ""
     options = sink.options

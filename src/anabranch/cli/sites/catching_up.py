@@ -1,4 +1,6 @@
-"""How far a system is that goes on after a restart, a line now and then on the terminal of `up`."""
+"""How far a system is that goes on after a restart: prints a line now and then on the terminal of
+`up`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ GIVE_UP_S = 30.0
 
 
 class CatchingUp:
-    """`look` gives the system's status. Nothing here keeps anything from going on."""
+    """Reports how a system catches up. `look` gives the system's status. Nothing here delays the
+    system.
+    """
 
     def __init__(
         self,
@@ -34,7 +38,7 @@ class CatchingUp:
         self._since: float | None = None
 
     def begin(self, stopped: threading.Event) -> None:
-        """In a thread of its own, until it has caught up or is stopped."""
+        """Reports from a thread of its own, until the system has caught up or is stopped."""
 
         def watch() -> None:
             while not stopped.wait(LOOK_S) and self.tell():
@@ -43,7 +47,7 @@ class CatchingUp:
         supervised("catching-up", watch, stopped).start()
 
     def tell(self) -> bool:
-        """Say how far it is, if that is due. Whether there may be more to say."""
+        """Says how far the system is, if that is due. Returns whether there may be more to say."""
         now = self._clock()
         streams = list(_behind(self._look()))
         if streams:

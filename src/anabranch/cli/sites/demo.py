@@ -44,8 +44,10 @@ def run_demo(
     quick: bool = False,
     stay: bool = False,
 ) -> None:
-    """The fire takes `seconds`; `quick` leaves out what follows it. Without `folder` nothing is
-    left behind. Raises TaskError if anything came out that should not have."""
+    """Shows all scenes. The fire takes `seconds`; `quick` leaves out the scenes after it. Unless a
+    `folder` is given, nothing stays on disk. Raises TaskError if anything came out that should not
+    have.
+    """
     if not SHORTEST_S <= seconds <= LONGEST_S:
         raise ConfigError(
             f"the fire cannot last {seconds:g} s",
@@ -79,7 +81,7 @@ def _output(folder: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _started() -> Iterator[Run]:
-    """A run on all sites. Says something before the imports, which take a second."""
+    """A run on all sites. It prints a line before the imports, which take a second."""
     begun = time.monotonic()
     with working("Starting Spark …") as say:
         if not err.is_terminal:
@@ -107,7 +109,7 @@ def _shown(run: Run, output: Path) -> Iterator[System]:
 
 
 def _scenes(run: Run, system: System, output: Path) -> list[str]:
-    """The titles of those in which something was wrong."""
+    """The titles of the scenes in which something was wrong."""
     from anabranch.demo.scenes.deadlines import Deadlines
     from anabranch.demo.scenes.estimate import Estimate
     from anabranch.demo.scenes.host import Host
@@ -129,7 +131,9 @@ def _scenes(run: Run, system: System, output: Path) -> list[str]:
 
 
 def _played(scene: Scene, host: Host) -> Told:
-    """A scene that fails is told so, and the next one gets an empty system."""
+    """Plays a scene. If it fails, the audience is told so, and the next scene gets an empty
+    system.
+    """
     from anabranch.demo.scenes.host import Told
 
     try:

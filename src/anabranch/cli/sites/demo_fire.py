@@ -39,8 +39,9 @@ def play_fire(
     execute: Callable[[str], object],
     kill: Kill | None,
 ) -> None:
-    """Told in `seconds`, with the centre killed unless `kill` is None. Raises TaskError if the
-    alarms are not those of a run without failures."""
+    """Shows the fire in `seconds`, and kills the centre unless `kill` is None. Raises TaskError if
+    the alarms are not those of a run without failures.
+    """
     with Watcher(output) as watcher:
         execute(script_lasting(seconds).text)
         failure = Failure()
@@ -69,7 +70,7 @@ class _Clock:
 
 
 def _watch(run: Run, record: Record, failure: Failure, seconds: float, kill: Kill | None) -> Moment:
-    """Until every reading has gone all its way; returns the last moment."""
+    """Watches until every reading has reached its end; returns the last moment."""
     clock = _Clock(seconds)
     with _view(record, failure) as (interval_s, draw):
         draw_if_due = _every(interval_s, draw)
@@ -88,7 +89,7 @@ def _watch(run: Run, record: Record, failure: Failure, seconds: float, kill: Kil
 
 
 def _is_time(moment: Moment, record: Record, failure: Failure) -> bool:
-    """It burns, and the centre has a standby to be replaced by."""
+    """Whether it burns and the centre has a standby that can replace it."""
     late = moment.elapsed_s >= KILL_AFTER * moment.seconds
     return failure.killed is None and failure.standby is not None and bool(record.alarms) and late
 

@@ -56,7 +56,7 @@ def _make_folder(archive: Path) -> None:
 
 
 def _write(archive: Path, scratch: Path) -> int:
-    """Its size in bytes. It is there whole or not at all."""
+    """Writes the archive and returns its size in bytes. It is there whole or not at all."""
     unfinished = archive.with_name(f"{archive.name}.{os.getpid()}")
     options = f"{writing(unfinished)} {QUICKER}"
     spark = start_session("local[2]", {JVM_OPTIONS: options}, "prepare", scratch)
@@ -95,7 +95,7 @@ def _load_classes(spark: SparkSession) -> None:
 
 
 def _hang_up(jvm: subprocess.Popen[bytes]) -> None:
-    """Upon which it ends by itself, archiving."""
+    """Closes the JVM's input, upon which the JVM writes its archive and ends."""
     if jvm.stdin is not None:
         jvm.stdin.close()
     jvm.wait(END_S)

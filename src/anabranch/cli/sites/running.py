@@ -1,4 +1,4 @@
-"""`anabranch status`, `down`: what is asked of a system that runs.
+"""`anabranch status`, `down`: questions to a running system.
 
 They import little, since a person waits for each of them.
 """

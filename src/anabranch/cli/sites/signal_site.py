@@ -1,4 +1,4 @@
-"""`anabranch kill`, `pause`, `resume`: failures to try out, on sites of this machine."""
+"""`anabranch kill`, `pause`, `resume`: cause failures on sites of this machine, to try them out."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ NEXT = {
 
 
 def signal_site(name: str, number: signal.Signals, state: Path) -> None:
-    """Send a signal to the process of a site, and to nothing else."""
+    """Sends a signal to the process of a site, and to no other process."""
     pid = signal_process(name, number, find_coordinator(state).send(AskStatus()))
     err.print(f"site {name} (process {pid}) {NEXT[number].format(site=name)}")

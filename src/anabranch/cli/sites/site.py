@@ -33,7 +33,7 @@ PARENT_CHECK_S = 0.5
 
 
 def address_of(option: str, value: str) -> HostPort:
-    """Raises ConfigError if the `value` of a command's `option` is none."""
+    """The address in the `value` of a command's `option`. Raises ConfigError if it is none."""
     try:
         return read_address(value)
     except PydanticCustomError as error:
@@ -42,8 +42,9 @@ def address_of(option: str, value: str) -> HostPort:
 
 
 def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> tuple[Cluster, int]:
-    """The cluster as the coordinator knows it, with this site in it as asked for here, and the
-    number of this life of the site."""
+    """The cluster as the coordinator knows it, with this site in it as asked for here, and this
+    site's incarnation number.
+    """
     joined = coordinator.send(Join(name, os.getpid(), PROTOCOL, VERSION))
     cluster = joined.cluster
     config = cluster.sites.get(name) or SiteConfig(name=name)
@@ -52,7 +53,7 @@ def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> tuple[Cl
 
 
 class SiteSpark(OwnSpark):
-    """This process is to be a site, and is of no use without its JVM."""
+    """The Spark of a process that is to be a site. The process ends when its JVM does."""
 
     def __init__(self, name: str, config: SiteSettings, scratch: Path) -> None:
         self.name = name
@@ -73,7 +74,9 @@ def run_site(
     state: Path | None = None,
     spark: SiteSpark | None = None,
 ) -> None:
-    """Until the process is told to stop, or `parent` is gone. `spark`: one that is up already."""
+    """Runs the site until the process is told to stop, or `parent` is gone. `spark` is a session
+    that is up already.
+    """
     where = address_of("--coordinator", coordinator_address)
     asked = {"listen": listen, "address": address}
     changes = {key: address_of(f"--{key}", value) for key, value in asked.items() if value}
@@ -106,8 +109,9 @@ def run_site(
 def _check_guarded(
     address: HostPort | None, credentials: Credentials, cluster: Cluster, place: str
 ) -> None:
-    """What `up` asks of its addresses: raises ConfigError for one that other machines can reach
-    without a token, or without TLS unless the cluster does without knowingly."""
+    """Raises ConfigError for an address that other machines can reach without a token, or without
+    TLS unless the cluster allows that knowingly. `up` asks the same of its addresses.
+    """
     if address is None or address.loopback:
         return
     if not credentials.token:
@@ -127,15 +131,18 @@ def _check_guarded(
 
 
 def own_state(name: str) -> Path:
-    """The state folder of a site that is started by hand: of this user, wherever it is started."""
+    """The state folder of a site that is started by hand. It belongs to this user, wherever the
+    site is started.
+    """
     home = os.environ.get("XDG_STATE_HOME")
     base = Path(home) if home else Path.home() / ".local" / "state"
     return base / "anabranch" / "sites" / quote(name, safe="")
 
 
 def _scratch(state: Path | None, *, tied: bool) -> Path:
-    """Where Spark may write. One that is killed cannot clean up: of a tied site, whoever removes
-    its state does, of another the next one of its name."""
+    """The folder that Spark may write in. A killed site cannot clean up: whoever removes the state
+    of a tied site removes this too, and otherwise the next site of this name does.
+    """
     if state is None:
         return scratch_folder()
     own_folder(state)

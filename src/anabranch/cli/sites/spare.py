@@ -17,8 +17,9 @@ from anabranch.spark.session import warm_workers
 
 
 def run_spare(token: str) -> None:
-    """Orders come on standard input, a line each: of which kind its Spark is to be, and, if ever it
-    is needed, which site it becomes. It ends with whoever would say so."""
+    """Reads orders on standard input, a line each: which kind of Spark to start, and, if it is ever
+    needed, which site to become. It ends with the process that gives the orders.
+    """
     if (kind := _order()) is None:
         return
     spark = SiteSpark("a spare", SiteSettings(**kind), scratch_folder())
@@ -43,7 +44,9 @@ def _order() -> dict[str, Any] | None:
 
 
 def _write_to(log: Path) -> None:
-    """From now on all that this process says is the site's. (What its JVM says is not.)"""
+    """From now on all output of this process goes to the site's log. (The JVM's output does
+    not.)
+    """
     with log.open("ab") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)

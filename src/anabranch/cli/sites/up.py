@@ -44,9 +44,10 @@ def up(
     anew: bool = False,
     yes: bool = False,
 ) -> None:
-    """Started again on the same state folder, it finds its catalog and its sites again, and all
-    goes on where it was; `anew` begins it from the beginning. With a `face` it shows itself at
-    `http`, or where there is room."""
+    """Runs a system. If it is started again on the same state folder, it finds its catalog and its
+    sites again, and all goes on where it was; `anew` starts from the beginning. With a `face` it
+    shows itself at `http`, or at another free port.
+    """
     cluster = load_cluster(cluster_file) if cluster_file else _named(sites)
     if http:
         for breach in unguarded(http, cluster.security, "--http"):
@@ -105,7 +106,7 @@ def up(
 
 
 def _go_on(coordinator: Coordinator, say: Callable[[str], None], *, anew: bool) -> str:
-    """What has become of what was there before; nothing if there was nothing, or if it runs."""
+    """Says what has become of an earlier system; empty if there was none, or if it still runs."""
     if anew or coordinator.deploys_anew:
         say("Deploying everything anew …")
         coordinator.deploy_anew()
@@ -128,7 +129,7 @@ def _show_face(coordinator: Coordinator, http: HostPort | None) -> FaceServer:
 
 
 def _named(sites: list[str]) -> Cluster:
-    """One of these sites, or of one, all in this process."""
+    """A cluster of these sites, or of one site, all in this process."""
     twice = next((name for name in sites if sites.count(name) > 1), None)
     if twice is not None:
         remedy = "Give each site a name of its own."
@@ -137,7 +138,7 @@ def _named(sites: list[str]) -> Cluster:
 
 
 def _make_folder(state: Path) -> bool:
-    """Whether it was not there before."""
+    """Makes the folder. Returns whether it did not exist before."""
     fresh = not state.exists()
     try:
         own_folder(state)

@@ -1,4 +1,4 @@
-"""Results as CSV."""
+"""Writes results as CSV."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class CsvSink(LineSink):
     """The query's columns, then `_pos` and `_ts`. Text is quoted, NULL is an empty field without
     quotes, BINARY is base64, nested values are JSON. A line break inside quotes ends no line.
 
-    `_ts` is quoted too: in a line that was cut short by a kill it is missing, or a quote is
-    open. Without it, the first digits of a time would look like one."""
+    `_ts` is quoted too: in a line that a kill cut short, it is missing or a quote is open. Without
+    it, the first digits of a time would look like one.
+    """
 
     name = "csv"
     options: ClassVar[tuple[Option, ...]] = (
@@ -29,7 +30,9 @@ class CsvSink(LineSink):
         return bytes(_text(schema.empty_table(), header=True)) if self.chosen["header"] else b""
 
     def last_position(self, file: LineFile) -> int:
-        """The last line ends with a position and a time; the header's last line does not."""
+        """The position in the last line. That line ends with a position and a time, or it is the
+        header.
+        """
         position = file.last_line('"').split(b",")[-2:-1]
         return int(position[0]) if position and position[0].isdigit() else 0
 

@@ -1,4 +1,4 @@
-"""Results as JSON lines."""
+"""Writes results as JSON lines."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _PIECE_ROWS = 65_536
 
 
 class JsonlSink(LineSink):
-    """One object a tuple: the query's columns, then `_pos` and `_ts`. How types are written says
-    `json_text`; how lines stay whole, `line_file`."""
+    """One object a tuple: the query's columns, then `_pos` and `_ts`. `json_text` says how types
+    are written, `line_file` how lines stay whole.
+    """
 
     name = "jsonl"
 

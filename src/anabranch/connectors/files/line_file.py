@@ -2,10 +2,10 @@
 
 A line counts once its newline is there. All lines of a table go to the operating system in one
 write, without a buffer in between. A process that is killed in the middle of a large one leaves the
-beginning of a line at the end of the file: formats see to it that no reader takes that for a whole
-line, and whoever goes on with the file cuts it off. If the disk takes only part of a write, the
-file is cut back to what it was before. `open` truncates: what an earlier run left is never
-continued in the middle, unless it is the same run that goes on after a crash.
+beginning of a line at the end of the file: formats make sure that no reader takes it for a whole
+line, and the next writer of the file cuts it off. If the disk takes only part of a write, the file
+is cut back to what it was before. `open` truncates: lines of an earlier run are never continued,
+unless the same run goes on after a crash.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LineFile:
         self._check()
 
     def open(self, *, keep: bool = False) -> None:
-        """A file open for writing: an empty one, or with the whole lines it has if `keep`."""
+        """Opens the file for writing: empty, or with its whole lines if `keep`."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         flags |= 0 if keep else os.O_TRUNC
         self.close()
@@ -43,8 +43,10 @@ class LineFile:
             raise self._failed(error) from error
 
     def last_line(self, quote: str = "") -> bytes:
-        """Without its newline; empty if there is none. What is behind it is cut off. Newlines
-        between two `quote`s belong to the text; then this is the part behind the last of them."""
+        """The last whole line without its newline; empty if there is none. A piece of a line after
+        it is cut off. Newlines between two `quote`s belong to the text; then this is the part after
+        the last such newline.
+        """
         if self._descriptor is None:
             raise SinkError("the file is not open", place=str(self.path))
         end = self._unquoted_end(quote) if quote else os.fstat(self._descriptor).st_size
@@ -57,7 +59,9 @@ class LineFile:
         return whole.rpartition(b"\n")[2] if newline else b""
 
     def _cut(self, size: int) -> None:
-        """A device such as /dev/full has no length, and nothing to be cut off."""
+        """Cuts the file to `size`. A device such as /dev/full has no length, and nothing is cut
+        off.
+        """
         assert self._descriptor is not None
         try:
             if os.fstat(self._descriptor).st_size != size:
@@ -66,8 +70,9 @@ class LineFile:
             raise self._failed(error) from error
 
     def _unquoted_end(self, quote: str) -> int:
-        """Behind the last newline that is not between quotes. Only the quotes before it tell, so
-        all of the file is read: counted forwards, looked at backwards."""
+        """The place after the last newline that is not between quotes. Only all quotes before it
+        can tell, so the whole file is read: counted forwards, then searched backwards.
+        """
         assert self._descriptor is not None
         size = os.fstat(self._descriptor).st_size
         quotes = [0]
@@ -86,7 +91,9 @@ class LineFile:
         return os.pread(self._descriptor, _PIECE_BYTES, start)
 
     def add(self, lines: bytes | memoryview) -> None:
-        """All of `lines` are in the file afterwards, or SinkError is raised and none is."""
+        """Adds `lines`: all of them are in the file afterwards, or SinkError is raised and none
+        is.
+        """
         if self._descriptor is None:
             raise SinkError("the file is not open", place=str(self.path))
         before = os.fstat(self._descriptor).st_size
@@ -99,7 +106,7 @@ class LineFile:
             raise self._failed(error) from error
 
     def sync(self) -> None:
-        """What was added survives the machine."""
+        """Returns once what was added would survive a crash of the machine."""
         if self._descriptor is not None:
             try:
                 os.fsync(self._descriptor)
@@ -134,7 +141,7 @@ class LineFile:
 
 
 def write_error(error: OSError, path: Path) -> SinkError:
-    """The error for a write to `path` that failed: a full disk passes."""
+    """The error for a write to `path` that failed. A full disk counts as temporary."""
     if error.errno in _FULL:
         return SinkAway(_FULL[error.errno], place=str(path), remedy="Free some space.")
     kind = SinkAway if error.errno in _PASSING else SinkError
@@ -142,7 +149,7 @@ def write_error(error: OSError, path: Path) -> SinkError:
 
 
 def sync_folder(path: Path) -> None:
-    """Names that were given in it survive the machine."""
+    """Returns once names that were given in the folder would survive a crash of the machine."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -154,6 +161,8 @@ def sync_folder(path: Path) -> None:
 
 
 def _write_all(descriptor: int, data: memoryview) -> None:
-    """A short write is rare (a full disk, more than 2 GiB); the next one says why or goes on."""
+    """Writes all of `data`. A short write is rare (a full disk, more than 2 GiB); the next write
+    says why, or goes on.
+    """
     while len(data):
         data = data[os.write(descriptor, data) :]

@@ -20,8 +20,9 @@ _RECORD = ".positions"
 
 class LineFolder:
     def __init__(self, path: Path, pattern: str, file: str) -> None:
-        """`file` is what the files are called in folders that fit `pattern`. Raises SinkError if no
-        folder can be there."""
+        """`file` is the name of the files in folders that fit `pattern`. Raises SinkError if no
+        folder can be there.
+        """
         self.path = path
         self._pattern = pattern
         self._file = file
@@ -46,7 +47,7 @@ class LineFolder:
         self.written = 0
 
     def _take_back(self) -> None:
-        """What was being added when we were killed."""
+        """Removes what was being added when the process was killed."""
         record = self.path / _RECORD
         if not record.exists():
             self._clear()
@@ -56,8 +57,9 @@ class LineFolder:
         self.written = found["written"]
 
     def add(self, lines: Mapping[str, bytes], head: bytes, last: int) -> None:
-        """Lines by folder, behind `head` where a file begins; `last` is their last position. All of
-        them are there afterwards, or SinkError is raised and none is."""
+        """Adds lines by folder, after `head` where a file begins; `last` is their last position.
+        All of them are there afterwards, or SinkError is raised and none is.
+        """
         files = {f"{folder}/{self._file}": text for folder, text in lines.items()}
         sizes = {name: self._size(name) for name in files}
         self._record(sizes)
@@ -105,7 +107,9 @@ class LineFolder:
                 os.truncate(path, size)
 
     def _record(self, sizes: Mapping[str, int]) -> None:
-        """In one step: whoever comes after a kill finds this or what was there before."""
+        """Replaces the record in one step: after a kill there is either this record or the one
+        before.
+        """
         record = self.path / _RECORD
         try:
             new = record.with_name(f"{_RECORD}.new")

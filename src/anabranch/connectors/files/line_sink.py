@@ -1,4 +1,4 @@
-"""What sinks of lines have in common: one file, or a folder of them by partitions."""
+"""What sinks of lines have in common: they write one file, or a folder of files by partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from anabranch.plan.places import Place
 
 
 class Target(Protocol):
-    """Where lines go. `head` is what a file begins with."""
+    """The file or folder that lines go to. `head` is the text that a file begins with."""
 
     path: Path
 
@@ -32,7 +32,7 @@ class Target(Protocol):
 
 
 class LineSink(Sink):
-    """`lines` and `head` are the format's."""
+    """A sink of lines. The format defines `lines` and `head`."""
 
     name: ClassVar[str]
     resumable = True
@@ -67,14 +67,14 @@ class LineSink(Sink):
             check_own(self.name, path, context.query, overwrite=self.chosen["overwrite"])
 
     def head(self, schema: pa.Schema) -> bytes:
-        """What a file begins with."""
+        """The text that a file begins with."""
         return b""
 
     def lines(self, table: pa.Table) -> bytes | memoryview:
         raise NotImplementedError
 
     def last_position(self, file: LineFile) -> int:
-        """That of the last line; what is unfinished behind it is cut off."""
+        """The position in the last line; an unfinished line after it is cut off."""
         raise NotImplementedError
 
     def open(self, begin: Beginning = ANEW) -> None:
@@ -142,11 +142,11 @@ class _Folder:
         self._folder.add(parts, head, table["_pos"][-1].as_py())
 
     def close(self) -> None:
-        """Files are open while they are written only."""
+        """Does nothing: files are open only while they are written."""
 
 
 def _is_something(path: Path) -> bool:
-    """There is content that would be lost."""
+    """Whether the path holds content that would be lost."""
     if path.is_dir():
         return any(path.iterdir())
     return path.is_file() and path.stat().st_size > 0

@@ -1,7 +1,7 @@
-"""Whether what lies at a sink's path is the query's own, from an earlier run.
+"""Whether the file or folder at a sink's path is the query's own, from an earlier run.
 
-A file or folder that a query writes bears its name, as an extended attribute; where the file
-system has none, in a hidden file beside it. What bears another name, or none, is not replaced.
+A file or folder that a query writes bears the query's name, as an extended attribute; where the
+file system has none, in a hidden file beside it. What bears another name, or none, is not replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ATTRIBUTE = "user.anabranch.query"
 
 
 def claim(path: Path, query: str) -> None:
-    """`path`, which is there, is the query's."""
+    """Marks `path`, which exists, as the query's."""
     try:
         os.setxattr(path, _ATTRIBUTE, query.encode())
     except (OSError, AttributeError):
@@ -38,7 +38,7 @@ def is_own(path: Path, query: str) -> bool:
 
 
 def check_own(sink: str, path: Path, query: str, *, overwrite: bool) -> None:
-    """Raises ConfigError; there is something at `path`."""
+    """Raises ConfigError unless what is at `path` is the query's own or may be replaced."""
     if not overwrite and not is_own(path, query):
         raise ConfigError(
             f"{sink}() has path = {str(path)!r}, where something is that"

@@ -2,12 +2,12 @@
 
 Rows are encoded as they come and go to a file whose name begins with a dot, which readers ignore;
 once it is whole and on the disk it is renamed. Names carry the first position, so that name order
-is stream order. Encoded rows cannot be taken back, so what the disk does not take waits in memory,
-and the next call says so before it takes any more rows.
+is stream order. Encoded rows cannot be taken back, so what the disk refuses waits in memory, and
+the next call says so before it takes more rows.
 
 Rows of a file that is not whole yet are not there, and are not acknowledged. A hidden file says up
 to which position all rows are in whole files, and which of these were about to be renamed: so files
-of several folders appear together, and a query that goes on after a failure goes on behind them.
+of several folders appear together, and a query that goes on after a failure goes on after them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ _MOST_GROWING = 64
 
 
 class ParquetSink(Sink):
-    """Each file has `rows_per_file` rows at most. Files are made whole when they have that many, or
-    when rows have waited for so long as `every` says; in folders, all of them at once."""
+    """Each file has `rows_per_file` rows at most. Files are made whole when they have that many
+    rows, or when rows have waited as long as `every` says; in folders, all of them at once.
+    """
 
     resumable = True
     deferred = True
@@ -107,7 +108,7 @@ class ParquetSink(Sink):
         self._last = self._written
 
     def _go_on(self) -> None:
-        """Files that were whole when we were killed get their names, all others go."""
+        """Gives files that were whole at the kill their names, and removes all others."""
         record = self._folder / _RECORD
         self._written = 0
         if record.exists():
@@ -129,7 +130,7 @@ class ParquetSink(Sink):
         return self._written
 
     def _earlier(self) -> Iterator[Path]:
-        """The files of an earlier run, whole and unfinished, in folders or not."""
+        """The files of an earlier run, whole or unfinished, in folders or not."""
         for folder in {"", self._partitions.pattern}:
             below = f"{folder}/" if folder else ""
             yield from self._folder.glob(f"{below}part-*.parquet")
@@ -165,15 +166,18 @@ class ParquetSink(Sink):
             table = table.slice(taken.num_rows)
 
     def close(self) -> None:
-        """Raises SinkError if a file cannot be made whole; what there is of it is removed then."""
+        """Makes the last files whole. Raises SinkError if that fails; the unfinished file is
+        removed then.
+        """
         try:
             self._finish(everything=True)
         finally:
             self._discard()
 
     def _finish(self, *, everything: bool) -> None:
-        """Files that are full, or all, appear as a whole. Where there are folders, what lies in one
-        of them is all that there is up to a position only together with the others."""
+        """Makes the files whole that are full, or all files. With folders, all of them appear
+        together, because only together they hold all rows up to a position.
+        """
         self._show()
         parts = self._unstored()
         if not everything:
@@ -195,14 +199,16 @@ class ParquetSink(Sink):
         self._show()
 
     def _show(self) -> None:
-        """Give the files that the record says are whole their names."""
+        """Gives the files that the record calls whole their names."""
         if self._recorded:
             written, names = self._recorded
             self._publish(names)
             self._written, self._recorded = written, None
 
     def _record(self, written: int, files: list[str]) -> None:
-        """In one step: whoever comes after a kill finds this or what was there before."""
+        """Replaces the record in one step: after a kill there is either this record or the one
+        before.
+        """
         record = self._folder / _RECORD
         new = record.with_name(f"{_RECORD}.new")
         try:
@@ -216,7 +222,7 @@ class ParquetSink(Sink):
         sync_folder(self._folder)
 
     def _publish(self, files: list[str]) -> None:
-        """Idempotent."""
+        """Renames the files. Calling it again does no harm."""
         folders = set()
         for name in files:
             path = self._folder / name
@@ -248,7 +254,9 @@ class ParquetSink(Sink):
         return parts[-1]
 
     def _store(self) -> None:
-        """What fails stays, to be tried again by the next call."""
+        """Writes encoded rows to their files. Rows that cannot be written stay, and the next call
+        tries again.
+        """
         for part in self._unstored():
             part.store()
             if part.ended:
@@ -256,10 +264,10 @@ class ParquetSink(Sink):
 
 
 class Part:
-    """One file in the making. Small tables are gathered into row groups worth the name."""
+    """One unfinished file. Small tables are gathered into row groups of a useful size."""
 
     def __init__(self, schema: pa.Schema, root: Path, folder: str, first: int) -> None:
-        """In the `folder` below `root`, which is made if it is missing; `root` is not."""
+        """The `folder` below `root` is made if it is missing; `root` is not."""
         self.rows = 0
         self.last = 0
         """The position of its last row."""
@@ -280,14 +288,13 @@ class Part:
             self._encode()
 
     def end(self) -> None:
-        """No rows follow. Idempotent."""
+        """Marks that no rows follow. Calling it again does no harm."""
         if not self.ended:
             self._encode().close()
             self.ended = True
 
     def store(self) -> None:
-        """All that is encoded is in the hidden file afterwards, or SinkError is raised and nothing
-        has changed."""
+        """Writes all encoded rows to the hidden file, or raises SinkError and changes nothing."""
         if self._encoded.pieces:
             if self._file is None:
                 self._make_folder()
@@ -298,7 +305,7 @@ class Part:
             self._encoded.pieces.clear()
 
     def sync(self) -> None:
-        """It is whole, and survives the machine."""
+        """Returns once the file is whole and would survive a crash of the machine."""
         if self._file:
             self._file.sync()
             self._file.close()
@@ -312,7 +319,7 @@ class Part:
             raise write_error(error, self._path.parent) from error
 
     def discard(self) -> None:
-        """Leave nothing of a file that is not whole."""
+        """Removes a file that is not whole."""
         if self._file:
             self._file.close()
             self._file.path.unlink(missing_ok=True)
@@ -328,8 +335,9 @@ class Part:
 
 @cache
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Positions grow and event times mostly do: as differences they take little space, and half of
-    the time that a dictionary costs, which they would not fit."""
+    """How columns are encoded. Positions grow and event times mostly do: their differences take
+    little space, and half of the time of a dictionary, which they would not fit.
+    """
     empty = io.BytesIO()
     pq.write_table(schema.empty_table(), empty)
     paths = [column.path for column in pq.ParquetFile(empty).schema]  # those of nested ones, too
@@ -341,7 +349,7 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 class _Encoded(io.RawIOBase):
-    """What a Parquet writer has written."""
+    """Collects the bytes that a Parquet writer has written."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []

@@ -1,5 +1,6 @@
 """Results in folders by the values of columns: `day=2026-01-31/room=hall`, as Hive and Spark name
-them. The columns are in the names and not in the files."""
+them. The columns stand in the names and not in the files.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ _LONGEST_NAME = 255
 
 
 class Partitions:
-    """`schema` is that of the tables to come, `_pos` and `_ts` last."""
+    """Splits tables by partition. `schema` is the tables' own, `_pos` and `_ts` last."""
 
     def __init__(self, sink: str, given: str | None, schema: pa.Schema) -> None:
-        """Raises ConfigError if a column is not there, or nothing for a folder's name."""
+        """Raises ConfigError if a column does not exist, or its type cannot name a folder."""
         names = [name.strip() for name in given.split(",")] if given else []
         own = {name.lower(): name for name in schema.names[:-2]}
         self.columns: list[str] = []
@@ -56,7 +57,7 @@ class Partitions:
         """What is left for the files."""
 
     def split(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        """The folders of the rows and what goes into each, in the rows' order."""
+        """The folders of the rows with their rows, which keep their order."""
         if not self.columns:
             yield "", table
             return
@@ -72,7 +73,7 @@ class Partitions:
 
     @property
     def pattern(self) -> str:
-        """What all their folders fit."""
+        """A pattern that all these folders fit."""
         return "/".join(f"{_escaped(column)}=*" for column in self.columns)
 
 

@@ -20,8 +20,9 @@ _LONGEST_NAME = 255
 
 
 def absolute(path: str, base: Path) -> Path:
-    """`path` from `base` on, with `~` as the home folder. Raises ConfigError if no file can be
-    called so."""
+    """`path` from `base` on, with `~` as the home folder. Raises ConfigError if no file can have
+    this name.
+    """
     found = Path(os.path.abspath(base / Path(path).expanduser()))
     if any(len(part.encode("utf-8", "replace")) > _LONGEST_NAME for part in found.parts):
         remedy = f"Systems take {_LONGEST_NAME} bytes at most."
@@ -55,7 +56,7 @@ def _kind(path: Path) -> str:
 
 
 def guess_format(files: Sequence[Path]) -> str:
-    """The one format that all suffixes stand for."""
+    """The single format that all suffixes stand for."""
     found = {_format_of(file) for file in files}
     if len(found) > 1:
         raise ConfigError(
@@ -76,7 +77,9 @@ def _format_of(file: Path) -> str:
 
 
 def _visible(paths: Iterable[Path]) -> list[Path]:
-    """Spark and our own sinks write what is unfinished under names with a dot or underscore."""
+    """The paths without those that begin with a dot or underscore: Spark and our own sinks write
+    unfinished files under such names.
+    """
     files = [path for path in paths if path.is_file()]
     return sorted(file for file in files if file.name[0] not in "._")
 

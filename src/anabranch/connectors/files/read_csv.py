@@ -1,4 +1,4 @@
-"""CSV files with a header, block by block."""
+"""Reads CSV files with a header, block by block."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ _BREAKS = ("\n", "\r")
 
 
 class CsvReader:
-    """Fields may be quoted and hold newlines then. An empty field is NULL, also for STRING; a line
-    without anything is no row. Fields beyond those declared are ignored."""
+    """A reader of CSV. Quoted fields may hold newlines. An empty field is NULL, also for STRING; an
+    empty line is no row. Fields that are not declared are ignored.
+    """
 
     def __init__(self, context: SourceContext, on_error: str, max_line: int) -> None:
         self._context = context
@@ -62,8 +63,9 @@ class CsvReader:
     def read(
         self, file: Path, start: Any = None, until: Any = None
     ) -> Iterator[tuple[pa.Table, Any]]:
-        """A mark is the byte and the number of lines after which it lies. Where nobody knows that
-        number it is None; it is found out if somebody is to be told of a line."""
+        """Reads tables. A mark is a byte of the file and the number of lines before it. The number
+        is None where nobody knows it; it is counted when a message has to name a line.
+        """
         with file.open("rb") as data:
             unchanged = Unchanged(data, start[0] if start else 0)
             rows = self._header(data, unchanged, file)
@@ -93,7 +95,7 @@ class CsvReader:
                     yield table, [byte, line]
 
     def _plain(self, data: BinaryIO, unchanged: Unchanged, rows: _Rows, size: int) -> _Taken | None:
-        """What `_strict` would give; None if that has to do it."""
+        """The block that `_strict` would give; None if only `_strict` can read it."""
         found = _whole_lines(data, size, self._max_line)
         if found is None:
             return None
@@ -126,8 +128,9 @@ class CsvReader:
 
 @dataclass(frozen=True)
 class _Rows:
-    """What a header says: how many fields a row has, and where those are that are wanted. It ends
-    at a byte, and has so many lines."""
+    """The content of a header: how many fields a row has, and where the wanted ones are. It ends at
+    a byte, and has a number of lines.
+    """
 
     width: int
     wanted: list[int]
@@ -137,8 +140,9 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Taken:
-    """A block, whose rows are numbered from 1 on by its lines. It takes up so many bytes and lines
-    of the file; `more`: they may not be the last."""
+    """A block, whose rows are numbered from 1 on by their lines, with the number of bytes and lines
+    that it takes up in the file; `more` says that other rows may follow.
+    """
 
     block: Block
     size: int
@@ -149,8 +153,8 @@ class _Taken:
 def _whole_lines(
     data: BinaryIO, size: int, longest: int
 ) -> tuple[bytes, np.ndarray[Any, Any], bool] | None:
-    """The lines with which there are `size` bytes or BLOCK_ROWS of them, where they end, and
-    whether there may be more. None if one is longer than `longest`, after a little more than that.
+    """Enough lines for `size` bytes or BLOCK_ROWS, where they end, and whether there may be more.
+    None if a line is longer than `longest`; little more than that is read of it.
     """
     pieces: list[bytes] = []
     total = lines = last = 0
@@ -189,9 +193,9 @@ class TooLong(csv.Error):
 
 
 class Records:
-    """The records from a byte of a file on, none longer than `limit`: TooLong is raised for those,
-    and they are passed over if `skip`. `byte` says how far they go, `line` how many lines they took
-    up so far."""
+    """The records from a byte of a file on. TooLong is raised for a record longer than `limit`, or
+    it is passed over if `skip`. `byte` says how far they reach, `line` how many lines they took up.
+    """
 
     def __init__(
         self,
@@ -246,7 +250,7 @@ class Records:
         self._unchanged.check_end(whole=True)
 
     def _pass_over(self) -> None:
-        """The rest of a line."""
+        """Passes over the rest of a line."""
         while not self._stopped.is_set():
             piece = self._text.readline(_PIECE)
             self._count(piece)
@@ -257,7 +261,7 @@ class Records:
         self.byte += len(text) if text.isascii() else len(text.encode(errors=_KEEP))
 
     def let_go(self) -> None:
-        """Of the file, which would else be closed when this is garbage."""
+        """Lets go of the file, which would otherwise be closed when this object is collected."""
         self._text.detach()
 
 
@@ -274,7 +278,8 @@ def _header(rows: Records, file: Path) -> list[str]:
 
 def _block(records: Records, rows: _Rows, end: int) -> tuple[Block, bool]:
     """The next rows, at most to the byte `end`, by columns, and whether there may be more. A row
-    that spans several lines is numbered by its first."""
+    that spans several lines gets the number of its first.
+    """
     found: list[list[str]] = []
     numbers: list[int] = []
     malformed: dict[int, str] = {}

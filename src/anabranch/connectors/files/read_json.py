@@ -1,4 +1,4 @@
-"""Files of JSON lines: one object per line."""
+"""Reads files of JSON lines: one object per line."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _ARRAY = re.compile(rb"\s*\[\s*\{")
 
 
 class JsonReader:
-    """A key that is missing or null is NULL, keys beyond those declared are ignored, blank lines
-    are no rows. BINARY is base64, as the jsonl sink and Spark write it; a DOUBLE may be "NaN",
-    "Infinity" or "-Infinity"."""
+    """A missing or null key is NULL, keys that are not declared are ignored, blank lines are no
+    rows. BINARY is base64, as the jsonl sink and Spark write it; a DOUBLE may be "NaN", "Infinity"
+    or "-Infinity".
+    """
 
     def __init__(self, context: SourceContext, on_error: str, max_line: int) -> None:
         self._context = context
@@ -40,7 +41,7 @@ class JsonReader:
         self._builder = TableBuilder(context, on_error, convert)
 
     def check(self, file: Path) -> None:
-        """A file that is one JSON array has no line that is a row."""
+        """Raises SourceError if the file is one JSON array, because then no line is a row."""
         with file.open("rb") as data:
             data.seek(_bom(data))
             if _ARRAY.match(data.read(BEGINNING)):
@@ -53,7 +54,7 @@ class JsonReader:
     def read(
         self, file: Path, start: Any = None, until: Any = None
     ) -> Iterator[tuple[pa.Table, Any]]:
-        """A mark is the byte and the number of lines behind which it lies."""
+        """Reads tables. A mark is a byte of the file and the number of lines before it."""
         # Read as bytes: only \n ends a line, while text may hold other line separators.
         with file.open("rb") as lines:
             byte, count = start or (_bom(lines), 0)
@@ -80,5 +81,5 @@ class JsonReader:
 
 
 def _bom(lines: BinaryIO) -> int:
-    """How many bytes of the file come before its text."""
+    """The number of bytes of the file before its text."""
     return len(BOM_UTF8) if lines.read(len(BOM_UTF8)) == BOM_UTF8 else 0

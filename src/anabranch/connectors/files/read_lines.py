@@ -1,5 +1,6 @@
-"""Lines of a file, none longer than a bound: what a file without line breaks holds is never in
-memory."""
+"""Reads the lines of a file within a bound, so that a file without line breaks never fills
+memory.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +34,19 @@ MAX_LINE = Option(
 
 
 def too_long(limit: int) -> str:
-    """What is wrong with such a line."""
+    """What is wrong with a line longer than `limit`."""
     return f"the line is longer than {show_bytes(limit)}, the bound that max_line sets"
 
 
 class Lines:
-    """Of `data`, from where it is. `byte` says what has been read."""
+    """The lines of `data` from its present place. `byte` says what has been read."""
 
     def __init__(
         self, data: BinaryIO, byte: int, limit: int, stopped: threading.Event, *, skip: bool
     ) -> None:
-        """`skip`: what is too long is passed over; else nothing is read behind its beginning."""
+        """With `skip`, lines that are too long are passed over; otherwise reading ends at the start
+        of one.
+        """
         self.byte = byte
         self._unchanged = Unchanged(data, byte)
         self._data = data
@@ -52,8 +55,9 @@ class Lines:
         self._skip = skip
 
     def take(self, size: int) -> list[bytes | None]:
-        """Whole lines, until they have `size` bytes or more; None is one that is too long. Nothing
-        at the end of the file."""
+        """Whole lines, until they have `size` bytes or more; None stands for a line that is too
+        long. The list is empty at the end of the file.
+        """
         found: list[bytes | None] = []
         start = self.byte
         while self.byte - start < size:
@@ -75,7 +79,7 @@ class Lines:
         return found
 
     def _pass_over(self) -> None:
-        """The rest of a line."""
+        """Passes over the rest of a line."""
         while not self._stopped.is_set():
             piece = self._data.readline(_PIECE)
             self.byte += len(piece)

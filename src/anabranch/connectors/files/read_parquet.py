@@ -1,4 +1,4 @@
-"""Parquet files, batch by batch."""
+"""Reads Parquet files, batch by batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BUFFER = 1 << 20
 
 
 class ParquetReader:
-    """Values are cast to the declared types where none of them changes by it."""
+    """A reader of Parquet. Values are cast to the declared types where no value changes by it."""
 
     def __init__(self, context: SourceContext, on_error: str, max_line: int) -> None:
         self._context = context
@@ -40,7 +40,7 @@ class ParquetReader:
             self._present(source, file)
 
     def _present(self, source: pq.ParquetFile, file: Path) -> list[str]:
-        """The names there of what is declared."""
+        """The names that the file has for the declared columns."""
         fields = source.schema_arrow
         wanted = locate(self._names, fields.names, self._context.timestamp, str(file))
         self._check_types([fields.field(index) for index in wanted], file)
@@ -49,7 +49,7 @@ class ParquetReader:
     def read(
         self, file: Path, start: Any = None, until: Any = None
     ) -> Iterator[tuple[pa.Table, Any]]:
-        """A mark is the number of rows before it."""
+        """Reads tables. A mark is the number of rows before it."""
         with _open(file) as source:
             present = self._present(source, file)
             for first, batch in _batches(source, sorted(set(present)), start or 0):
@@ -61,7 +61,9 @@ class ParquetReader:
                 yield table, first + len(batch)
 
     def _check_types(self, fields: list[pa.Field], file: Path) -> None:
-        """A type that can never be cast is a mistake in the declaration, not a malformed row."""
+        """Raises SourceError if a type can never be cast: that is a mistake in the declaration, not
+        a malformed row.
+        """
         for field, declared in zip(fields, [*self._context.schema.types, None], strict=False):
             try:
                 from_arrow(pa.array([], field.type), declared)
@@ -75,8 +77,9 @@ class ParquetReader:
 def _batches(
     source: pq.ParquetFile, columns: list[str], start: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """From the row `start` on, each with the number of rows before it. They end where row groups
-    do, so that they are the same wherever reading began."""
+    """The batches from the row `start` on, each with the number of rows before it. They end where
+    row groups end, so that they are the same wherever reading began.
+    """
     first = 0
     for group in range(source.num_row_groups):
         rows = source.metadata.row_group(group).num_rows

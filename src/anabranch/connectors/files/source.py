@@ -24,18 +24,19 @@ from anabranch.plan.places import Place
 
 
 class Reader(Protocol):
-    """One file format."""
+    """A reader of one file format."""
 
     def __init__(self, context: SourceContext, on_error: str, max_line: int) -> None: ...
 
     def check(self, file: Path) -> None:
-        """Raises SourceError or OSError if nothing of it could ever be read."""
+        """Raises SourceError or OSError if the file can never be read."""
 
     def read(
         self, file: Path, start: Any = None, until: Any = None
     ) -> Iterator[tuple[pa.Table, Any]]:
-        """Tables, each with a mark of the place behind it, which is JSON data. Reading begins at
-        the mark `start`; one that is to end at the mark `until` may look no further."""
+        """Tables, each with a mark of the place after it, which is JSON data. Reading begins at the
+        mark `start`; a reading that is to end at the mark `until` may look no further.
+        """
 
 
 _READERS: dict[str, type[Reader]] = {
@@ -54,7 +55,7 @@ def _speed(value: Any) -> float | None:
 
 
 class FileSource(Source):
-    """A file, a folder of files or a pattern, read once, in name order."""
+    """Reads a file, a folder of files or a pattern once, in name order."""
 
     options: ClassVar[tuple[Option, ...]] = (
         Option("path", TEXT, "a file, a folder, or a pattern such as 'logs/*.csv'", required=True),
@@ -116,7 +117,7 @@ class FileSource(Source):
         raise _changed(end["file"])
 
     def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
-        """In one reading, as long as its tables end where they did."""
+        """Reads the tables in one go, as long as they end where they ended the first time."""
         reading: Iterator[tuple[pa.Table, Cursor]] = iter(())
         for end in ends:
             table, behind = next(reading, (None, None))
@@ -129,7 +130,7 @@ class FileSource(Source):
     def _tables(
         self, reader: Reader, begin: Cursor, end: Cursor | None = None
     ) -> Iterator[tuple[pa.Table, Cursor]]:
-        """By whatever `reader`, those that are not empty."""
+        """The tables that are not empty, read by `reader`."""
         names = [str(file) for file in self.files]
         if begin["file"] not in names:
             raise _changed(begin["file"])
@@ -146,7 +147,7 @@ class FileSource(Source):
 
 @contextmanager
 def _told(file: Path) -> Iterator[None]:
-    """What goes wrong with a file is told with its name."""
+    """Adds the file's name to errors in the block."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:

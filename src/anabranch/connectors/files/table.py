@@ -24,7 +24,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 
 class FileTable(TableReader):
-    """A file, a folder of files or a pattern, all of them together."""
+    """A table of a file, a folder of files or a pattern; all files together are its content."""
 
     options: ClassVar[tuple[Option, ...]] = (
         Option("path", TEXT, "a file, a folder, or a pattern such as 'rooms/*.csv'", required=True),
@@ -71,10 +71,10 @@ class FileTable(TableReader):
         return False
 
     def close(self) -> None:
-        """Files are open while they are read only."""
+        """Does nothing: files are open only while they are read."""
 
     def _files(self, stopped: threading.Event) -> FileSource:
-        """Anew each time: there may be other files in the folder now."""
+        """A new source each time, because there may be other files in the folder now."""
         context = self._context
         return FileSource(
             SourceContext(
@@ -89,7 +89,9 @@ class FileTable(TableReader):
         )
 
     def _stamp(self) -> Stamp | None:
-        """What tells one content from another; None if there is none at the moment."""
+        """A stamp that differs for different contents; None if there is no content at the
+        moment.
+        """
         try:
             files = find_files(self._path, self._context.base)
             found = [(str(file), os.stat(file)) for file in files]

@@ -1,7 +1,7 @@
-"""A file that is read stays as it is, or its reader says so.
+"""Notices when a file changes while it is read.
 
-One that is cut while it is read would seem to end, and what is left of the line at the cut would
-pass for a row.
+A file that is cut while it is read would seem to end, and the piece of a line at the cut would pass
+for a row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REMEDY = (
 
 
 class Unchanged:
-    """`start` is the byte where reading begins. What is no plain file has no size to go by."""
+    """`start` is the byte where reading begins. The size counts only for plain files."""
 
     def __init__(self, data: BinaryIO, start: int) -> None:
         self._file = data.fileno()
@@ -35,8 +35,9 @@ class Unchanged:
             )
 
     def check_end(self, *, whole: bool) -> None:
-        """At the end, after a line that is `whole`. Raises SourceError if the file was cut since it
-        was opened, or is being written and its last line is not there yet."""
+        """Checks the file at its end, after a line that is `whole`. Raises SourceError if the file
+        was cut since it was opened, or is being written and its last line is not there yet.
+        """
         if not self._plain:
             return
         size = os.fstat(self._file).st_size

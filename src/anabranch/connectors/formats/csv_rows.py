@@ -1,4 +1,4 @@
-"""Rows from CSV, as Python's own reader takes it when it is strict."""
+"""Rows from CSV, as Python's own reader reads it in strict mode."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ csv.field_size_limit((1 << 31) - 1)
 
 
 def csv_block(texts: Sequence[tuple[int, bytes]], order: Sequence[int], what: str) -> Block:
-    """Numbered texts of one row each, without a header, by columns: where each stands in a row is
-    in `order`. A blank text is no row; `what` a text is called."""
+    """The columns of numbered texts that hold one row each, without a header. `order` says where
+    each column stands in a row. A blank text is no row; `what` is the word for a text.
+    """
     width = max(order) + 1
     rows: list[list[str]] = []
     numbers: list[int] = []

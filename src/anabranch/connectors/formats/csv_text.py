@@ -13,7 +13,7 @@ from anabranch.errors import SinkError
 
 
 def csv_text(table: pa.Table, *, header: bool = False) -> memoryview:
-    """Of flat columns: text is quoted, NULL is an empty field without quotes."""
+    """The CSV text of flat columns: text is quoted, NULL is an empty field without quotes."""
     buffer = pa.BufferOutputStream()
     options = WriteOptions(include_header=header, quoting_style="needed")
     try:

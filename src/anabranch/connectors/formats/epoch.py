@@ -1,7 +1,6 @@
 """Event times as whole numbers: seconds, milliseconds, microseconds or nanoseconds since 1970.
 
-An event time's type, where a column's is asked for, is None for microseconds, and an Arrow duration
-of its unit for others.
+The type of such a time is None for microseconds, and an Arrow duration of its unit otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 
 def event_type(unit: str) -> pa.DataType | None:
-    """`unit` is one of UNITS, or empty for microseconds."""
+    """The type for a unit: one of UNITS, or empty for microseconds."""
     return None if unit in ("", "us") else pa.duration(unit)
 
 
@@ -39,13 +38,13 @@ def unit_of(type: pa.DataType | None) -> str:
 
 
 def micros(value: int, type: pa.DataType | None) -> int:
-    """Digits below the µs are cut off, downwards."""
+    """The time in µs. Digits below the µs are cut off, downwards."""
     unit = unit_of(type)
     return value // _PER_MICRO if unit == "ns" else value * _MICROS[unit]
 
 
 def micros_of(values: pa.Array, type: pa.DataType | None) -> pa.Array:
-    """As `micros`, of many. Raises ValueError where there are too many µs."""
+    """The times in µs, as `micros` gives one. Raises ValueError if a number is too large."""
     values, unit = values.cast(pa.int64()), unit_of(type)
     if unit != "ns":
         return values if unit == "us" else pc.multiply_checked(values, _MICROS[unit])
@@ -55,8 +54,9 @@ def micros_of(values: pa.Array, type: pa.DataType | None) -> pa.Array:
 
 
 def mistaken(value: Any, now_us: int) -> tuple[int, str, str] | None:
-    """If a whole number was hardly meant as µs: the number, when that would be, and the unit in
-    which it lies within ten years of `now_us`, though as µs it does not."""
+    """What a whole number that was hardly meant as µs probably means: the number, the time it would
+    be as µs, and the unit in which it lies within ten years of `now_us`. None if it looks right.
+    """
     value = value.as_py() if isinstance(value, pa.Scalar) else value
     if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
         value = int(value)
@@ -69,7 +69,7 @@ def mistaken(value: Any, now_us: int) -> tuple[int, str, str] | None:
 
 
 def shown(us: int) -> str:
-    """`2026-01-31T12:00:00Z`, as far as years go."""
+    """`2026-01-31T12:00:00Z`, as far as the calendar reaches."""
     try:
         when = _EPOCH + timedelta(microseconds=us)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Finding the wanted fields among those of a source; names are matched whatever their case."""
+"""Finds the wanted fields among those of a source; names match whatever their case."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _MANY = 20
 
 
 def _listed(names: Sequence[str]) -> str:
-    """A file that is none may have anything for names."""
+    """The names for a message, cut short: a file of another kind may have anything in their
+    place.
+    """
     shown = ", ".join(clip(name) for name in names[:_MANY])
     more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
     return shown + more or "no column"
@@ -21,7 +23,8 @@ def locate(
     wanted: Sequence[str], present: Sequence[str], timestamp: str | None, place: str
 ) -> list[int]:
     """The index in `present` of each wanted name; an exact match goes before one in other case.
-    SourceError says what is missing at `place` and what is there instead."""
+    SourceError says what is missing at `place` and what exists instead.
+    """
     return [_index(name, present, name == timestamp, place) for name in wanted]
 
 

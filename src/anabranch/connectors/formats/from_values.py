@@ -73,7 +73,9 @@ def _plain(value: Any) -> Any:
 
 
 def _rule(type: pa.DataType) -> tuple[Any, Callable[[Any], Any]]:
-    """The class that pyarrow converts right by itself, and what to do with any other."""
+    """The class that pyarrow converts correctly by itself, and how to convert values of any
+    other.
+    """
     for applies, kind, convert in _RULES:
         if applies(type):
             return kind, convert
@@ -157,7 +159,9 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Any, Callable[[Any], Any]], .
 
 
 def _nested(values: Sequence[Any], type: pa.DataType, base64_text: bool) -> pa.Array:
-    """By columns too: each child array is built once, so that the strict rules hold inside."""
+    """The nested column, child by child: each child array is built once, so that the strict rules
+    hold inside.
+    """
     present = [value for value in values if value is not None]
     if pt.is_struct(type):
         return _struct(values, type, base64_text)
@@ -194,7 +198,7 @@ def _sequence(value: Any) -> Sequence[Any]:
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:
-    """Where each list starts and the last ends; a NULL offset marks a NULL list."""
+    """The place where each list starts and the last one ends; a NULL offset marks a NULL list."""
     starts = [0, *accumulate(0 if value is None else len(value) for value in values)]
     marks = [None if value is None else start for value, start in zip(values, starts, strict=False)]
     return pa.array([*marks, starts[-1]], pa.int32())

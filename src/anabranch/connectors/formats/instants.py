@@ -12,8 +12,9 @@ _ZONED = r"[T ]\d\d:?\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 
 
 def instants(text: pa.Array, type: pa.DataType | None = None) -> pa.Array:
-    """µs since the epoch of whole numbers, in the unit of the event time `type`, and ISO 8601
-    times; without a zone they are UTC, digits below the µs are cut off."""
+    """µs since the epoch from whole numbers, in the unit of the event time `type`, or from ISO 8601
+    times; without a zone they are UTC. Digits below the µs are cut off.
+    """
     text = pc.replace_substring_regex(text, r"^\+(\d)", r"\1")
     whole = pc.match_substring_regex(text, _WHOLE)
     if pc.all(whole).as_py() is not False:

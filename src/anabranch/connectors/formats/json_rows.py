@@ -19,8 +19,9 @@ def json_block(
     parse: Callable[[bytes], Any],
     what: str = "line",
 ) -> Block:
-    """Numbered texts of one object each, by columns; a blank one is no row. `what` a text is
-    called."""
+    """The columns of numbered texts that hold one object each. A blank text is no row; `what` is
+    the word for a text.
+    """
     rows: list[Mapping[str, Any]] = []
     numbers: list[int] = []
     malformed: dict[int, str] = {}
@@ -40,8 +41,9 @@ def json_block(
 
 
 def by_name(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[list[Any]]:
-    """The values of each name in `rows`, None where missing; a key in other case counts too, but
-    after the exact one."""
+    """The values of each name in `rows`, None where missing; a key in another case counts if the
+    exact key is missing.
+    """
     spellings: dict[str, list[str]] = {}
     for key in sorted(key for key in set().union(*rows) if isinstance(key, str)):
         spellings.setdefault(key.lower(), []).append(key)
@@ -57,7 +59,9 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str, spelt: list[str]) -> l
 
 
 def json_parser(schema: pa.Schema) -> Callable[[bytes], Any]:
-    """With DECIMAL columns numbers are kept to the last digit, which takes longer."""
+    """A parser of lines. For DECIMAL columns it keeps numbers to the last digit, which takes
+    longer.
+    """
     decoder = json.JSONDecoder(parse_float=Decimal) if _has_decimal(schema) else json.JSONDecoder()
 
     def parse(line: bytes) -> Any:
@@ -67,7 +71,7 @@ def json_parser(schema: pa.Schema) -> Callable[[bytes], Any]:
 
 
 def _has_decimal(types: Iterable[Any]) -> bool:
-    """Of fields, down through nested types."""
+    """Whether a field has a DECIMAL in it, at any depth."""
     for field in types:
         inner = [field.type.field(index) for index in range(field.type.num_fields)]
         if pt.is_decimal(field.type) or _has_decimal(inner):

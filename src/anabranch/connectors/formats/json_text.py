@@ -44,7 +44,7 @@ def json_column(column: pa.Array) -> pa.Array:
 
 
 def json_objects(batch: pa.RecordBatch, end: str = "") -> pa.Array:
-    """One object a row, its keys in the order of the columns, and `end` behind each."""
+    """One object a row, its keys in the order of the columns, and `end` after each."""
     parts: list[Any] = []
     for index, name in enumerate(batch.schema.names):
         start = "{" if index == 0 else ", "
@@ -73,7 +73,7 @@ def base64_text(column: pa.Array) -> pa.Array:
 
 
 def nested_text(column: pa.Array) -> pa.Array:
-    """Nested values as JSON, NULL where they are."""
+    """Nested values as JSON; NULL stays NULL."""
     type = column.type
     return _each(column, lambda value: json.dumps(_plain(value, type), ensure_ascii=False))
 
@@ -125,7 +125,7 @@ def _each(column: pa.Array, convert: Callable[[Any], str]) -> pa.Array:
 
 
 def _plain(value: Any, type: pa.DataType) -> Any:
-    """What json.dumps takes, by the same rules as whole columns."""
+    """The value in a form that json.dumps takes, by the same rules as whole columns."""
     if value is None:
         return None
     if pt.is_struct(type):

@@ -1,8 +1,8 @@
-"""CSV that two readers understand alike, by Arrow's: nearly all that there is, and much faster.
+"""CSV that two readers understand alike is read by Arrow's: nearly all CSV, and much faster.
 
 Arrow's reader is more lenient than Python's strict one where a quote stands in the middle of a
-field, and does not say where a row is malformed. So it gets what leaves no doubt; anything else is
-for `csv_rows` and `files.read_csv`, which give the same for what is plain.
+field, and does not say where a row is malformed. So it gets only clear cases; all else goes to
+`csv_rows` and `files.read_csv`, which give the same result for plain rows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
 
 
 def line_ends(text: bytes) -> np.ndarray[Any, Any]:
-    """Where the line breaks of `text` are."""
+    """The places of the line breaks in `text`."""
     return np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE)
 
 
 def filled_lines(text: bytes, ends: np.ndarray[Any, Any]) -> Sequence[int]:
-    """The numbers, from 1 on, of the lines that are not blank; `ends`: the line breaks."""
+    """The numbers, from 1 on, of the lines that are not blank; `ends` are the line breaks."""
     if not text.endswith(b"\n"):
         ends = np.append(ends, len(text))
     starts = np.concatenate(([0], ends[:-1] + 1))
@@ -42,8 +42,10 @@ def filled_lines(text: bytes, ends: np.ndarray[Any, Any]) -> Sequence[int]:
 
 
 def is_plain(text: bytes, ends: np.ndarray[Any, Any], longest: int) -> bool:
-    """Every row of `text`, which begins and ends with rows, is one line of at most `longest` bytes,
-    and every quote begins or ends a field or is doubled within one. `ends`: its line breaks."""
+    """Whether every row of `text`, which begins and ends with whole rows, is one line of at most
+    `longest` bytes, and every quote begins or ends a field or is doubled within one. `ends` are its
+    line breaks.
+    """
     if b"\r" in text and text.count(b"\r") != text.count(b"\r\n"):
         return False
     if np.diff(ends, prepend=-1, append=len(text) - 1).max(initial=0) > longest:
@@ -70,8 +72,9 @@ def _quotes_fields(text: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> bo
 def plain_columns(
     text: bytes, width: int, wanted: Sequence[int], types: Sequence[pa.DataType | None]
 ) -> list[pa.Array] | None:
-    """Of plain rows of `width` fields those that are `wanted`, for `from_csv` to make the `types`
-    of. None if some row has another width, or text is not UTF-8."""
+    """The `wanted` fields of plain rows with `width` fields, for `from_csv` to make the `types`
+    from. None if a row has another width, or text is not UTF-8.
+    """
     parsed = _numbers(wanted, types)
     # A hexadecimal number would be one for Arrow.
     if b"x" not in text and b"X" not in text and parsed:
@@ -86,14 +89,16 @@ def plain_columns(
 
 
 def from_csv(values: Any, type: pa.DataType | None) -> pa.Array:
-    """As `from_text`; of a column, too, that is parsed already."""
+    """The column as `from_text` gives it; the column may be parsed already."""
     if isinstance(values, pa.Array) and not pt.is_string(values.type):
         return values
     return from_text(values, type)
 
 
 def _numbers(wanted: Sequence[int], types: Sequence[pa.DataType | None]) -> dict[int, pa.DataType]:
-    """The fields that Arrow is to parse, as what: numbers, and times that are whole numbers."""
+    """The fields that Arrow parses itself, with their types: numbers, and times that are whole
+    numbers.
+    """
     kinds: dict[int, set[pa.DataType | None]] = {}
     for index, type in zip(wanted, types, strict=True):
         kinds.setdefault(index, set()).add(pa.int64() if type is None else type)

@@ -1,4 +1,4 @@
-"""From columns of raw values to tables of a stream, with the malformed rows raised or left out."""
+"""Turns columns of raw values into tables of a stream; malformed rows are raised or left out."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ Convert = Callable[[Any, pa.DataType | None], pa.Array]
 
 @dataclass
 class Block:
-    """Rows as read: `columns` of raw values, one per name of `source_names`, the `numbers` (lines,
-    rows) they have in the source, and what is wrong with rows that got no further."""
+    """Rows as read: `columns` of raw values, one per name of `source_names`; the `numbers` (lines,
+    rows) of the rows in the source; and the faults of rows that could not be read at all.
+    """
 
     columns: Sequence[Any]
     numbers: Sequence[int]
@@ -51,19 +52,21 @@ class Block:
 
 
 def source_names(context: SourceContext) -> list[str]:
-    """The fields to be found in the source: the declared columns, then the event time's."""
+    """The fields to look for in the source: the declared columns, then the event time's."""
     return [*context.schema.names, *([context.timestamp] if context.timestamp else [])]
 
 
 def table_schema(context: SourceContext) -> pa.Schema:
-    """Of the tables of a source that knows event time only by `timestamp`."""
+    """The schema of a source's tables, if the source gets its event time only by `timestamp`."""
     if not context.timestamp:
         return context.schema
     return context.schema.append(pa.field(EVENT_TIME, pa.int64()))
 
 
 class TableBuilder:
-    """Turns blocks into tables. `convert` makes one column; `remedy` says where to mend a row."""
+    """Turns blocks into tables. `convert` makes one column; `remedy` says where to correct a
+    row.
+    """
 
     def __init__(
         self,
@@ -86,8 +89,9 @@ class TableBuilder:
         self._checks_unit = bool(context.begins and context.timestamp and not context.unit)
 
     def build(self, block: Block, place: Callable[[int], str]) -> pa.Table:
-        """The rows of `block` that are well formed. Where rows are to fail, SourceError names the
-        first of them; `place` says where a row number is."""
+        """The well-formed rows of `block`. Where rows are to fail, SourceError names the first
+        malformed row; `place` says where a row number is.
+        """
         arrays, unfit = self._convert_all(block)
         malformed = block.malformed | {block.numbers[row]: text for row, text in unfit.items()}
         if malformed:
@@ -102,7 +106,9 @@ class TableBuilder:
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _conversion(self, field: pa.Field) -> Convert:
-        """A column of time that is the event time too is in its unit."""
+        """How to convert the field. A column of time that is also the event time is in the event
+        time's unit.
+        """
         if field.name != self._context.timestamp or not pt.is_timestamp(field.type):
             return self._convert
         unit = event_type(self._context.unit)
@@ -143,8 +149,9 @@ class TableBuilder:
     def _unfit_rows(
         self, values: Any, type: pa.DataType | None, convert: Convert, offset: int
     ) -> list[int]:
-        """Found by halving: few bad rows in a block cost few conversions. Where a row is to fail,
-        the first is enough."""
+        """The rows that cannot be converted, found by halving: few bad rows in a block cost few
+        conversions. Where a row is to fail, the first one is enough.
+        """
         try:
             _column(values, type, convert)
             return []
@@ -173,7 +180,7 @@ def _column(values: Any, type: pa.DataType | None, convert: Convert) -> pa.Array
 
 
 def sql_type(type: pa.DataType) -> str:
-    """As declared in CREATE STREAM: `BIGINT`, `DECIMAL(10,2)`."""
+    """The type as CREATE STREAM declares it: `BIGINT`, `DECIMAL(10,2)`."""
     return str(from_arrow_type(type).simpleString().upper())
 
 

@@ -1,7 +1,7 @@
 """Which settings of librdkafka a statement may choose, by their names.
 
-All others stay as they are: one loads a library, one runs a command, several call a web address.
-Those that name a file may name one in the folder that the operator has set aside for that.
+It may choose no other: some of those load a library, run a command or call a web address. Settings
+that name a file may name one in the folder that the operator has set aside for that.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ ALLOWED = FILES.union(*map(str.split, (_SECURITY, _CONNECTIONS, _READING, _WRITI
 
 def check(passed: Mapping[str, Any], known: Iterable[str]) -> None:
     """Raises ConfigError for a setting that a statement may not choose, and for a file that it may
-    not name. `known`: the options of ours, one of which may have been meant."""
+    not name. `known` are our own options, one of which may have been meant.
+    """
     for name, value in passed.items():
         if name not in ALLOWED:
             message = f"kafka() has no option {name!r}, and may not set librdkafka's"

@@ -1,7 +1,7 @@
 """What the kafka source and the kafka sink have in common: options, settings, and finding a topic.
 
-What is not an option of ours goes to librdkafka, which knows its settings by name; if a statement
-may choose it (`allowed`).
+Options that are not ours go to librdkafka, which knows its settings by name, if a statement may
+choose them (`allowed`).
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ _CONNECT = re.compile(r"^(?:\S+/\S+: )?(?:.*failed: )?(.*?)(?: \((?:[^()]|\([^()
 def client_settings(
     servers: str, passed: Mapping[str, Any], known: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """librdkafka's settings. ConfigError for those that are not the user's to choose. `known`: the
-    options of ours, one of which may have been meant."""
+    """librdkafka's settings. Raises ConfigError for those that a user may not choose. `known` are
+    our own options, one of which may have been meant.
+    """
     for name in passed:
         if name in _OURS:
             instead = _OURS[name]
@@ -76,7 +77,7 @@ def client_settings(
 
 
 def passes(error: KafkaError) -> bool:
-    """Whether the same may work later, without anybody doing anything about it."""
+    """Whether the same call may work later, without anybody doing anything about it."""
     return bool(error.retriable()) or error.code() in _PASSING
 
 
@@ -99,7 +100,9 @@ E = TypeVar("E", bound=AnabranchError, covariant=True)
 
 
 class Topic(Generic[E]):
-    """A topic, asked for through a consumer of no group. What goes wrong is a `failure`."""
+    """A topic, which a consumer without a group asks about. Its errors are of the class
+    `failure`.
+    """
 
     trouble_at = float("-inf")
     """When librdkafka last said that it cannot reach a broker."""
@@ -113,8 +116,7 @@ class Topic(Generic[E]):
         away: type[E] | None = None,
         lost: type[E] | None = None,
     ) -> None:
-        """`away` is raised where no broker answers, `lost` where records are gone that were
-        there."""
+        """`away` is raised if no broker answers, `lost` if records that existed are gone."""
         self.name = name
         self._lost = lost or failure
         self._away = away or failure
@@ -124,7 +126,9 @@ class Topic(Generic[E]):
         self._trouble = ""
 
     def partitions(self, known: Iterable[str] = ()) -> list[int]:
-        """Asks a broker: fails within seconds if none answers or there is no such topic."""
+        """The partitions, from a broker. Fails within seconds if none answers or the topic does not
+        exist.
+        """
         consumer = make_client(Consumer, self._settings | {"error_cb": self.note}, known)
         try:
             return self.numbers(consumer, PATIENCE_S, lambda: consumer.poll(0))
@@ -134,8 +138,9 @@ class Topic(Generic[E]):
     def numbers(
         self, consumer: Consumer, timeout_s: float, ask_why: Callable[[], Any] = lambda: None
     ) -> list[int]:
-        """The partitions, ascending. `ask_why` has librdkafka tell `note` what went wrong; it may
-        take a record, so whoever reads records does not ask."""
+        """The partitions, ascending. `ask_why` makes librdkafka call `note` with what went wrong.
+        It may take a record, so a reader of records does not call it.
+        """
         try:
             found = consumer.list_topics(self.name, timeout_s).topics[self.name]
         except KafkaException as error:
@@ -152,28 +157,28 @@ class Topic(Generic[E]):
         return self._failure(message, place=place, remedy=remedy)
 
     def passing(self, message: str, partition: int | None = None) -> E:
-        """What goes by itself."""
+        """The error for a failure that goes away by itself."""
         place = f"topic {self.name}" + ("" if partition is None else f", partition {partition}")
         return self._away(message, place=place)
 
     def asked(self, error: KafkaError, partition: int) -> E:
-        """What a broker that was asked about a partition did not answer."""
+        """The error for a question about a partition that a broker did not answer."""
         if passes(error):
             return self.away(error)
         return self.failed(error.str(), partition=partition)
 
     def lost(self, message: str, partition: int, remedy: str = _ANEW) -> E:
-        """Records that were read are not there any more."""
+        """The error that records which were read do not exist any more."""
         return self._lost(message, place=f"topic {self.name}, partition {partition}", remedy=remedy)
 
     def note(self, error: KafkaError) -> None:
-        """For librdkafka to call: what went wrong on the way to a broker."""
+        """librdkafka calls this with what went wrong on the way to a broker."""
         self.trouble_at = time.monotonic()
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._trouble = error.str()
 
     def away(self, error: KafkaError | None = None) -> E:
-        """No broker answers."""
+        """The error that no broker answers."""
         reason = _CONNECT.search(self._trouble)
         detail = (reason[1] if reason else self._trouble) or (error.str() if error else "")
         return self._away(

@@ -1,8 +1,8 @@
-"""Records of several partitions in one order that keeps their times together.
+"""Merges the records of several partitions into one order that keeps their times together.
 
-Partitions are read at different paces, most of all when there is much to catch up with. Merged as
-they come, one would run ahead of the others and make their tuples late. So what a partition has is
-held until the others have got as far, or have no more. The time of a record is its timestamp.
+Partitions are read at different paces, most of all after a long pause. If they were merged as they
+come, one would run ahead of the others and make their tuples late. So the records of a partition
+are held until the others have got as far, or have no more. The time of a record is its timestamp.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Merge:
         return sum(map(len, self._held.values()))
 
     def take(self, behind: Iterable[int]) -> list[Record]:
-        """What may go while the partitions `behind` have more to come."""
+        """The records that may go while more is to come from the partitions `behind`."""
         newest = [self._newest(partition) for partition in behind]
         limit = min(newest, default=None)
         taken: list[Record] = []
@@ -45,9 +45,8 @@ class Merge:
 
 
 def in_order(records: Iterable[Record]) -> list[Record]:
-    """By time, but each partition's own order is kept: a record is never before its forerunner.
-
-    That depends on which records there are alone, not on how they came.
+    """The records by time, with each partition's own order kept: no record comes before an earlier
+    one of its partition. The order depends only on which records there are, not on how they came.
     """
     by_place = sorted(records, key=lambda record: (record.partition(), record.offset()))
     reached: dict[int, float] = {}

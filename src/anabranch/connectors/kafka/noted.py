@@ -1,9 +1,10 @@
-"""How far a query's results are in a topic, noted at the broker by the transactions that write.
+"""The note at the broker of how far a query's results are in a topic; the transactions that write
+results update it.
 
-The note is the offset of a consumer group that nobody is in, `anabranch-<query>-<topic>`: with it
-goes a text that says who writes, by run and epoch, and the last position; the offsets say from
-where on records of ours may lie in each partition that the note does not know of. So a whole topic
-is never read back, nor does it matter which records its retention has deleted.
+The note is the offset of a consumer group without members, `anabranch-<query>-<topic>`. A text with
+it says who writes, by run and epoch, and the last position; the offsets say from where on each
+partition may hold records of ours that the note does not cover. So a whole topic is never read
+back, and it does not matter which records its retention has deleted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Noted:
 
 
 class Notes:
-    """Of one query in one topic, whose partitions are `numbers`."""
+    """The notes of one query in one topic, whose partitions are `numbers`."""
 
     def __init__(self, topic: Topic[Any], settings: dict[str, Any], numbers: list[int]) -> None:
         self._topic = topic
@@ -40,7 +41,7 @@ class Notes:
         self._consumer.close()
 
     def read(self, timeout_s: float) -> Noted | None:
-        """What was committed last, once no transaction is open that would change it."""
+        """The note that was committed last, once no open transaction can change it."""
         places = [TopicPartition(self._topic.name, number) for number in self._numbers]
         found = self._consumer.committed(places, timeout_s)
         text = next((one.metadata for one in found if one.metadata), None)
@@ -50,7 +51,7 @@ class Notes:
         return Noted(**json.loads(text), offsets=offsets)
 
     def send(self, producer: Producer, noted: Noted, timeout_s: float) -> None:
-        """As part of the producer's transaction."""
+        """Writes the note as part of the producer's transaction."""
         said = asdict(noted)
         del said["offsets"]
         text = json.dumps(said)

@@ -1,4 +1,6 @@
-"""Where results go: a topic, and the note at its broker that says how far they are there."""
+"""The place that results go to: a topic, and the note at its broker that says how far they are
+there.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _DEFAULTS = {"partitioner": "murmur2_random", "linger.ms": 5}
 
 
 class Notes(Protocol):
-    """As `noted.Notes`."""
+    """What a sink needs of `noted.Notes`."""
 
     def read(self, timeout_s: float) -> Noted | None: ...
     def send(self, producer: Producer, noted: Noted, timeout_s: float) -> None: ...
@@ -26,14 +28,16 @@ class Notes(Protocol):
 
 
 class Tail(Protocol):
-    """As `tail.Tail`."""
+    """What a sink needs of `tail.Tail`."""
 
     def last_position(self) -> tuple[int, bool]: ...
     def behind(self, offsets: Mapping[int, int]) -> tuple[int, bool]: ...
 
 
 class Place(Protocol):
-    """All that a sink asks for. A broker that is away is SinkAway, or a KafkaException."""
+    """All that a sink asks of Kafka. If a broker is away, calls raise SinkAway or a
+    KafkaException.
+    """
 
     topic: Topic[SinkError]
     group: str
@@ -44,21 +48,21 @@ class Place(Protocol):
     def notes(self) -> Notes: ...
 
     def producer(self) -> Producer:
-        """A new one. Its transactions fence off those of the query's others."""
+        """A new producer. Its transactions fence off those of the query's other producers."""
 
     def tail(self, run: str) -> Tail: ...
 
     def ends(self) -> dict[int, int]:
-        """Partition → the offset behind its last record."""
+        """Partition → the offset after its last record."""
 
 
 class BrokerPlace:
-    """Of a query in a topic."""
+    """The place of a query's results in a topic."""
 
     def __init__(
         self, servers: str, topic: str, query: str, passed: Mapping[str, Any], names: Iterable[str]
     ) -> None:
-        """`passed` are settings of the client, `names` the options of ours."""
+        """`passed` are settings of the client, `names` our own options."""
         client = client_settings(servers, passed, names)
         self.group = f"anabranch-{query}-{topic}"
         self._query = query

@@ -1,9 +1,9 @@
-"""Reading partitions of a topic from given offsets on, without a consumer group.
+"""Reads partitions of a topic from given offsets on, without a consumer group.
 
-Offsets are ours to keep, so nothing is ever committed. Only what was committed by its producer is
-read. Between two records of a partition offsets may be missing (transaction markers, aborted or
-compacted records), so the end of a range is reached when a record lies behind it, or when the
-partition has no more.
+We keep the offsets ourselves, so nothing is ever committed. Only records that their producer has
+committed are read. Offsets may be missing between two records of a partition (transaction markers,
+aborted or compacted records), so the end of a range is reached when a record lies after it, or when
+the partition has no more.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 class Reading:
-    """`offsets` holds the next offset of each partition to be taken; we may have more by then."""
+    """`offsets` holds the next offset of each partition to be taken; records after it may have come
+    already.
+    """
 
     def __init__(
         self, topic: Topic[AnabranchError], settings: dict[str, Any], offsets: Mapping[int, int]
@@ -71,8 +73,9 @@ class Reading:
         self.consumer.close()
 
     def take(self) -> list[Record]:
-        """What has come and may go, in the order of `in_order`; empty if nothing comes for a
-        while."""
+        """The records that have come and may go, in the order of `in_order`; empty if nothing comes
+        for a while.
+        """
         self._merge.add(self.poll())
         records = self._merge.take(self._behind())
         for record in records:
@@ -82,8 +85,9 @@ class Reading:
         return records
 
     def _behind(self) -> list[int]:
-        """Partitions that have more for us, as far as we know; one that says nothing at all for
-        long does not hold up the others."""
+        """Partitions that have more for us, as far as we know. A partition that is silent for long
+        does not delay the others.
+        """
         if len(self._fetched) == 1:
             return []
         oldest = time.monotonic() - PARTITION_SILENCE_S
@@ -99,11 +103,11 @@ class Reading:
         return 0 <= high <= self._fetched[partition]
 
     def _pace(self) -> None:
-        """A partition that is far ahead waits for the others with what it has."""
+        """Pauses a partition that is far ahead, until the others have caught up."""
         self.pause({p for p in self._fetched if self._merge.held(p) > BATCH})
 
     def pause(self, full: set[int]) -> None:
-        """Read these partitions no further for now, and all others."""
+        """Reads these partitions no further for now, and all others."""
         if pause := full - self._paused:
             self.consumer.pause(self._places(dict.fromkeys(pause, 0)))
         if resume := self._paused - full:
@@ -111,7 +115,7 @@ class Reading:
         self._paused = full
 
     def poll(self) -> list[Record]:
-        """What has come, as it came."""
+        """The records in the order in which they came."""
         answers: list[Any] = self.consumer.consume(1, POLL_S)
         if answers:
             answers += self.consumer.consume(BATCH, LINGER_S)
@@ -125,8 +129,9 @@ class Reading:
         return records
 
     def look(self, *, add: bool) -> None:
-        """Whether the topic is still there, and to `add` partitions that have been added to it,
-        which are read from their first record."""
+        """Checks that the topic still exists, and calls `add` with partitions that have been added
+        to it, which are read from their first record.
+        """
         try:
             present = self._topic.numbers(self.consumer, timeout_s=1.0)
         except AnabranchError as error:
@@ -138,7 +143,7 @@ class Reading:
             self.add(added)
 
     def add(self, offsets: Mapping[int, int]) -> None:
-        """Read these partitions too, from there on."""
+        """Reads these partitions too, from there on."""
         if offsets:
             self.offsets |= offsets
             self._fetched |= offsets
@@ -146,7 +151,7 @@ class Reading:
             self.consumer.incremental_assign(self._places(offsets))
 
     def has_reached(self, goal: Mapping[int, int]) -> bool:
-        """All that lies before `goal` has come, and has been taken if it was to be."""
+        """Whether all records before `goal` have come, and been taken where they had to be."""
         return not len(self._merge) and all(
             self._fetched.get(partition, 0) >= offset or partition in self.at_end
             for partition, offset in goal.items()
@@ -183,7 +188,7 @@ class Reading:
 def watermarks(
     topic: Topic[AnabranchError], settings: dict[str, Any]
 ) -> dict[int, tuple[int, int]]:
-    """Per partition the offset of its first record, and the one behind its last."""
+    """The offset of each partition's first record, and the offset after its last."""
     consumer = make_client(Consumer, settings | {"error_cb": topic.note}, ())
     try:
         numbers = topic.numbers(consumer, PATIENCE_S, lambda: consumer.poll(0))
@@ -210,8 +215,9 @@ def read_ranges(
     stopped: Event,
 ) -> Iterator[list[Record]]:
     """The records from `begin` on and before the first of `ends`, then those up to the next, and so
-    on, each in the order in which they were taken then; read by one consumer. A partition that
-    was not known before starts at 0. Ends early if `stopped` is set."""
+    on, each in the order in which they were taken at first; one consumer reads them. A partition
+    that was not known before starts at 0. Ends early if `stopped` is set.
+    """
     reading = Reading(topic, settings | EAGER, begin)
     held: dict[int, deque[Record]] = {}
     at = dict(begin)
@@ -236,7 +242,9 @@ def _gather(
     held: dict[int, deque[Record]],
     stopped: Event,
 ) -> bool:
-    """Hold what lies before `wanted`, and whatever else comes. False if we are to stop."""
+    """Reads until all records before `wanted` are held, with any others that come. False if it must
+    stop.
+    """
     heard = time.monotonic()
     while not reading.has_reached(wanted):
         if stopped.is_set():
@@ -266,7 +274,7 @@ def _gather(
 
 
 def is_silent(topic: Topic[Any], heard: float) -> bool:
-    """Whether a reading that heard something last at that time waits in vain."""
+    """Whether a reading that last received something at `heard` waits in vain."""
     return time.monotonic() - heard > (PATIENCE_S if topic.trouble_at > heard else SILENCE_S)
 
 
@@ -285,7 +293,8 @@ def read_range(
     stopped: Event,
 ) -> list[Record]:
     """The records of each partition from `begin` on and before `end`, in the order in which they
-    were taken then. A partition that `begin` does not know starts at 0."""
+    were taken at first. A partition that `begin` does not know starts at 0.
+    """
     starts = {number: begin.get(number, 0) for number in end if end[number] > begin.get(number, 0)}
     if not starts:
         return []

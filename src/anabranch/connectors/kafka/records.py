@@ -1,4 +1,4 @@
-"""From records of a Kafka topic to tables of a stream."""
+"""Turns records of a Kafka topic into tables of a stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMEDY = "Set on_error = 'skip' to leave such records out."
 
 
 class Record(Protocol):
-    """What we need of a confluent_kafka.Message."""
+    """The part of confluent_kafka.Message that we need."""
 
     def partition(self) -> int: ...
     def offset(self) -> int: ...
@@ -35,7 +35,7 @@ class RecordDecoder:
     """One record is one row; a record without a value is none."""
 
     def __init__(self, context: SourceContext, topic: str, format: str, on_error: str) -> None:
-        """Event time is the record's own if `context.timestamp` is OF_THE_RECORD."""
+        """The event time is the record's own if `context.timestamp` is OF_THE_RECORD."""
         self._topic = topic
         self._record_time = context.timestamp == OF_THE_RECORD
         inside = replace(context, timestamp=None) if self._record_time else context
@@ -76,7 +76,8 @@ def _micros(record: Record) -> int | None:
 
 
 def _csv_order(context: SourceContext) -> list[int]:
-    """Where each of `source_names` stands in a line: the declared columns in their order, behind
-    them the event time if it is not one of them."""
+    """Where each of `source_names` stands in a line: the declared columns in their order, and after
+    them the event time if it is not among them.
+    """
     names = [name.lower() for name in source_names(context)]
     return [names.index(name) for name in names]

@@ -1,9 +1,9 @@
 """Results as records of a Kafka topic, each table in one transaction.
 
-Every record names its query, run and position in its headers, and about once a second a
-transaction notes at the broker how far it is. So a query that goes on after a failure finds what it
-has written. Two instances never write at once: the id of the transactions belongs to the query and
-topic, and whoever opens last fences off the one before, if it has the right to.
+Every record names its query, run and position in its headers, and about once a second a transaction
+notes at the broker how far it is. So a query that goes on after a failure finds what it has
+written. Two instances never write at once: the id of the transactions belongs to the query and
+topic, and the last to open fences off the one before, if it has the right to.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class KafkaSink(Sink):
     def __init__(
         self, context: SinkContext, place: Place | None = None, time: ThreadTime = REAL_TIME
     ) -> None:
-        """`place`: instead of the topic that the options name."""
+        """`place` replaces the topic that the options name."""
         known, passed = split(self.options, context.options)
         chosen = take("kafka", self.options, known)
         self._key = _column(chosen["key"], context)
@@ -102,14 +102,17 @@ class KafkaSink(Sink):
                 raise
 
     def open(self, begin: Beginning = ANEW) -> None:
-        """Nothing can be taken out of a topic: records of an earlier run stay."""
+        """Opens the sink. Records of an earlier run stay, because nothing can be taken out of a
+        topic.
+        """
         self.close()
         self._begin, self._held = begin, None
         self._start()
 
     def _start(self) -> None:
-        """From now on we write, and nobody who did so before. Raises what `open` does, and
-        SinkBehind if the topic has forgotten what we wrote."""
+        """Takes over: from now on we write, and no earlier writer does. Raises what `open` raises,
+        and SinkBehind if the topic has lost what we wrote.
+        """
         with self._reported(), contextlib.ExitStack() as undo:
             notes = self._place.notes()
             undo.callback(notes.close)
@@ -144,8 +147,9 @@ class KafkaSink(Sink):
                 raise fenced(self._query, "another writes now", f"topic {self._topic.name}")
 
     def _position(self, found: Noted | None) -> int:
-        """The last one that is there. If the topic's retention has deleted records, what was
-        acknowledged counts."""
+        """The last position that is written. If the topic's retention has deleted records, the
+        acknowledged position counts.
+        """
         if not self._resume and self._held is None:
             return 0  # what is there is an earlier run's, whose positions are not ours
         tail = self._place.tail(self._run)
@@ -162,8 +166,9 @@ class KafkaSink(Sink):
         return self._held.position
 
     def write(self, table: pa.Table) -> None:
-        """What is there already is left out: the commit of an attempt before may have been lost
-        only on its way back."""
+        """Writes the rows that are not there yet: an earlier attempt may have been committed though
+        its answer was lost.
+        """
         if self._held is None:
             raise self._topic.failed("the sink is not open")
         if self._writer is None:
@@ -194,8 +199,9 @@ class KafkaSink(Sink):
             writer.noted_at = self._time.monotonic()
 
     def close(self) -> None:
-        """Every write is complete in itself; an unfinished one leaves nothing. Never raises: a
-        producer that was fenced off, or whose broker is away, is let go of all the same."""
+        """Closes the sink. Every write is complete in itself, and an unfinished one leaves nothing.
+        Never raises, even if the producer was fenced off or its broker is away.
+        """
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
@@ -216,8 +222,9 @@ class KafkaSink(Sink):
                 }
 
     def _persist(self, call: Callable[[float], T]) -> T:
-        """What it gives once it has worked; KafkaException after PATIENCE_S or when it cannot
-        work."""
+        """Repeats `call` until it works and returns its result; raises KafkaException after
+        PATIENCE_S, or when it cannot work.
+        """
         deadline = self._time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -233,15 +240,16 @@ class KafkaSink(Sink):
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """What goes wrong with Kafka as an error of ours. What passes, and what leaves a producer
-        of no use, has us begin with another one next time."""
+        """Turns errors of Kafka into ours. After an error that may go away, or one that makes the
+        producer useless, the next call begins with a new producer.
+        """
         try:
             yield
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
 
     def _failed(self, reason: KafkaError) -> SinkError:
-        """What to raise, once nothing of the transaction is left."""
+        """The error to raise, once the transaction is undone."""
         writer = self._writer
         refused = writer.refused if writer else None
         if reason.code() in _FENCED:
@@ -293,7 +301,7 @@ def _is_passing(reason: KafkaError) -> bool:
 
 
 def _aborted(producer: Producer) -> bool:
-    """Whether it can go on with another transaction."""
+    """Aborts the transaction. Returns whether the producer can go on with another one."""
     try:
         producer.abort_transaction(_TRY_S)
     except KafkaException:
@@ -323,7 +331,7 @@ def _produce(producer: Producer, topic: str, record: dict[str, Any]) -> None:
 
 
 def _column(name: str | None, context: SinkContext) -> str | None:
-    """As the query has it, whatever the case it was written in."""
+    """The column's name as the query has it, in whatever case it was written."""
     if name is None:
         return None
     columns = {column.lower(): column for column in context.schema.names[:-2]}
@@ -333,7 +341,7 @@ def _column(name: str | None, context: SinkContext) -> str | None:
 
 
 def _keys(column: pa.Array) -> list[Any]:
-    """Text and bytes as they are, any other value as JSON."""
+    """The keys: text and bytes as they are, any other value as JSON."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         return list(column.to_pylist())
     texts = json_column(column).to_pylist()

@@ -1,4 +1,4 @@
-"""A Kafka topic as a stream."""
+"""Reads a Kafka topic as a stream."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ AGAIN_S = 1.0
 
 
 class KafkaSource(Source):
-    """One record is one tuple. Partitions are merged by their records' timestamps; the order within
-    one is kept. A cursor is the next offset of each partition, `{"0": 17, "1": 4}`."""
+    """One record is one tuple. Partitions are merged by their records' timestamps, and each keeps
+    its own order. A cursor is the next offset of each partition, `{"0": 17, "1": 4}`.
+    """
 
     options: ClassVar[tuple[Option, ...]] = (
         SERVERS,
@@ -98,7 +99,9 @@ class KafkaSource(Source):
             reading.close()
 
     def _present(self) -> dict[int, tuple[int, int]] | None:
-        """As `watermarks`, as soon as a broker answers; None if we are to stop before."""
+        """The same as `watermarks`, as soon as a broker answers; None if the stream is stopped
+        before.
+        """
         while True:
             try:
                 found = watermarks(self._topic, self._settings)
@@ -117,7 +120,7 @@ class KafkaSource(Source):
         return self._quiet_decoder.table(records)
 
     def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
-        """By one consumer, whatever the number of ends."""
+        """One consumer reads them, whatever the number of ends."""
         numbered = map(_numbered, ends)
         group: list[Record] = []
         count = 0
@@ -133,13 +136,14 @@ class KafkaSource(Source):
             yield self._quiet_decoder.table(group), count
 
     def ends(self) -> dict[int, int]:
-        """Per partition the offset behind its last record, at present."""
+        """For each partition the offset after its last record, at present."""
         found = watermarks(self._topic, self._settings)
         return {number: high for number, (_, high) in found.items()}
 
     def _offsets(self, cursor: Cursor, present: dict[int, tuple[int, int]]) -> dict[int, int]:
-        """Those of `cursor`; partitions that it does not know are new. A topic that ends before
-        them is another one of its name."""
+        """The offsets of `cursor`; partitions that it does not know are new. If the topic ends
+        before them, it is a new topic under the same name.
+        """
         offsets = _numbered(cursor)
         for number, offset in sorted(offsets.items()):
             if number not in present:
@@ -156,7 +160,7 @@ class KafkaSource(Source):
 def _decoders(
     context: SourceContext, chosen: dict[str, Any]
 ) -> tuple[RecordDecoder, RecordDecoder]:
-    """One that counts what it leaves out, and one that does not."""
+    """Two decoders: one counts what it leaves out, the other does not."""
     if chosen["event_time"] == "record":
         if context.timestamp:
             raise ConfigError(

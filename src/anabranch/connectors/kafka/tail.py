@@ -1,8 +1,8 @@
-"""What a query has written to a topic, found by reading the topic.
+"""Finds what a query has written to a topic, by reading the topic.
 
-That is needed only where the note at the broker does not say it: behind the offsets that it names,
-and in topics that were written before there were notes. Records go through memory, a bounded number
-at a time.
+That is needed only where the note at the broker does not say it: after the offsets that it names,
+and in topics that were written before there were notes. A bounded number of records is in memory at
+a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def marks(query: str, run: str, position: int) -> list[tuple[str, bytes]]:
 
 
 class Tail:
-    """Committed records of `query`; of any run if `run` is empty."""
+    """The committed records of `query`; of any run if `run` is empty."""
 
     def __init__(self, topic: Topic[Any], settings: dict[str, Any], query: str, run: str) -> None:
         self._topic = topic
@@ -39,15 +39,17 @@ class Tail:
         self._query, self._run = query, run
 
     def last_position(self) -> tuple[int, bool]:
-        """The greatest, or 0, and whether the topic still has all that was ever written to it.
-        Positions ascend within a partition, so the last record counts."""
+        """The greatest position, or 0, and whether the topic still has all that was ever written to
+        it. Positions ascend within a partition, so the last record counts.
+        """
         ends = self.settled()
         found = [self._in_partition(number, *one) for number, one in ends.items()]
         return max(found, default=0), all(low == 0 for low, _ in ends.values())
 
     def behind(self, offsets: Mapping[int, int]) -> tuple[int, bool]:
-        """The greatest in records from these offsets on, and whether all of those are there
-        still."""
+        """The greatest position in records from these offsets on, and whether all of those records
+        are still there.
+        """
         found, whole = 0, True
         for number, (low, end) in self.settled().items():
             begin = offsets.get(number, 0)
@@ -56,8 +58,10 @@ class Tail:
         return found, whole
 
     def settled(self) -> dict[int, tuple[int, int]]:
-        """The ends of each partition, once no transaction is open that was when we began. Behind an
-        open one of somebody else, records of ours may lie that nobody gets to see yet."""
+        """The ends of each partition, once all transactions are closed that were open when we
+        began. Records of ours may lie after another's open transaction, and nobody can read them
+        yet.
+        """
         goal = watermarks(self._topic, self._settings | {"isolation.level": "read_uncommitted"})
         deadline = time.monotonic() + OTHERS_S
         while True:
@@ -101,7 +105,7 @@ class Tail:
         return found
 
     def _position(self, record: Record) -> int:
-        """0 if the record is not of this query and run."""
+        """The record's position; 0 if it is not of this query and run."""
         headers = dict(record.headers() or ())
         other = headers.get(QUERY) != self._query.encode()
         if other or (self._run and headers.get(RUN) != self._run.encode()):

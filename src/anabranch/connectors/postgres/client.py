@@ -1,4 +1,4 @@
-"""Connecting to PostgreSQL, and its errors in one line without the password."""
+"""Connects to PostgreSQL, and puts its errors on one line without the password."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ _FILES = ("sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir")
 
 
 class Database:
-    """Where to connect. `place` names it in messages."""
+    """A database to connect to. `place` names it in messages."""
 
     def __init__(
         self, url: str, owner: str, *, password: str | None = None, trusted: bool = False
     ) -> None:
-        """`trusted`: the operator says where, so libpq may look for the password."""
+        """`trusted` means that the operator gave the address, so libpq may look for the
+        password.
+        """
         try:
             found = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
@@ -63,7 +65,9 @@ class Database:
         self.place = f"{host}:{found.get('port') or 5432}/{name}"
 
     def connect(self, **more: Any) -> psycopg.Connection[Any]:
-        """Raises psycopg.OperationalError. Times are UTC, whatever the server thinks."""
+        """A new connection. Raises psycopg.OperationalError. Times are UTC, whatever the server's
+        setting.
+        """
         settings: dict[str, Any] = {
             "connect_timeout": self._timeout,
             "application_name": "anabranch",
@@ -76,12 +80,12 @@ class Database:
 
 
 def database_of(options: Mapping[str, Any]) -> Database:
-    """That of a sink or table, whose options say where it is."""
+    """The database of a sink or table, whose options say where it is."""
     return Database(str(options["url"]), "postgres", password=options.get("password"))
 
 
 def _closed(found: Mapping[str, Any], owner: str) -> str:
-    """Where to connect, with the password that stands there and no other."""
+    """The connection string, with the password that stands in it and no other."""
     for option in _OF_THE_MACHINE:
         if option in found:
             raise ConfigError(
@@ -93,7 +97,9 @@ def _closed(found: Mapping[str, Any], owner: str) -> str:
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Whether its cause may go by itself: the server is away, starts, stops, is full or busy."""
+    """Whether the error's cause may go away by itself: the server is away, starts, stops, is full
+    or busy.
+    """
     state = error.sqlstate
     if state is not None:
         return state[:2] in _PASSING or state in _PASSING_STATES
@@ -109,7 +115,7 @@ def table_name(text: str) -> sql.Identifier:
 
 
 def reason(error: psycopg.Error) -> str:
-    """PostgreSQL's own words, its hint behind them; the first line of anything else."""
+    """PostgreSQL's own words, followed by its hint; for any other error the first line."""
     primary = error.diag.message_primary
     if not primary:
         return _first_line(error)

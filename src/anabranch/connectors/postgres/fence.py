@@ -1,9 +1,9 @@
 """Who may write a query's results into a table, and how far they are there.
 
-A row per table and query says so, beside the table that the results go to. Whoever opens a sink
-takes it; each transaction that writes results locks the row, looks whether it is still its own, and
-notes the last position that it has written. So a writer that was paused, cut off or replaced writes
-nothing any more, whenever it wakes up, and what is there is known without a look at the results.
+A row per table and query says so, beside the table that the results go to. Opening a sink takes the
+row. Each transaction that writes results locks it, checks that it is still its own, and notes the
+last position that it has written. So a writer that was paused, cut off or replaced writes nothing
+more, whenever it wakes up, and the last position is known without a look at the results.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from anabranch.errors import SinkError
 
 @dataclass(frozen=True)
 class Held:
-    """The row: who holds the fence, and the last position that is written. `holder` counts those
-    who have held it."""
+    """The row: who holds the fence, and the last position that is written. `holder` counts the
+    holders.
+    """
 
     run: str
     epoch: int
@@ -33,20 +34,20 @@ class Fence:
         self._held: Held | None = None
 
     def check_right(self, found: Held | None, epoch: int, *, resume: bool) -> None:
-        """Fenced if somebody with a later right to write holds it."""
+        """Raises Fenced if a holder has a later right to write."""
         check_right(self._stream, self._run, epoch, found, resume=resume)
 
     def takes(self, before: Held | None, epoch: int, position: int) -> Held:
-        """The row from when we take it on; `before` is what it was."""
+        """The row once we have taken it; `before` is what it was."""
         return Held(self._run, epoch, before.holder + 1 if before else 1, position)
 
     def taken(self, held: Held) -> None:
-        """The transaction is committed that wrote this row."""
+        """Notes that the transaction which wrote this row is committed."""
         self._held = held
 
     @property
     def position(self) -> int:
-        """The last one that is known to be written."""
+        """The last position that is known to be written."""
         return self._open.position
 
     @property
@@ -56,8 +57,9 @@ class Fence:
         return self._held
 
     def still(self, found: Held | None) -> int:
-        """The last position that is written. Fenced if another has taken the fence since,
-        SinkBehind if the server has forgotten what it had committed."""
+        """The last position that is written. Raises Fenced if another writer has taken the fence
+        since, and SinkBehind if the server has lost what it had committed.
+        """
         held = self._open
         if found is None or superseded(found.run, held.run):
             raise behind(0, held.position)
@@ -70,5 +72,5 @@ class Fence:
         return found.position
 
     def noted(self, position: int) -> Held:
-        """The row of a transaction that writes up to there."""
+        """The row of a transaction that writes up to `position`."""
         return replace(self._open, position=position)

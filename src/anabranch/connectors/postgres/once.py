@@ -1,4 +1,5 @@
-"""That a window of a key is in a table once, though several streams of one query write it there.
+"""Makes sure that a window of a key is in a table once, though several streams of one query write
+it there.
 
 The table gets a unique index for each query, over the event time and the keys, in which NULL is one
 key like any other. Its name is made of the table, the query and the keys: an index of the same name
@@ -24,12 +25,12 @@ _INDEX = """
 
 
 def stream_pattern(query: str) -> str:
-    """LIKE this are the streams of the query's workers, and of its estimates."""
+    """A LIKE pattern for the streams of the query's workers and of its estimates."""
     return query.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "/%"
 
 
 class OnceIndex:
-    """Of `table`, quoted as SQL has it."""
+    """The index of `table`, a name quoted for SQL."""
 
     def __init__(self, table: str, once: Once) -> None:
         self._table = table
@@ -39,8 +40,9 @@ class OnceIndex:
 
     @property
     def target(self) -> sql.Composable:
-        """What ON CONFLICT names: the index's columns and rows. The text of a key tells all values
-        from each other but NULL, which has a column of its own."""
+        """The columns and rows of the index, for ON CONFLICT. The text of a key tells all values
+        apart but NULL, which has a column of its own.
+        """
         keys = [sql.Identifier(key) for key in self._once.keys]
         parts = [sql.SQL("coalesce({}::text, ''), ({} IS NULL)").format(key, key) for key in keys]
         pattern = sql.Literal(stream_pattern(self._once.query))
@@ -48,7 +50,7 @@ class OnceIndex:
         return sql.SQL("({}) WHERE _stream LIKE {}").format(columns, pattern)
 
     def create(self, connection: psycopg.Connection[Any]) -> None:
-        """It is there afterwards and as it should be, or SinkError is raised."""
+        """Creates the index. It exists afterwards and is as it must be, or SinkError is raised."""
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self.name,))
         if not self._is_there(connection):
             connection.execute(

@@ -1,4 +1,6 @@
-"""Where results go: a table, and beside it a row in `anabranch_sink` that says who writes."""
+"""The place that results go to: a table, and beside it a row in `anabranch_sink` that says who
+writes.
+"""
 
 from __future__ import annotations
 
@@ -33,55 +35,58 @@ T = TypeVar("T")
 
 
 class Transaction(Protocol):
-    """What a sink does within one. The server being away is SinkAway."""
+    """What a sink does within one transaction. If the server is away, calls raise SinkAway."""
 
     def check(self) -> None:
-        """SinkError unless the table is as it must be, or can be made or changed."""
+        """Raises SinkError unless the table is as it must be, or can be made or changed."""
 
     def create(self) -> None:
-        """Table and row are there afterwards, if nobody has begun yet without what it says."""
+        """Creates the table and the row unless they exist. A new row holds nobody's position."""
 
     def count(self) -> int:
-        """Rows of the query, whatever run wrote them."""
+        """The number of rows of the query, whatever run wrote them."""
 
     def found(self, *, lock: bool = False) -> Held | None:
-        """The row, after `create`; locked until the transaction ends."""
+        """The row, after `create`; with `lock` it is locked until the transaction ends."""
 
     def end_others(self) -> None:
-        """Whoever wrote before may stand still in the middle of a transaction, with locks that
-        nobody else gets: that ends."""
+        """Ends the transactions of earlier writers: one may stand still in the middle of its
+        transaction, with locks that nobody else gets.
+        """
 
     def take(self, held: Held) -> None:
-        """The row is this from now on."""
+        """Replaces the row by this one."""
 
     def note(self, held: Held) -> None:
-        """The row goes on to be ours, with this position."""
+        """Writes this position into the row, which stays ours."""
 
     def clear(self) -> None:
-        """Delete the query's rows."""
+        """Deletes the query's rows."""
 
     def adopt(self) -> int:
-        """Rows from before there were runs become this run's; the last position of the run."""
+        """Gives rows from before there were runs to this run; returns the run's last position."""
 
     def insert(self, rows: pa.Table) -> None:
-        """All of them, none of which is there yet."""
+        """Inserts the rows, none of which is there yet."""
 
 
 class Place(Protocol):
     def transaction(self, work: Callable[[Transaction], T]) -> T:
-        """All of `work` or nothing; with SinkAway nobody knows which, if the connection was lost
-        while it was committed. SinkError for what would fail again."""
+        """Does all of `work` or nothing. After SinkAway nobody knows which, if the connection was
+        lost during the commit. Raises SinkError for what would fail again.
+        """
 
     def close(self) -> None:
-        """It may be used again."""
+        """Closes the connection. The place may be used again."""
 
     def abandon(self) -> None:
-        """From another thread, without waiting: what runs ends by an error, and nothing that is
-        not committed by now ever is."""
+        """Called from another thread; does not wait. The running call ends by an error, and what is
+        not committed by now never is.
+        """
 
 
 class DatabasePlace:
-    """Of the query `stream` and its `run`, in a database."""
+    """The place of the query `stream` and its `run`, in a database."""
 
     def __init__(
         self, database: Database, session: Session, table: ResultTable, stream: str, run: str
@@ -105,7 +110,7 @@ class DatabasePlace:
         self.session.abandon()
 
     def is_in(self, found: Found) -> sql.Identifier:
-        """The table of results is; the row is in the same schema."""
+        """The name of the row's table, in the schema of the table of results."""
         self.fence = sql.Identifier(found.schema, NAME)
         self.row = sql.Literal(found.name), sql.Literal(self.stream)
         self.session.tables = [self.table.quoted, self.fence.as_string(None)]

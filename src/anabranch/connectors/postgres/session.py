@@ -1,4 +1,4 @@
-"""A sink's connection to PostgreSQL: none of its calls waits without a limit, on either end."""
+"""A sink's connection to PostgreSQL: each of its calls has a time limit, on both ends."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ _KEEPALIVES = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_kee
 
 
 class Session:
-    """One connection, made anew when it was lost. `limit_s` is how long a lock, a silent network or
-    a transaction that does nothing may last; a statement may take four times as long."""
+    """One connection, opened again after it was lost. `limit_s` is how long a lock, a silent
+    network or an idle transaction may last; a statement may take four times as long.
+    """
 
     def __init__(self, database: Database, name: str, limit_s: float) -> None:
         """`name` is what the server calls the connection."""
@@ -43,8 +44,9 @@ class Session:
         self._abandoned = False
 
     def transaction(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """All of `work` or nothing; with SinkAway nobody knows which, if it was lost while it was
-        committed. SinkError for what would fail again."""
+        """Does all of `work` or nothing. After SinkAway nobody knows which, if the connection was
+        lost during the commit. Raises SinkError for what would fail again.
+        """
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = self._connected()
@@ -66,8 +68,9 @@ class Session:
                 connection.close()
 
     def abandon(self) -> None:
-        """From another thread, without waiting: the statement that runs ends by an error, no other
-        begins, and what is not committed by now never is."""
+        """Called from another thread; does not wait. The running statement ends by an error, no
+        other begins, and what is not committed by now never is.
+        """
         self._abandoned = True
         if (connection := self._connection) is not None:
             with contextlib.suppress(psycopg.Error):
@@ -100,8 +103,9 @@ class Session:
 
     @contextmanager
     def _watched(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """A server that stands still says nothing, though its machine answers: then the connection
-        is cut off, a little after the server itself would have given up."""
+        """Cuts the connection off if the server hangs, a little after the server itself would have
+        given up. A hanging server says nothing, though its machine answers.
+        """
         descriptor = connection.fileno()
         limit = (_STATEMENTS + 1) * self._limit_s
         guard = threading.Timer(limit, _cut_off, (descriptor,))
@@ -113,7 +117,7 @@ class Session:
             guard.cancel()
 
     def _holder(self) -> str:
-        """Who has the lock that was waited for in vain, as far as the server tells."""
+        """Who has the lock that was waited for in vain, as far as the server says."""
         with contextlib.suppress(psycopg.Error), contextlib.closing(self._connected()) as other:
             return _holder(other, self.tables)
         return ""

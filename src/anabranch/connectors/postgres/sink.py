@@ -1,4 +1,4 @@
-"""Results as rows of a PostgreSQL table."""
+"""Writes results as rows of a PostgreSQL table."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ T = TypeVar("T")
 
 
 class PostgresSink(Sink):
-    """Each table is one transaction, in which the writer's right to write is checked and the last
-    position noted. What is there already is not written again."""
+    """Each table is one transaction, which checks the right to write and notes the last position.
+    Rows that are there already are not written again.
+    """
 
     resumable = True
     shared = True
@@ -57,7 +58,7 @@ class PostgresSink(Sink):
     def __init__(
         self, context: SinkContext, place: Place | None = None, time: ThreadTime = REAL_TIME
     ) -> None:
-        """`place`: instead of the table that the options name."""
+        """`place` replaces the table that the options name."""
         chosen = take("postgres", self.options, context.options)
         self._context = context
         self._resume = context.resume
@@ -78,7 +79,9 @@ class PostgresSink(Sink):
         return DatabasePlace(database, session, table, context.query, context.run)
 
     def _check(self) -> None:
-        """What goes on need not find the server there: it waits until it is."""
+        """Checks the table. A query that goes on after a failure need not find the server there: it
+        waits.
+        """
         try:
             self._place.transaction(lambda made: made.check())
         except SinkAway as away:
@@ -111,7 +114,9 @@ class PostgresSink(Sink):
         self._fence.taken(self._attempt(lambda made: self._take(made, begin)))
 
     def _look(self, made: Transaction, begin: Beginning) -> None:
-        """Before anything is waited for: whoever has no right to write disturbs nobody."""
+        """Checks the right to write before it waits for anything, so that a writer without the
+        right disturbs nobody.
+        """
         self._fence.check_right(made.found(), begin.epoch, resume=self._resume)
         made.end_others()
 
@@ -124,7 +129,7 @@ class PostgresSink(Sink):
         return held
 
     def _goes_on(self, made: Transaction, before: Held | None) -> int:
-        """The last position that is there already."""
+        """The last position that is there already, for a query that goes on."""
         if not self._resume:
             if self._mode == "replace":
                 made.clear()
@@ -141,8 +146,9 @@ class PostgresSink(Sink):
             self._fence.taken(self._attempt(lambda made: self._write(made, table)))
 
     def _write(self, made: Transaction, table: pa.Table) -> Held:
-        """Those that are not there yet: the commit of an attempt before may have been lost only on
-        its way back."""
+        """Writes the rows that are not there yet: an earlier attempt may have been committed though
+        its answer was lost.
+        """
         held = self._fence.still(made.found(lock=True))
         positions = table.column("_pos").to_numpy()
         table = table.slice(int(np.searchsorted(positions, held, side="right")))
@@ -153,7 +159,9 @@ class PostgresSink(Sink):
         return noted
 
     def close(self) -> None:
-        """Every write is complete in itself. Ends waiting for a lost connection, too."""
+        """Closes the connection, and ends waiting for a lost one. Every write is complete in
+        itself.
+        """
         self._closed.set()
         self._place.close()
 
@@ -162,7 +170,9 @@ class PostgresSink(Sink):
         self._place.abandon()
 
     def _attempt(self, work: Callable[[Transaction], T]) -> T:
-        """All of `work` or nothing. What passes is tried again for a while, then it is SinkAway."""
+        """Does all of `work` or nothing. Failures that may go away are tried again for a while;
+        then SinkAway is raised.
+        """
         deadline = self._time.monotonic() + _AGAIN_S
         pause = _PAUSES_S[0]
         while True:
@@ -175,5 +185,5 @@ class PostgresSink(Sink):
 
 
 def _short(text: str) -> str:
-    """A name of PostgreSQL's has 63 bytes at most."""
+    """The name, cut to the 63 bytes that PostgreSQL allows."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The table that results go to: what it must be, whether it is, and the statements on it."""
+"""The table that results go to: its required form, the check of it, and the statements on it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ class Found:
 
 
 class ResultTable:
-    """Has the query's columns, `_stream`, `_run`, `_pos` and `_ts`; a tuple is known by stream, run
-    and position, so that several queries may share a table, and one that is created anew may add to
-    what it wrote before."""
+    """Has the query's columns, `_stream`, `_run`, `_pos` and `_ts`. Stream, run and position
+    identify a tuple, so that several queries may share a table, and a query that is created again
+    may add to what it wrote before.
+    """
 
     def __init__(self, name: str, schema: pa.Schema, once: Once | None = None) -> None:
-        """With `once`, a row takes the place of the estimate that somebody made of it."""
+        """With `once`, a row takes the place of its estimate."""
         self.text = name
         self._name = table_name(name)
         self.quoted = self._name.as_string(None)
@@ -66,7 +67,7 @@ class ResultTable:
         return Found(*row) if row else None
 
     def check(self, connection: psycopg.Connection[Any], place: str) -> None:
-        """SinkError unless the table is as we need it, or can be made or changed."""
+        """Raises SinkError unless the table is as we need it, or can be made or changed."""
         found = self.find(connection)
         if found is None:
             self._check_schema(connection, place)
@@ -102,7 +103,7 @@ class ResultTable:
     def _keys(
         self, connection: psycopg.Connection[Any], found: Found, key: list[str]
     ) -> list[tuple[str, str | None]]:
-        """Index and constraint that make these columns unique."""
+        """The index and the constraint that make these columns unique."""
         return connection.execute(_UNIQUE, (found.oid, key)).fetchall()
 
     def _check_schema(self, connection: psycopg.Connection[Any], place: str) -> None:
@@ -127,7 +128,7 @@ class ResultTable:
             )
 
     def create(self, connection: psycopg.Connection[Any]) -> Found:
-        """The table as we need it, made or changed if that was missing."""
+        """The table as we need it, made or changed where something was missing."""
         columns = [
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type))
             for name, type in (self._types | {RUN: "text NOT NULL DEFAULT ''"}).items()
@@ -146,7 +147,7 @@ class ResultTable:
         return found
 
     def _add_run(self, connection: psycopg.Connection[Any], found: Found) -> None:
-        """A table that was made before rows bore the name of their run gets the column and key."""
+        """Adds the column and key of the run to a table that was made before rows had a run."""
         if not self._keys(connection, found, _KEY):
             _take_time(connection)
             add = "ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} text NOT NULL DEFAULT ''"
@@ -162,8 +163,9 @@ class ResultTable:
             connection.execute(key.format(self._name, *names))
 
     def adopt(self, connection: psycopg.Connection[Any], stream: str, run: str) -> int:
-        """Rows of a stream that bear no run are of this one, which wrote them before rows bore
-        one; the last position of the run."""
+        """Gives this run the rows of a stream that have no run, because it wrote them before rows
+        had one. Returns the last position of the run.
+        """
         if run:
             _take_time(connection)
             statement = sql.SQL("UPDATE {} SET _run = {} WHERE _stream = {} AND _run = ''")
@@ -175,7 +177,7 @@ class ResultTable:
         return int(row[0]) if row else 0
 
     def count(self, connection: psycopg.Connection[Any], stream: str) -> int:
-        """Rows of a stream, whatever run wrote them."""
+        """The number of rows of a stream, whatever run wrote them."""
         if self.find(connection) is None:
             return 0
         statement = sql.SQL("SELECT count(*) FROM {} WHERE _stream = {}")
@@ -190,7 +192,9 @@ class ResultTable:
     def insert(
         self, connection: psycopg.Connection[Any], stream: str, run: str, rows: pa.Table
     ) -> None:
-        """All of them, none of which is there yet; SinkError if one does not stay there."""
+        """Inserts the rows, none of which is there yet. Raises SinkError if one does not stay
+        there.
+        """
         own = {STREAM: stream, RUN: run}
         for name, value in own.items():
             rows = rows.append_column(name, pa.repeat(pa.scalar(value), len(rows)))
@@ -201,8 +205,9 @@ class ResultTable:
             self._replace_estimates(connection, self._once, rows.column_names)
 
     def _staged(self, connection: psycopg.Connection[Any]) -> sql.Identifier:
-        """A table of the same columns, empty at the begin of each transaction. COPY is fast, but
-        knows no ON CONFLICT."""
+        """A table of the same columns, empty at the beginning of each transaction. COPY is fast,
+        but knows no ON CONFLICT.
+        """
         staged = sql.Identifier("anabranch_rows")
         statement = "CREATE TEMP TABLE IF NOT EXISTS {} (LIKE {}) ON COMMIT DELETE ROWS"
         connection.execute(sql.SQL(statement).format(staged, self._name))
@@ -211,7 +216,9 @@ class ResultTable:
     def _replace_estimates(
         self, connection: psycopg.Connection[Any], once: OnceIndex, columns: list[str]
     ) -> None:
-        """Of two exact rows the first one stays: whoever got a key first has delivered it."""
+        """Replaces estimates by exact rows. Of two exact rows the first stays, because the first
+        worker to get a key has delivered it.
+        """
         names = [sql.Identifier(name) for name in columns]
         news = [sql.SQL("{} = excluded.{}").format(name, name) for name in names]
         statement = sql.SQL(
@@ -251,7 +258,7 @@ def of_an_earlier_query(table: str, rows: str, remedy: str) -> ConfigError:
 
 
 def _take_time(connection: psycopg.Connection[Any]) -> None:
-    """What is done once, with all rows of a table, is not cut short."""
+    """Lifts the time limit for work that is done once, with all rows of a table."""
     connection.execute("SET LOCAL statement_timeout = 0")
 
 

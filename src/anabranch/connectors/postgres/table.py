@@ -1,4 +1,4 @@
-"""A table or query of PostgreSQL as a table."""
+"""Reads a table or query of PostgreSQL as a table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PostgresTable(TableReader):
         self._check(context.resume)
 
     def read(self, stopped: threading.Event) -> pa.Table:
-        """In one transaction, so the content of one moment."""
+        """Reads the table in one transaction, so that the content is of one moment."""
         try:
             # Heard before the content is read: a change while we read is then read again.
             self._listen()
@@ -101,7 +101,9 @@ class PostgresTable(TableReader):
         return pa.concat_tables(tables)
 
     def _heard(self, stopped: threading.Event, timeout_s: float) -> bool:
-        """Whether a NOTIFY came. After a lost connection one may have been missed."""
+        """Waits for a NOTIFY and returns whether one came. True after a lost connection, which may
+        have missed one.
+        """
         if self._channel is None:
             stopped.wait(timeout_s)
             return False
@@ -117,7 +119,7 @@ class PostgresTable(TableReader):
             return False
 
     def _listen(self) -> None:
-        """Forget what was heard, and listen to what comes."""
+        """Forgets earlier notices, and listens for new ones."""
         if self._channel is None:
             return
         if self._listening is None or self._listening.closed:
@@ -127,8 +129,9 @@ class PostgresTable(TableReader):
             pass
 
     def _check(self, resume: bool) -> None:
-        """The server plans the query, which needs every column, but runs nothing. What goes on need
-        not find it there: it is waited for."""
+        """Lets the server plan the query, which needs every column but runs nothing. A query that
+        goes on after a failure need not find the server there: it waits.
+        """
         try:
             with contextlib.closing(self._database.connect()) as connection:
                 connection.execute(sql.SQL("EXPLAIN {}").format(self._select))
@@ -160,7 +163,9 @@ def _select(chosen: dict[str, Any], schema: pa.Schema) -> sql.Composed:
 
 
 def _column(field: pa.Field) -> sql.Composable:
-    """Anything has a text; other types are PostgreSQL's own, so that none is rounded."""
+    """How to select the column. Every value has a text; other types are PostgreSQL's own, so that
+    nothing is rounded.
+    """
     text = "{}::text" if pt.is_string(field.type) else "{}"
     return sql.SQL(text).format(sql.Identifier(field.name))
 

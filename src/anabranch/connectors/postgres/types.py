@@ -1,4 +1,4 @@
-"""Columns of a query as columns of a PostgreSQL table, and rows as COPY reads them."""
+"""Maps columns of a query to columns of a PostgreSQL table, and rows to what COPY reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def postgres_type(name: str, type: pa.DataType) -> str:
-    """As PostgreSQL's format_type writes it."""
+    """The type as PostgreSQL's format_type writes it."""
     if pt.is_decimal(type):
         return f"numeric({type.precision},{type.scale})"
     if pt.is_timestamp(type):
@@ -45,7 +45,7 @@ def postgres_type(name: str, type: pa.DataType) -> str:
 
 
 def copy_text(table: pa.Table) -> memoryview:
-    """For COPY … (FORMAT csv): NULL is an empty field, the empty text has quotes."""
+    """The text for COPY … (FORMAT csv): NULL is an empty field, the empty text has quotes."""
     columns = [_writable(column.combine_chunks()) for column in table.columns]
     return csv_text(pa.table(columns, names=table.column_names))
 

@@ -1,4 +1,4 @@
-"""A user's function by its name, and where in the user's code something went wrong."""
+"""Finds a user's function by its name, and the place in the user's code where an error arose."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def import_function(name: str, base: Path) -> Callable[..., Any]:
 
 def user_place(error: BaseException) -> str:
     """`file:line` of the deepest frame in code that is neither ours nor installed; if there is
-    none, of the deepest that is not ours; empty if all are."""
+    none, of the deepest frame that is not ours; empty if all are ours.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     foreign = [frame for frame in frames if not frame.filename.startswith(_OURS)]
     user = [frame for frame in foreign if not frame.filename.startswith(_INSTALLED)]
@@ -47,7 +48,7 @@ def user_place(error: BaseException) -> str:
 
 
 def user_traceback(error: BaseException) -> str:
-    """As Python prints it, from the first frame on that is not ours."""
+    """The traceback as Python prints it, from the first frame on that is not ours."""
     frames = error.__traceback__
     while frames and frames.tb_frame.f_code.co_filename.startswith(_OURS):
         frames = frames.tb_next
@@ -55,7 +56,7 @@ def user_traceback(error: BaseException) -> str:
 
 
 def exception_line(error: BaseException) -> str:
-    """As Python prints it last: `ValueError: no such sensor`."""
+    """The last line that Python prints: `ValueError: no such sensor`."""
     return traceback.format_exception_only(error)[-1].strip()
 
 
@@ -94,7 +95,7 @@ def _from_file(module: str, file: Path) -> ModuleType:
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """One import at a time sees `folder`."""
+    """Makes `folder` importable for the block; one import at a time sees it."""
     with _PATH_LOCK:
         sys.path.insert(0, str(folder))
         importlib.invalidate_caches()

@@ -31,7 +31,8 @@ class PythonSource(Source):
     """The function is called once per read, with all options but these as keywords. It returns or
     yields rows: dicts (a missing key is NULL, keys not declared are ignored), tuples or lists in
     the order of the columns, with the event time last if it is not one of them, or whole Arrow
-    record batches and tables. A function that never ends is simply still running."""
+    record batches and tables. A function need not end.
+    """
 
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -109,7 +110,7 @@ class PythonSource(Source):
 
 
 def _runs(items: list[Any]) -> Iterator[Any]:
-    """Tables singly, the rows between them as lists."""
+    """Each table by itself, and the rows between tables as lists."""
     rows: list[Any] = []
     for item in items:
         if not isinstance(item, (pa.RecordBatch, pa.Table)):
@@ -124,7 +125,7 @@ def _runs(items: list[Any]) -> Iterator[Any]:
 
 
 def _without_repetition(names: list[str]) -> list[str]:
-    """The event time's field is among the columns or comes after them."""
+    """The names with the event time's field once: it is among the columns or comes after them."""
     if len(names) > 1 and names[-1].lower() in (name.lower() for name in names[:-1]):
         return names[:-1]
     return names

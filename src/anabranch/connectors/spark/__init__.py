@@ -1,1 +1,1 @@
-"""Whatever Spark itself reads and writes."""
+"""Everything that Spark itself reads and writes."""

@@ -1,4 +1,4 @@
-"""Options that go on to Spark's readers and writers, which pass over those they do not know."""
+"""Options for Spark's readers and writers, which silently ignore those they do not know."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _METHODS = {"partitionby": "partition_by", "savemode": "mode"}
 def check_spark_options(
     spark: SparkSession, format_: str, passed: Mapping[str, Any], declared: Iterable[Option]
 ) -> None:
-    """Raises ConfigError for one that Spark would pass over without a word."""
+    """Raises ConfigError for an option that Spark would silently ignore."""
     names = [option.name for option in declared]
     for name in passed:
         meant = _METHODS.get(name.lower())
@@ -69,7 +69,7 @@ def check_spark_options(
 
 
 def _known(spark: SparkSession, format_: str) -> list[str]:
-    """Nothing if nobody knows."""
+    """The options that Spark knows for the format; empty if that is unknown."""
     jvm: Any = spark._jvm
     if format_ not in _KNOWING:
         return []
@@ -86,7 +86,7 @@ def _known(spark: SparkSession, format_: str) -> list[str]:
 
 
 def with_absolute_path(passed: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """A relative `path` starts at `base`."""
+    """The options with a relative `path` starting at `base`."""
     path = passed.get("path")
     if not isinstance(path, str) or ":/" in path:
         return dict(passed)

@@ -1,4 +1,4 @@
-"""Results through any writer of Spark."""
+"""Writes results through any writer of Spark."""
 
 from __future__ import annotations
 
@@ -72,4 +72,4 @@ class SparkSink(Sink):
         self._next_mode = "append"
 
     def close(self) -> None:
-        """Nothing to release: every write is complete in itself."""
+        """Releases nothing: every write is complete in itself."""

@@ -1,4 +1,4 @@
-"""Any streaming source of Spark."""
+"""Reads any streaming source of Spark."""
 
 from __future__ import annotations
 
@@ -129,7 +129,9 @@ class SparkSource(Source):
         return StructType([StructField(name, type) for name, type in types.items()])
 
     def _time_type(self, name: str) -> DataType:
-        """Of an event time that is not declared: text is parsed here, else the files know."""
+        """The type of an event time that is not declared: text is parsed here, for other formats
+        the files say it.
+        """
         if self._format.lower() in TEXT_FORMATS:
             return StringType()
         files = self._context.spark().read.format(self._format).options(**self._passed).load()
@@ -141,7 +143,7 @@ def _column(name: str) -> Any:
 
 
 class Handover:
-    """The narrow place between Spark's thread, which puts, and the reader's, which takes."""
+    """Hands batches over from Spark's thread, which puts, to the reader's thread, which takes."""
 
     def __init__(self, stopped: threading.Event, place: str) -> None:
         self.closed = threading.Event()
@@ -170,7 +172,9 @@ class Handover:
                 continue
 
     def tables(self, query: StreamingQuery) -> Iterator[tuple[int, pa.Table]]:
-        """All that is put until `query` ends or the stream is stopped; SourceError if it failed."""
+        """All tables that are put until `query` ends or the stream is stopped; SourceError if it
+        failed.
+        """
         while not self._stopped.is_set():
             # Asked before looking into the queue: what an ended query put is there already.
             running = query.isActive and not self._failure

@@ -1,4 +1,4 @@
-"""Queries with deadlines: admitted, met, and refused where that cannot hold."""
+"""Queries with deadlines: admitted and met, or refused where the deadline cannot hold."""
 
 from __future__ import annotations
 

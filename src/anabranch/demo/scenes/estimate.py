@@ -1,4 +1,4 @@
-"""A worker dies; what it would have computed is estimated from the others, with a bound."""
+"""A worker dies; its missing results are estimated from the others, with a bound."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def value(n: int) -> float:
 
 
 def expected() -> dict[tuple[int, int], float]:
-    """(window's end, key) → mean, by a few lines of Python."""
+    """(window's end, key) → mean, computed by a few lines of Python."""
     sums: dict[tuple[int, int], list[float]] = defaultdict(list)
     for n in range(ROWS):
         ts = START_US + n * 1_000_000 // TPS

@@ -18,15 +18,16 @@ LOOK_S = 0.1
 
 @dataclass(frozen=True)
 class Told:
-    """What a scene has shown, in one sentence. `well`: what came out is what had to; None if the
-    scene could not be played, and why."""
+    """What a scene has shown, in one sentence. `well` says whether the output was right; None if
+    the scene could not be played, and the sentence says why.
+    """
 
     sentence: str
     well: bool | None = True
 
 
 class Scene:
-    """`title` says what is shown, `play` shows it and lets go of all it made."""
+    """`title` says what is shown; `play` shows it and removes all that it created."""
 
     title = ""
 
@@ -37,7 +38,8 @@ class Scene:
 @dataclass
 class Host:
     """`execute` runs statements whose paths start from `folder`; `kill` ends a site's process;
-    `progress` is told what is waited for."""
+    `progress` is called with what is waited for.
+    """
 
     coordinator: Coordinator
     folder: Path
@@ -51,7 +53,7 @@ class Host:
     def wait(
         self, true: Callable[[SystemStatus], Any], what: str, timeout_s: float
     ) -> SystemStatus:
-        """Raises TaskError if it does not come true in time."""
+        """Waits until `true` holds. Raises TaskError if it does not hold in time."""
         deadline = time.monotonic() + timeout_s
         self.progress(f"{what} …")
         while time.monotonic() < deadline:
@@ -71,7 +73,7 @@ class Host:
         )
 
     def delay(self, delays_s: Mapping[str, Mapping[str, float]]) -> None:
-        """From now on what goes from one site to another takes that long, at all sites."""
+        """From now on messages between sites take this long, at all sites."""
         for site in self.coordinator.sites.alive():
             self.coordinator.sites.peer(site).send(Emulate(delays_s))
 

@@ -33,12 +33,12 @@ CREATE QUERY both AS
 
 
 def expected(rows: int) -> list[int]:
-    """The values that both rooms have measured, where they are hot together."""
+    """The values that both rooms have measured, at times when both are hot."""
     return [n for n in range(rows) if 40 + n % 30 + 41 + n % 20 > 2 * ABOVE]
 
 
 def delays(near: str) -> dict[str, dict[str, float]]:
-    """All sites are far from each other, but for the one that is near to all."""
+    """All sites are far from each other, but one that is near to all."""
     sites = (*ROOMS, DESK, *HUBS)
     return {
         one: {other: NEAR_S if near in (one, other) else FAR_S for other in sites if other != one}
@@ -79,7 +79,7 @@ class Network(Scene):
         return _told(at, moved, found, right, len(rows))
 
     def _measured(self, host: Host, near: str) -> None:
-        """Until most round trips to `near` have been seen as they are now."""
+        """Waits until most round trips to `near` have been measured as they are now."""
 
         def seen(status: SystemStatus) -> bool:
             trips = {one.site: one.round_trips for one in status.sites}
@@ -97,7 +97,9 @@ class Network(Scene):
         return found
 
     def _replanned(self, host: Host, at: str) -> Replan:
-        """Once it has been seen often enough that another place is better."""
+        """Plans again, once the network has been measured often enough to show that another place
+        is better.
+        """
         host.progress("The network changes …")
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:

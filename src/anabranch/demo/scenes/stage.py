@@ -1,4 +1,4 @@
-"""Clicks of which most are on one page: counted in a state that Spark's tasks share."""
+"""Clicks, most of them on one page, counted in a state that Spark's tasks share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CREATE QUERY visits AS
 
 
 def write_clicks(folder: Path, clicks: int) -> None:
-    """An hour of clicks, in the order of time; pages by Zipf's law."""
+    """Writes an hour of clicks, in the order of time; pages follow Zipf's law."""
     folder.mkdir()
     draw = np.random.default_rng(1)
     part = clicks // FILES
@@ -38,7 +38,7 @@ def write_clicks(folder: Path, clicks: int) -> None:
 
 
 def expected(folder: Path) -> list[tuple[int, int, int]]:
-    """(window's end in µs, page, clicks), by DuckDB."""
+    """(window's end in µs, page, clicks), computed by DuckDB."""
     width = 600_000_000
     with duckdb.connect() as database:
         return database.execute(

@@ -8,7 +8,9 @@ from anabranch.face.system import System
 
 
 def add_pages(app: FastAPI, system: System) -> None:
-    """NiceGUI takes a second to load, so only a system that shows itself loads it."""
+    """Adds the pages. NiceGUI takes a second to load, so only a system that shows itself loads
+    it.
+    """
     from nicegui import ui
 
     from anabranch.face.pages.overview import add_overview

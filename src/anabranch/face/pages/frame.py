@@ -1,4 +1,4 @@
-"""What every view has: the bar on top, colours, and the beat that keeps it alive."""
+"""The parts that every view has: the bar on top, the colours, and the timer that updates it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CSS = """
 
 
 class Looks:
-    """Dark or light, as the viewer's machine says, until the viewer says otherwise."""
+    """Dark or light, as the viewer's machine prefers, until the viewer chooses otherwise."""
 
     def __init__(self) -> None:
         self._mode = ui.dark_mode(None)
@@ -43,11 +43,13 @@ class Looks:
         self.dark = False
 
     def on_change(self, show: Callable[[bool], None]) -> None:
-        """`show` hears whether it is dark, as soon as that is known and whenever it changes."""
+        """`show` is called with whether it is dark, as soon as that is known and whenever it
+        changes.
+        """
         self._changed.append(show)
 
     async def find_out(self) -> None:
-        """Which of the two the machine says. A viewer who is gone at once needs no colours."""
+        """Asks the viewer's machine. If the viewer has left already, no colours are needed."""
         asked = "window.matchMedia('(prefers-color-scheme: dark)').matches"
         with suppress(TimeoutError):
             self._tell(bool(await ui.run_javascript(asked)))
@@ -64,7 +66,7 @@ class Looks:
 
 @contextmanager
 def frame(title: str, here: str = "") -> Iterator[Looks]:
-    """`here` is the path of the view that this is."""
+    """The frame of a view; `here` is the path of this view."""
     ui.page_title(f"{title} · Anabranch")
     ui.colors(primary="#0d9488")
     ui.add_css(_CSS)
@@ -98,6 +100,6 @@ def asked_first(question: str, answer: str, do: Callable[[], Awaitable[None]]) -
 
 
 def every_second(show: Callable[[], None]) -> None:
-    """Show now, and again each second as long as somebody looks."""
+    """Shows now, and again each second as long as somebody looks."""
     show()
     ui.timer(1.0, show)

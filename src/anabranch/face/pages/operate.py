@@ -1,4 +1,6 @@
-"""What an operator does besides statements: place again, move, kill, stop. Asked first."""
+"""An operator's actions besides statements: place again, move, kill, stop. Each asks before it
+acts.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def add_operations(system: System) -> None:
             ui.button("Stop the system …", color="negative", on_click=stop.open).props("outline")
 
     def fill() -> None:
-        """With what there is now; a choice that still stands is kept."""
+        """Fills the choices with what exists now, and keeps a choice that is still possible."""
         now = system.watch.now
         queries = [one.name for one in now.queries]
         up = [one.name for one in now.sites if one.state == "up"]
@@ -47,7 +49,7 @@ def add_operations(system: System) -> None:
 
 
 async def _say(ask: Callable[[], str]) -> None:
-    """What the system answers, or why it does not."""
+    """Shows what the system answers, or why it does not answer."""
     try:
         ui.notify(await asyncio.to_thread(ask), type="positive", multi_line=True)
     except AnabranchError as error:

@@ -61,7 +61,9 @@ class _View:
         every_second(self.show)
 
     async def fit(self) -> None:
-        """To the viewer's screen. One who is gone at once needs no picture."""
+        """Fits the picture to the viewer's screen. A viewer who has left already needs no
+        picture.
+        """
         with suppress(TimeoutError):
             if await ui.run_javascript("window.innerWidth") < _NARROW:
                 self._canvas = NARROW
@@ -94,7 +96,7 @@ def _legend() -> None:
 
 
 def _table(columns: tuple[str, ...], key: str, text: int) -> ui.table:
-    """The first `text` columns and the last hold text, the others numbers."""
+    """A table. The first `text` columns and the last hold text, the others numbers."""
     numbers = columns[text:-1]
     defined = [
         {

@@ -1,4 +1,4 @@
-"""One query: what it says, how it runs and why so, how it keeps its word, and its rows."""
+"""One query: what it says, how it runs and why so, how it keeps its promises, and its rows."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _figures(found: QueryView) -> str:
 
 
 def _renew(promises: ui.column, details: ui.row, found: QueryView, shown: dict[str, Any]) -> None:
-    """Only what has changed is drawn again."""
+    """Draws again only what has changed."""
     lines = [("error", found.error, False)] if found.error else []
     lines += told(found)
     if lines != shown.get("lines"):
@@ -100,7 +100,7 @@ def _renew(promises: ui.column, details: ui.row, found: QueryView, shown: dict[s
 
 
 def _tables(found: QueryView) -> list[_Table]:
-    """Where it is and why; the steps of its deadline; the workers of its estimates."""
+    """The tables: where it is and why; the steps of its deadline; the workers of its estimates."""
     steps = found.deadline.steps if found.deadline else ()
     workers = found.estimates.workers if found.estimates else ()
     stage = plain(found.stage) if found.stage else {}

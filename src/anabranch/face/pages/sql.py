@@ -69,7 +69,7 @@ class _Box:
                 _show(answer)
 
     def _underline(self, error: AnabranchError) -> None:
-        """Where the script is wrong, as its excerpt underlines it."""
+        """Marks the place where the script is wrong, as its excerpt underlines it."""
         place = _PLACE.search(error.place)
         if not (isinstance(error, ScriptError) and place):
             return
@@ -87,7 +87,7 @@ class _Box:
 
 
 def _labels(statements: Iterable[str]) -> dict[str, str]:
-    """Each by its first line, as far as there is room."""
+    """Labels each statement by its first line, as far as there is room."""
     return {one: " ".join(one.split())[:80] for one in statements}
 
 

@@ -14,7 +14,7 @@ _LOOK_S = 0.5
 
 
 def add_tail(system: System, name: str) -> None:
-    """The newest first, while the switch is on; of those that the filter lets through."""
+    """Shows the rows that the filter lets through, the newest first, while the switch is on."""
     with ui.row().classes("items-center w-full"):
         switch = ui.switch("rows, live")
         wanted = ui.input(placeholder="only rows that contain …").props("dense clearable")

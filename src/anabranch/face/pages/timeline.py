@@ -69,7 +69,7 @@ def _stories(found: list[Story]) -> None:
 
 
 def _line(event: Event, *, since: bool = False) -> None:
-    """With the clock, or within a story with the time since that began."""
+    """A line with the time of day, or within a story with the time since the story began."""
     icon, colour = _ICONS[event.kind]
     when = f"+{event.took_s or 0.0:.1f} s" if since else _clock(event.at)
     width = "4.5em" if since else "14em"

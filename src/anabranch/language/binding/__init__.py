@@ -1,1 +1,1 @@
-"""Statements → definitions: what the names mean."""
+"""Turns statements into definitions: it looks up what the names mean."""

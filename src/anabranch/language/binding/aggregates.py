@@ -39,9 +39,9 @@ _OWN_QUERY = "a query of its own and aggregate that."
 def bind_aggregates(
     scope: Scope, select: Select, lookup: Lookup, typer: Typer, evidence: Span
 ) -> tuple[Operator, ...]:
-    """Selections of the WHERE, the Aggregate, Selections of the HAVING, and the Projection.
+    """The Selections of the WHERE, the Aggregate, the Selections of the HAVING, and the Projection.
 
-    `evidence` is the place that makes it an aggregate.
+    `evidence` is the first place in the text that makes the query an aggregate.
     """
     return _Binder(scope, select, lookup, _checked_panes(scope, select, evidence)).bind(typer)
 
@@ -147,7 +147,7 @@ class _Binder:
         return expr(self._script, expression.tokens, self._placed(expression))
 
     def _placed(self, expression: Expression) -> list[Placed]:
-        """Everything in `expression` that the aggregate gives. Raises if there is more in it."""
+        """All parts of `expression` that the aggregate computes. Raises if there is more in it."""
         names = self._scope.columns_in(expression)
         check_functions(self._script, expression, names, supported(self._script, self._is_own))
         found = find_calls(expression.tokens, self._is_own)
@@ -216,14 +216,14 @@ class _Binder:
         return Aggregate(panes=self._panes, keys=key_items, calls=tuple(bound))
 
     def _columns(self, aggregate: Aggregate) -> tuple[Column, ...]:
-        """What the operators behind `aggregate` see."""
+        """The columns that the operators after `aggregate` see."""
         keys = (Column(name=key.name, type=key.type) for key in aggregate.keys)
         calls = (Column(name=call.name, type=call.type) for call in aggregate.calls)
         bounds = (Column(name=n, type=self._panes.bounds) for n in (WINDOW_START, WINDOW_END))
         return (*keys, *calls, *bounds)
 
     def _written(self) -> dict[str, str]:
-        """What people know the plan's own names as."""
+        """Maps the plan's own column names to what people wrote for them."""
         calls = {
             f"_agg{index}": " ".join(self._script.slice(span).split())
             for index, span in enumerate(self._calls.values())

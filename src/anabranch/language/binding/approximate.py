@@ -1,4 +1,4 @@
-"""APPROXIMATE WITHIN e CONFIDENCE c%: which queries can have it, and what these become."""
+"""APPROXIMATE WITHIN e CONFIDENCE c%: which queries can have it, and what it makes of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ WHY_NOT = {
 def bind_approximate(
     script: Script, stmt: CreateQuery, query: QueryDef, sites: Sequence[str]
 ) -> ApproximateDef:
-    """`query` is bound; `sites` are those of its workers."""
+    """Checks that `query`, which is bound, can be estimated. `sites` are the sites of its
+    workers.
+    """
     node = stmt.approximate
     assert node is not None
     aggregate = next((op for op in query.written.operators if isinstance(op, Aggregate)), None)
@@ -79,7 +81,7 @@ def _check_sink(script: Script, stmt: CreateQuery, node: ApproximateNode) -> Non
 def _columns(
     script: Script, stmt: CreateQuery, query: QueryDef, aggregate: Aggregate
 ) -> tuple[tuple[str, ...], str]:
-    """The output columns that hold the key, and the one that holds the value."""
+    """The output columns that hold the key, and the output column that holds the value."""
     assert stmt.approximate is not None
     span = stmt.approximate.span
     projection = query.written.operators[-1]

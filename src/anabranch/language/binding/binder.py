@@ -1,7 +1,8 @@
-"""Statements → definitions: what the names mean, and the operators that compute the result.
+"""Turns statements into definitions: what the names mean, and the operators that compute the
+result.
 
-Pure: what exists is asked through `lookup`, types through `typer`. Whether a name is taken or a
-site exists is not asked here; statements keep the spans to point at.
+Pure: `lookup` says what exists, and `typer` knows the types. Whether a name is taken or a site
+exists is not asked here; statements keep the spans to point at.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ def bind_query(
     *,
     base: str,
 ) -> QueryDef:
-    """The query that `stmt` declares. Unless AT names one site, where it runs is not decided yet;
-    as a start it is where its first stream is.
+    """The query that `stmt` declares. Unless AT names one site, its place is decided later; until
+    then it is at the site of its first stream.
 
     `names` are those that `lookup` knows, for suggestions. `typer` is called once, with the inputs'
-    columns and `_ts`, for the items and last the conditions; for aggregates twice.
+    columns and `_ts`, for the items and last the conditions; for aggregates it is called twice.
     """
     scope = bind_from(script, stmt.select.sources, lookup, names)
     first = next(source for source in scope.sources if not source.is_table)
@@ -103,7 +104,9 @@ def bind_query(
 
 
 def bind_call(node: CallNode) -> Call:
-    """What is written there and is nobody's business is a secret without a name."""
+    """The call with its values. A secret that is written out in it becomes a secret without a
+    name.
+    """
     return Call(name=node.name, options={one.name: bind_option(one) for one in node.options})
 
 
@@ -123,7 +126,7 @@ def _names(sites: Iterable[Name]) -> tuple[str, ...]:
 
 
 def _check_sites(script: Script, stmt: CreateQuery) -> None:
-    """AT leaves a site that NOT AT does not take."""
+    """Raises unless AT leaves a site that NOT AT does not exclude."""
     never = {site.text: site for site in stmt.never}
     if stmt.at and all(site.text in never for site in stmt.at):
         site = never[stmt.at[0].text]
@@ -153,7 +156,7 @@ def _operators(scope: Scope, select: Select, lookup: Lookup, typer: Typer) -> tu
 
 
 def _aggregated(select: Select, is_own: IsOwn) -> Span | None:
-    """The first place that makes the query an aggregate."""
+    """The first place that makes the query an aggregate, if it is one."""
     items = [item.expression for item in select.items if isinstance(item, SelectItem)]
     for expression in [*items, *([select.having] if select.having else [])]:
         if calls := find_calls(expression.tokens, is_own):
@@ -164,7 +167,7 @@ def _aggregated(select: Select, is_own: IsOwn) -> Span | None:
 def _plain_operators(
     scope: Scope, select: Select, typer: Typer, is_own: IsOwn
 ) -> tuple[Operator, ...]:
-    """One selection after the other, or one Join, and a Projection."""
+    """A chain of Selections, or one Join, and then a Projection."""
     script = scope.script
 
     def bind(expression: Expression) -> Expr:
@@ -203,7 +206,9 @@ def _plain_operators(
 def _equalities(
     scope: Scope, select: Select, conditions: Sequence[tuple[Condition, Span]]
 ) -> dict[int, Sides]:
-    """Those conditions that are equalities, by their numbers, but for those of columns alone."""
+    """The conditions that are equalities, by their numbers. Equalities of plain columns are left
+    out.
+    """
     found = sides(scope, select.where) if select.where else []
     return {
         number: pair
@@ -213,7 +218,7 @@ def _equalities(
 
 
 def _join(scope: Scope, select: Select) -> Join | None:
-    """The Join over all inputs, without conditions; none if a plain selection does."""
+    """The Join over all inputs, without conditions; None if a plain selection is enough."""
     instants = masters(scope, select)
     if len(scope.sources) == 1 and not scope.sources[0].item.window:
         return None

@@ -1,5 +1,6 @@
-"""FROM, MASTER and UNION ALL: the inputs of a query, their windows, and whose tuples it is
-evaluated at."""
+"""FROM, MASTER and UNION ALL: a query's inputs, their windows, and the inputs whose tuples it is
+evaluated at.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +135,9 @@ def panes(source: Source) -> Panes | None:
 
 
 def masters(scope: Scope, select: Select) -> tuple[int, ...]:
-    """Indexes of the inputs whose tuples a query is evaluated at; without MASTER all streams."""
+    """The indexes of the inputs whose tuples a query is evaluated at; all streams if MASTER is left
+    out.
+    """
     if not select.masters:
         return tuple(i for i, source in enumerate(scope.sources) if not source.is_table)
     found: list[int] = []
@@ -176,7 +179,7 @@ def union_ports(
     lookup: Lookup,
     names: Iterable[str],
 ) -> tuple[Port, ...]:
-    """The inputs behind UNION ALL. Raises for one that is no stream, or has other columns."""
+    """The inputs after UNION ALL. Raises for a name that is no stream or has other columns."""
     found: list[Port] = []
     for name in others:
         other = lookup(name.text)

@@ -1,4 +1,4 @@
-"""GROUP BY: the keys of an aggregate, and where other expressions say the same as one."""
+"""GROUP BY: the keys of an aggregate, and where other expressions repeat a key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BOUNDS = (WINDOW_START, WINDOW_END)
 
 @dataclass(frozen=True)
 class Key:
-    """One expression of GROUP BY; `name` is what the operators behind the aggregate call it."""
+    """One expression of GROUP BY; `name` is what the operators after the aggregate call it."""
 
     name: str
     expr: Expr
@@ -40,7 +40,9 @@ def window_bound(ref: ColumnRef) -> Use | None:
 
 
 def bind_keys(scope: Scope, select: Select) -> list[Key]:
-    """The keys, each once; the window's own bounds are always among them and need not be said."""
+    """The keys, each once. The window's own bounds are always among them and need not be
+    written.
+    """
     keys: list[Key] = []
     for written in select.group:
         expression = _meant(scope, select, written)
@@ -90,7 +92,7 @@ def _key(scope: Scope, expression: Expression, span: Span, index: int) -> Key:
 
 
 def place_keys(parts: Sequence[Element], keys: Sequence[Key]) -> list[Placed]:
-    """Where `parts` of an expression say the same as a key, the longest first."""
+    """The places where `parts` of an expression repeat a key; longer keys are tried first."""
     placed: list[Placed] = []
     for key in sorted(keys, key=lambda one: -len(one.elements)):
         for first in range(len(parts) - len(key.elements) + 1):
@@ -110,7 +112,7 @@ def _overlap(one: Span, other: Span) -> bool:
 
 
 def _stands_alone(parts: Sequence[Element], first: int, key: tuple[str | Use, ...]) -> bool:
-    """Whether the key at `first` is an operand by itself, as `a + b` in `a + b * 2` is not."""
+    """Whether the key at `first` is an operand by itself; `a + b` is not in `a + b * 2`."""
     before = parts[first - 1].key if first else "("
     behind = first + len(key)
     after = parts[behind].key if behind < len(parts) else ")"
@@ -120,7 +122,7 @@ def _stands_alone(parts: Sequence[Element], first: int, key: tuple[str | Use, ..
 
 
 def _is_operand(key: tuple[str | Use, ...]) -> bool:
-    """A column, perhaps with fields, a value, `f(…)` or `(…)`."""
+    """Whether the key is a column, perhaps with fields, a value, `f(…)` or `(…)`."""
     if len(key) == 1 or (isinstance(key[0], Use) and set(key[1::2]) == {"."}):
         return True
     opening = next((index for index in (0, 1) if key[index] == "("), None)

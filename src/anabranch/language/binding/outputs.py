@@ -17,8 +17,9 @@ from anabranch.plan.windows import WINDOW_END, WINDOW_START
 
 @dataclass(frozen=True)
 class Output:
-    """One column of a query's result. `column` is set if it is one of `column.input`'s, or a field
-    of one, and got its name from that."""
+    """One column of a query's result. `column` is set if it is a column of `column.input`, or a
+    field of such a column, and is named after it.
+    """
 
     expr: Expr
     name: Name
@@ -70,7 +71,7 @@ def _item(scope: Scope, item: SelectItem, bind: Bind) -> Output:
 
 
 def _told_apart(found: Sequence[Output]) -> list[Output]:
-    """Columns of several inputs that have one name get that of their input too: `Sensor1_Temp`."""
+    """Columns of several inputs with the same name get their input's name too: `Sensor1_Temp`."""
     inputs: dict[str, set[str]] = {}
     for one in found:
         if one.column:
@@ -84,7 +85,7 @@ def _told_apart(found: Sequence[Output]) -> list[Output]:
 
 
 def check_names(script: Script, names: Sequence[Name], remedy: str) -> None:
-    """Raise if a column's name is reserved or, whatever the case, another's."""
+    """Raises if a column's name is reserved, or equals another's whatever the case."""
     seen: set[str] = set()
     for name in names:
         if name.text.startswith("_"):

@@ -44,8 +44,9 @@ _RANKED = frozenset(
 def bind_stream(
     stmt: CreateStream, script: Script, *, default_site: str | None, base: str
 ) -> StreamDef:
-    """The stream that `stmt` declares, but for its SHED: see `bind_shed`. Without AT it is at
-    `default_site`."""
+    """The stream that `stmt` declares, without its SHED: see `bind_shed`. Without AT it is at
+    `default_site`.
+    """
     if stmt.shed and not stmt.source:
         raise script.error(
             stmt.shed.span,
@@ -79,7 +80,9 @@ def bind_stream(
 
 
 def bind_shed(node: ShedNode, stream: StreamDef, script: Script, typer: Typer) -> Shed:
-    """What SHED keeps by: an expression over the stream's columns, whose types must be known."""
+    """The expression that SHED keeps tuples by. It uses the stream's columns, and their types must
+    be known.
+    """
     name = Name(stream.name, node.span)
     item = FromItem(name, None, None, node.span)
     scope = Scope(script, [Source(stream, stream.name, item)])

@@ -22,7 +22,7 @@ _OF_NUMBERS = frozenset({"SUM", "AVG", "VAR_SAMP", "VAR_POP", "STDDEV_SAMP", "ST
 
 @dataclass(frozen=True)
 class BoundCall:
-    """A call whose types are not known yet. Two are equal if they give the same."""
+    """A call whose types are not known yet. Two calls are equal if they compute the same."""
 
     function: str
     arguments: tuple[Expr, ...]
@@ -33,7 +33,7 @@ class BoundCall:
 def bind_call(
     script: Script, call: FoundCall, own: AggregateDef | None, is_own: IsOwn, refs: Sequence[Placed]
 ) -> BoundCall:
-    """`refs` are the columns in the call."""
+    """The call in `call` with its columns; `refs` are the columns in it."""
     if inner := find_calls(call.inner, is_own):
         raise script.error(
             inner[0].name.span,
@@ -67,8 +67,9 @@ def _miscounted(
 
 
 def asked(call: BoundCall, span: Span) -> list[Asked]:
-    """What must be known of the types in `call`: first of its arguments where that matters, last
-    of its result unless that is declared."""
+    """The questions about types in `call`: first the types of its arguments where they matter, last
+    the type of its result unless that is declared.
+    """
     arguments = [Asked(argument, span) for argument in call.arguments]
     if call.own:
         return arguments
@@ -78,7 +79,7 @@ def asked(call: BoundCall, span: Span) -> list[Asked]:
 
 
 def _joined(arguments: Sequence[Expr]) -> Expr:
-    """`a, b`; without any, `*`."""
+    """`a, b`; `*` if there are no arguments."""
     pieces, uses = [""], list[Use]()
     for index, argument in enumerate(arguments):
         pieces[-1] += (", " if index else "") + argument.pieces[0]
@@ -90,7 +91,7 @@ def _joined(arguments: Sequence[Expr]) -> Expr:
 def typed(
     script: Script, call: BoundCall, span: Span, name: str, types: Sequence[str]
 ) -> AggregateCall:
-    """`types` are the answers to what was `asked`."""
+    """The call with its types; `types` are the answers to what `asked` returned."""
     if call.own is None:
         if len(types) > 1:
             _check_number(script, call, span, types[0])
@@ -115,7 +116,9 @@ def typed(
 
 
 def _check_order(script: Script, call: BoundCall, span: Span, given: str) -> None:
-    """Windows keep the least or greatest of plain values only."""
+    """Raises unless the values are plain: windows keep the least or greatest of plain values
+    only.
+    """
     if given.lower().startswith(("struct", "array", "map", "variant")):
         raise script.error(
             span,
@@ -126,7 +129,9 @@ def _check_order(script: Script, call: BoundCall, span: Span, given: str) -> Non
 
 
 def _check_number(script: Script, call: BoundCall, span: Span, given: str) -> None:
-    """Spark would take text for a number here, and fail on the first that is none."""
+    """Raises if an argument is no number. Spark would take text, and fail on the first text that is
+    none.
+    """
     if given.lower() not in (*_WIDER, UNKNOWN) and not given.lower().startswith("decimal"):
         (argument,) = call.arguments
         raise script.error(

@@ -52,7 +52,7 @@ def refused(script: Script, is_own: IsOwn, message: str, remedy: str) -> CheckAg
 
 
 def supported(script: Script, is_own: IsOwn) -> CheckAggregate:
-    """The check for expressions over windows."""
+    """The check for expressions over windows, in which aggregates may be called."""
 
     def check(token: Token) -> ScriptError | None:
         if token.text.upper() not in _OTHERS or is_own(token.text):
@@ -69,7 +69,7 @@ def supported(script: Script, is_own: IsOwn) -> CheckAggregate:
 
 @dataclass(frozen=True)
 class FoundCall:
-    """`name(inner)`."""
+    """A call `name(inner)` in the text."""
 
     name: Token
     inner: tuple[Token, ...]
@@ -81,7 +81,7 @@ class FoundCall:
         return self.name.span.to(self.last.span)
 
     def arguments(self) -> list[tuple[Token, ...]]:
-        """What commas separate, without DISTINCT."""
+        """The parts that commas separate, without DISTINCT."""
         tokens = self.inner[1:] if self.distinct else self.inner
         parts: list[list[Token]] = [[]]
         depth = 0

@@ -1,4 +1,4 @@
-"""A WHERE as the conditions that must all hold."""
+"""Splits a WHERE into the conditions that must all hold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Conjunct:
 
 
 def conjuncts(expression: Expression) -> list[Conjunct]:
-    """What the ANDs of `expression` join; the whole of it where they do not join all of it."""
+    """The conditions that the ANDs of `expression` join, or `expression` itself if it is no AND."""
     parts = _split(expression.tokens)
     trees = list(_flattened(expression.tree))
     if len(parts) != len(trees) or not all(parts):
@@ -37,8 +37,9 @@ def conjuncts(expression: Expression) -> list[Conjunct]:
 
 
 def _split(tokens: Sequence[Token]) -> list[list[Token]]:
-    """At the ANDs outside brackets and CASE that are not BETWEEN's. Where one of them binds
-    tighter than an OR, the tree has fewer conjuncts than this has parts."""
+    """Splits the tokens at each AND outside brackets and CASE that does not belong to a BETWEEN.
+    Where an AND binds tighter than an OR, the tree has fewer conjuncts than this has parts.
+    """
     parts: list[list[Token]] = [[]]
     depth = betweens = 0
     for token in tokens:
@@ -55,7 +56,9 @@ def _split(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _flattened(tree: exp.Expr) -> list[exp.Expr]:
-    """Without recursion: a chain of ANDs leans to the left and may be long."""
+    """The operands of a chain of ANDs. There is no recursion, because a chain leans to the left and
+    may be long.
+    """
     found: list[exp.Expr] = []
     rest = [tree]
     while rest:

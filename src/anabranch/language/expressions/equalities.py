@@ -20,8 +20,9 @@ Sides = tuple[Expr, Expr]
 
 
 def sides(scope: Scope, expression: Expression) -> list[Sides | None]:
-    """For each conjunct of `expression` the two expressions, each of one input and not of the same,
-    of which it says only that they are equal."""
+    """For each conjunct of `expression`: its two sides, if it says that expressions of two
+    different inputs are equal and nothing else; otherwise None.
+    """
     placed = scope.placed(expression)
     found: list[Sides | None] = []
     for part in conjuncts(expression):
@@ -34,7 +35,9 @@ def sides(scope: Scope, expression: Expression) -> list[Sides | None]:
 
 
 def equality(sides: Sides, types: tuple[str, str]) -> Equality | None:
-    """What is computed of each input and compared, if there can be an index of its type."""
+    """What is computed of each input and compared; None if there is no index for values of its
+    type.
+    """
     left, right = (type_.lower() for type_ in types)
     if left == right and indexable(left):
         return Equality(sides=sides, type=left)
@@ -49,14 +52,14 @@ def _widened(side: Expr) -> Expr:
 
 
 def _bare(part: Conjunct) -> Conjunct:
-    """Without the brackets around all of it."""
+    """The conjunct without the brackets around all of it."""
     while isinstance(part.tree, exp.Paren) and part.tokens[0].key == "(":
         part = Conjunct(part.tokens[1:-1], part.tree.this)
     return part
 
 
 def _split(part: Conjunct) -> tuple[Sequence[Token], Sequence[Token]] | None:
-    """The tokens on both sides of the one `=`."""
+    """The tokens on both sides of the `=`, if there is exactly one."""
     if not isinstance(part.tree, exp.EQ):
         return None
     depth, found = 0, list[int]()

@@ -1,4 +1,4 @@
-"""Functions of Spark's that a query over a stream may not call, and why.
+"""Spark's functions that a query over a stream may not call, and why.
 
 A query's output must be a function of its input alone: after a failure it is computed again, and
 a standby computes it at the same time elsewhere.
@@ -96,14 +96,16 @@ def check_functions(
 
 
 def _windows(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, Token, Token, Token]]:
-    """Each token with the one before it and the two after it; outside there are empty ones."""
+    """Each token with the one before it and the two after it; beyond the ends there are empty
+    tokens.
+    """
     none = Token(Kind.END, "", tokens[0].span)
     padded = (none, *tokens, none, none)
     return zip(padded, padded[1:], padded[2:], padded[3:], strict=False)
 
 
 def _misplaced(script: Script, before: Token, token: Token) -> ScriptError | None:
-    """A subquery, OVER, or a date such as `DATE 'today'`."""
+    """The error for a subquery, OVER, or a date such as `DATE 'today'`, if `token` starts one."""
     if token.key == "SELECT":
         return _subquery(script, token.span)
     if token.key == "OVER" and before.key == ")":
@@ -145,7 +147,9 @@ def _call(
 def _bare(
     script: Script, before: Token, token: Token, after: Token, names: Set[str]
 ) -> ScriptError | None:
-    """A function that needs no parentheses, unless the word is a column, field or parameter."""
+    """The error for a function called without parentheses, unless the word is a column, field or
+    parameter.
+    """
     if token.key not in _WITHOUT_PARENTHESES or token.text.lower() in names:
         return None
     if before.key in (".", "AS") or after.key in (".", "=>"):
@@ -154,7 +158,7 @@ def _bare(
 
 
 def _check_tree(script: Script, expression: Expression) -> None:
-    """Catch what has no telling word of its own, at the cost of underlining all of it."""
+    """Raises for what no single word gives away. The error underlines the whole expression."""
     if expression.tree.find(exp.Query):
         raise _subquery(script, expression.span)
     if expression.tree.find(exp.Window):

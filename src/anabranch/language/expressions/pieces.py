@@ -12,7 +12,7 @@ from anabranch.plan.expressions import Expr, Use
 
 @dataclass(frozen=True)
 class Placed:
-    """The tokens of `span` mean the column `use`; `after` is to follow it."""
+    """The tokens of `span` mean the column `use`; `after` is the text that must follow it."""
 
     span: Span
     use: Use

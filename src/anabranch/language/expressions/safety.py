@@ -1,6 +1,6 @@
-"""Which conditions can be asked of any tuple: those whose evaluation never fails.
+"""Finds the conditions that can be evaluated for any tuple, because evaluating them never fails.
 
-Spark's ANSI mode fails on overflow, division by zero and casts of text that is no number. What is
+In ANSI mode Spark fails on overflow, division by zero and casts of text that is no number. What is
 not known to be harmless counts as harmful.
 """
 
@@ -42,7 +42,7 @@ def _family(node: exp.Expr, types: Types) -> str | None:
 
 
 def column_at(node: exp.Expr, types: Types) -> tuple[Use, str] | None:
-    """The column that `node` is, and its type, if it is no more than that."""
+    """The column that `node` is, with its type; None if `node` is more than a column."""
     if not isinstance(node, exp.Column):
         return None
     return types.get(node.parts[0].meta.get("start", -1))
@@ -63,7 +63,7 @@ def _literal(node: exp.Expr, types: Types) -> str | None:
 
 
 def _value(node: exp.Expr) -> float | None:
-    """What a plain number is; None of one with a suffix that gives it a type."""
+    """The value of a plain number; None if a suffix gives it a type."""
     try:
         return float(node.name)
     except ValueError:
@@ -71,7 +71,7 @@ def _value(node: exp.Expr) -> float | None:
 
 
 def _negative(node: exp.Expr, types: Types) -> str | None:
-    """The negative of a whole number overflows if it is the smallest there is; a literal is not."""
+    """The family of `-x`. It may overflow for the smallest whole number; a literal cannot."""
     family = _family(node.this, types)
     return family if family == FLOAT or isinstance(node.this, exp.Literal) else None
 
@@ -104,7 +104,9 @@ def _in(node: exp.Expr, types: Types) -> str | None:
 
 
 def _like(node: exp.Expr, types: Types) -> str | None:
-    """A pattern that is wrong fails; without a backslash none is."""
+    """BOOLEAN if the pattern cannot fail. A wrong pattern fails, and a pattern without a backslash
+    is never wrong.
+    """
     pattern = node.expression
     known = isinstance(pattern, exp.Literal) and pattern.is_string and "\\" not in pattern.name
     return BOOLEAN if known and _family(node.this, types) == TEXT else None
@@ -125,7 +127,9 @@ def _is(node: exp.Expr, types: Types) -> str | None:
 
 
 def _arithmetic(node: exp.Expr, types: Types) -> str | None:
-    """Floating-point numbers do not overflow, they become infinite."""
+    """The family of a sum, difference or product of floating-point numbers: these become infinite
+    instead of overflowing.
+    """
     families = {_family(node.this, types), _family(node.expression, types)}
     return FLOAT if FLOAT in families and families <= {FLOAT, NUMBER} else None
 

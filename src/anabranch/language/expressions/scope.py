@@ -25,7 +25,7 @@ _FEW = 12
 
 @dataclass(frozen=True)
 class Source:
-    """One input of a query, by what the query calls it."""
+    """One input of a query, under the name that the query gives it."""
 
     definition: Relation
     alias: str
@@ -37,7 +37,9 @@ class Source:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All that expressions may use: its own columns, then `_ts`, which a table has not."""
+        """All columns that expressions may use: its own, then `_ts`, which a table does not
+        have.
+        """
         own = self.definition.columns
         return own if self.is_table else (*own, EVENT_TIME)
 
@@ -66,12 +68,12 @@ class Scope:
 
     @property
     def naming(self) -> Naming:
-        """How columns are called where Spark types expressions of this scope."""
+        """The names of columns in expressions that Spark is asked to type."""
         return plain if len(self.sources) == 1 else flat
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All that expressions may use, as `naming` has it."""
+        """All columns that expressions may use, under the names that `naming` gives them."""
         if len(self.sources) == 1:
             return self.sources[0].columns
         return tuple(
@@ -88,8 +90,9 @@ class Scope:
     def columns_in(self, expression: Expression) -> frozenset[str]:
         """The lower-case names that mean a column here, not a function such as current_date.
 
-        Where columns keep their names Spark finds them; elsewhere only those that were taken out of
-        the text do."""
+        Where columns keep their names, Spark finds them; elsewhere only those that were taken out
+        of the text do.
+        """
         if len(self.sources) == 1 and not self.sources[0].item.window:
             return self.names
         return self.names & {ref.parts[0].text.lower() for ref in expression.columns}
@@ -181,8 +184,9 @@ def _use(source: Source, column: Column) -> Use:
 
 
 def _unnamed_fields(tokens: Sequence[Token]) -> set[int]:
-    """Where arguments of `struct(…)` start. Spark would name the field of one that is a column
-    after what the plan calls the column."""
+    """The places where arguments of `struct(…)` start. If one is a column, Spark would name the
+    field after what the plan calls the column.
+    """
     found: set[int] = set()
     opened: list[str] = []
     for index, token in enumerate(tokens[:-1]):
@@ -196,6 +200,6 @@ def _unnamed_fields(tokens: Sequence[Token]) -> set[int]:
 
 
 def _ends_argument(tokens: Sequence[Token], end: int) -> bool:
-    """Whether a comma or bracket is what follows the place `end`."""
+    """Whether a comma or a closing bracket follows the place `end`."""
     after = next((token for token in tokens if token.span.start >= end), None)
     return after is not None and after.key in (",", ")")

@@ -1,4 +1,4 @@
-"""Types as far as they can be told without Spark: for a check that does not wait for one."""
+"""Works out types without Spark, for a check that does not wait for Spark to start."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ _TYPES = frozenset(
 
 
 class SketchTypes:
-    """What it cannot tell is UNKNOWN, which fits everywhere. `functions` are the names that Spark
-    knows."""
+    """Types that it cannot work out are UNKNOWN, which fits everywhere. `functions` are the names
+    that Spark knows.
+    """
 
     def __init__(self, functions: Collection[str]) -> None:
         self._functions = frozenset(name.lower() for name in functions)
@@ -85,7 +86,7 @@ class SketchTypes:
 
 
 class NoTypes:
-    """Every type is right and every expression UNKNOWN: for a look at names alone."""
+    """Takes every type as right and every expression as UNKNOWN: for a check of names alone."""
 
     def check_types(self, columns: tuple[Column, ...]) -> tuple[TypeAnswer, ...]:
         return tuple(TypeAnswer(column.type) for column in columns)

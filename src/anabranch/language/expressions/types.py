@@ -1,4 +1,4 @@
-"""The types of expressions, as whoever knows Spark says them."""
+"""The types of expressions, asked of something that knows Spark."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def approximate_clause(cursor: Cursor) -> Open:
-    """APPROXIMATE WITHIN e CONFIDENCE c% [FAILURES n] [ON site {, site}], behind its first word"""
+    """APPROXIMATE WITHIN e CONFIDENCE c% [FAILURES n] [ON site {, site}], after its first word"""
     start = cursor.previous
     cursor.expect("WITHIN")
     epsilon = _number(cursor, "an error such as 0.5")

@@ -86,7 +86,9 @@ def string(cursor: Cursor) -> str:
 
 
 def _number_or_duration(cursor: Cursor) -> OptionValue:
-    """A duration stays text; whoever reads the option knows that it is one."""
+    """The number or duration. A duration stays text, because the reader of the option knows that it
+    is one.
+    """
     if found := cursor.accept_duration():
         return found.text
     if _DECIMAL.fullmatch(cursor.peek().text):

@@ -52,8 +52,9 @@ _NEEDED = dict.fromkeys(("GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE"), "BY
 
 
 def at_clause(cursor: Cursor, *words: str) -> str | None:
-    """The one of `words` that a clause starts with here; some need another word or a number behind
-    them."""
+    """The word of `words` that starts a clause here, if any. Some words start one only before
+    another word or a number.
+    """
     first, *others = cursor.peek().key.split() or [""]
     if first not in words:
         return None
@@ -69,7 +70,7 @@ def at_unsupported(cursor: Cursor) -> str | None:
 
 
 def accept_clause(cursor: Cursor, word: str) -> bool:
-    """Pass `word`, with the BY that belongs to it."""
+    """Passes `word`, with the BY that belongs to it."""
     if not at_clause(cursor, word):
         return False
     token = cursor.advance()
@@ -79,7 +80,7 @@ def accept_clause(cursor: Cursor, word: str) -> bool:
 
 
 def reject_unsupported(cursor: Cursor) -> None:
-    """Raise if what comes next is part of SQL, or of the language to come, but not supported."""
+    """Raises if SQL has a clause that starts here but this language does not support it."""
     word, span = at_unsupported(cursor), cursor.peek().span
     if cursor.at(*JOINS):
         raise reject_join(cursor)
@@ -91,14 +92,14 @@ def reject_unsupported(cursor: Cursor) -> None:
 
 
 class Open(NamedTuple):
-    """What a clause holds, and the words that could have followed in it."""
+    """The value of a clause, and the words that could have followed in it."""
 
     held: Any
     more: Sequence[str]
 
 
 def take(cursor: Cursor, table: Clauses) -> dict[str, Any]:
-    """What the clauses that come next hold, in any order, each at most once."""
+    """The values of the clauses that come next, in any order, each clause at most once."""
     found: dict[str, Any] = {}
     while cursor.at(*table):
         keyword = cursor.advance()
@@ -111,9 +112,10 @@ def take(cursor: Cursor, table: Clauses) -> dict[str, Any]:
 def gather(
     cursor: Cursor, table: Clauses, misplaced: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """What the clauses up to the end of the statement hold, in any order, each at most once.
+    """The values of the clauses up to the end of the statement, in any order, each clause at most
+    once.
 
-    `misplaced` says of keywords that cannot stand here where they could.
+    `misplaced` says, for keywords that cannot stand here, where they could stand.
     """
     found = take(cursor, table)
     if not cursor.at_end():

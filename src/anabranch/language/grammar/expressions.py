@@ -1,4 +1,4 @@
-"""Spark SQL expressions: where one ends, and what sqlglot reads in it."""
+"""Spark SQL expressions: where one ends, and how sqlglot reads it."""
 
 from __future__ import annotations
 
@@ -160,7 +160,9 @@ def _syntax_error(
 
 
 def _token_at(tokens: Sequence[Token], line: int | None, column: int | None) -> Token:
-    """The token that sqlglot counts at this place; it counts the end of a token, not its start."""
+    """The token at the place that sqlglot reports; sqlglot counts the end of a token, not its
+    start.
+    """
     for token in tokens:
         if any((part.line, part.col) == (line, column) for part in token.sql):
             return token
@@ -182,7 +184,9 @@ def _name(part: exp.Expr, span: Span) -> Name:
 
 
 def _is_parameter(column: exp.Column) -> bool:
-    """sqlglot finds most uses of a lambda's parameters itself, but only if the case agrees."""
+    """Whether the column is a lambda's parameter. sqlglot finds most of them itself, but only if
+    the case agrees.
+    """
     name = column.parts[0].name.lower()
     node = column.find_ancestor(exp.Lambda)
     while node:

@@ -144,7 +144,7 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 @dataclass(frozen=True)
 class _Enclosed:
-    """A string, quoted name or comment, the places where `;` means nothing."""
+    """A string, quoted name or comment: `;` means nothing inside it."""
 
     opening: str
     span: Span
@@ -189,7 +189,7 @@ def _end_of(text: str, opening: str, match: re.Match[str]) -> int | None:
 
 
 def _end_of_comment(text: str, at: int) -> int | None:
-    """Comments nest, as they do in Spark."""
+    """The index just after the comment, if it is closed. Comments nest, as they do in Spark."""
     depth = 1
     for edge in _COMMENT_EDGE.finditer(text, at):
         depth += 1 if edge[0] == "/*" else -1

@@ -98,7 +98,7 @@ def query(cursor: Cursor, start: Token, name: Name) -> CreateQuery:
 
 
 def _stage(cursor: Cursor, *, wanted: bool) -> StageNode:
-    """STAGE [( [option {, option}] )] [ON site {, site}] | NO STAGE, behind its first word"""
+    """STAGE [( [option {, option}] )] [ON site {, site}] | NO STAGE, after its first word"""
     start = cursor.previous
     if not wanted:
         cursor.expect("STAGE")
@@ -223,7 +223,9 @@ def _reject_misspelt_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
 
 
 def _aliased(cursor: Cursor, tokens: list[Token]) -> tuple[Expression, Name | None]:
-    """Split `expression [[AS] name]`. A name without AS is what no longer fits the expression."""
+    """Splits `expression [[AS] name]`. A name without AS is a last word that does not fit the
+    expression.
+    """
     as_ = outside_brackets(tokens, "AS")
     if as_ is not None:
         return _aliased_with_as(cursor, tokens, as_)

@@ -1,4 +1,4 @@
-"""CREATE SECRET: a name for what options stand for and nobody is shown."""
+"""CREATE SECRET: gives a name to a value that options use and that is shown to nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""STANDBY: how the protection of a query is asked for."""
+"""STANDBY: how a script asks for the protection of a query."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _recovery(cursor: Cursor) -> int:
 
 
 def _overhead(cursor: Cursor) -> float:
-    """A percentage, as a part of 1."""
+    """A percentage, returned as a fraction of 1."""
     text, start = _number(cursor, "a percentage such as 30%")
     if not cursor.accept("%"):
         remedy = "Write a percentage such as 30%."
@@ -108,7 +108,7 @@ def _compress(cursor: Cursor) -> Compression:
 
 
 def _may_follow(cursor: Cursor, token: Token) -> bool:
-    """Whether the next `token` starts something else, be it misspelt."""
+    """Whether the next `token` starts something else, even if that is misspelt."""
     words = (*_PARTS, *_OTHERS)
     misspelt = not closest(token.text, METHODS) and closest(token.text, words)
     return bool(token.key in words or at_unsupported(cursor) or misspelt)

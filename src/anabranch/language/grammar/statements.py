@@ -68,7 +68,7 @@ class CallNode:
 
 @dataclass(frozen=True)
 class ColumnRef:
-    """A dotted name in an expression that is not a parameter of a lambda around it."""
+    """A dotted name in an expression. Parameters of a lambda around it are not among them."""
 
     parts: tuple[Name, ...]
 
@@ -113,7 +113,7 @@ class StarItem:
 
 @dataclass(frozen=True)
 class Count:
-    """`10 ROWS`."""
+    """A number of rows, as in `10 ROWS`."""
 
     rows: int
     span: Span = field(compare=False)
@@ -124,7 +124,9 @@ Extent = Duration | Count
 
 @dataclass(frozen=True)
 class WindowNode:
-    """What stands in the brackets of `S[10s]` or `S[100 ROWS SLIDE 10]`; both are of one kind."""
+    """The brackets of `S[10s]` or `S[100 ROWS SLIDE 10]`; both extents are durations or both are
+    rows.
+    """
 
     width: Extent
     slide: Extent | None
@@ -165,7 +167,7 @@ class ShedNode:
 
 @dataclass(frozen=True)
 class CreateStream:
-    """Without `source`, programs fill the stream."""
+    """CREATE STREAM. If `source` is missing, programs fill the stream."""
 
     name: str
     columns: tuple[ColumnDecl, ...]
@@ -216,7 +218,7 @@ class CreateAggregate:
 
 @dataclass(frozen=True)
 class CreatePocket:
-    """`class_` is `module:Class`; what it reads and fills is written there."""
+    """`class_` is `module:Class`; the class itself says what it reads and fills."""
 
     name: str
     class_: str
@@ -229,7 +231,9 @@ class CreatePocket:
 
 @dataclass(frozen=True)
 class CreateSecret:
-    """`origin` says what `source` is: the name of a variable, a path, or the secret itself."""
+    """CREATE SECRET. `origin` says what `source` is: the name of a variable, a path, or the secret
+    itself.
+    """
 
     name: str
     origin: Origin
@@ -240,7 +244,7 @@ class CreateSecret:
 
 @dataclass(frozen=True)
 class StandbyNode:
-    """`on` is the site in `asked`, with its place."""
+    """The STANDBY clause; `on` is the site that `asked` names, with its place in the text."""
 
     asked: Standby
     on: Name | None
@@ -258,7 +262,7 @@ class StageNode:
 
 @dataclass(frozen=True)
 class ApproximateNode:
-    """`sites` are empty if the statement names none."""
+    """The APPROXIMATE clause; `sites` is empty if the statement names none."""
 
     epsilon: float
     confidence: float
@@ -269,7 +273,7 @@ class ApproximateNode:
 
 @dataclass(frozen=True)
 class CreateQuery:
-    """A query without a name, `SELECT …` alone or behind EXPLAIN, has the empty name."""
+    """CREATE QUERY, or a SELECT alone or after EXPLAIN; the latter two have the empty name."""
 
     name: str
     select: Select
@@ -329,7 +333,7 @@ class Describe:
 
 @dataclass(frozen=True)
 class Explain:
-    """`target` is a query that need not exist, or the name of one that does."""
+    """EXPLAIN; `target` is a query that need not exist, or the name of one that does."""
 
     target: CreateQuery | Name
     span: Span = field(compare=False)

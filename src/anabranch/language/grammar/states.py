@@ -1,4 +1,4 @@
-"""SELECT … FROM STATE query: a look at what a stage has so far."""
+"""SELECT … FROM STATE query: reads the results that a stage has so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from anabranch.language.grammar.tokens import Cursor
 
 
 def at_state(cursor: Cursor) -> bool:
-    """Whether the SELECT that starts here is one of a state."""
+    """Whether the SELECT that starts here reads a state."""
     ahead = 0
     while (token := cursor.peek(ahead)).key not in (";", ""):
         if token.key == "FROM" and cursor.peek(ahead + 1).key == "STATE":

@@ -1,4 +1,4 @@
-"""DEADLINE and COST of a query, SHED of a stream: how time is asked for."""
+"""DEADLINE and COST of a query, and SHED of a stream: the clauses about time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def shed(cursor: Cursor, *clauses: str) -> ShedNode:
 
 
 def _rate(cursor: Cursor) -> tuple[int, int]:
-    """n/s or n/10ms: so many tuples, in so many microseconds."""
+    """n/s or n/10ms: how many tuples in how many microseconds."""
     start = cursor.peek()
     if start.kind is not Kind.NUMBER:
         raise cursor.unexpected(("a rate such as 1000/s",))

@@ -103,7 +103,7 @@ class Cursor:
         return None
 
     def mark(self) -> int:
-        """This position, for `collapsed_since`."""
+        """This position, which `collapsed_since` takes."""
         return self._index
 
     def collapsed_since(self, mark: int) -> str:

@@ -1,4 +1,4 @@
-"""What people bring along from other systems that speak SQL, and what it is called here."""
+"""Remedies for words from other systems that speak SQL: what they are called here."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _of(table: dict[str, str], token: Token) -> str:
 
 
 def reject_function(cursor: Cursor, tokens: Sequence[Token]) -> ScriptError | None:
-    """The error for an expression that cannot be read because of one of FUNCTIONS in it."""
+    """The error if the expression cannot be read because it calls one of FUNCTIONS; else None."""
     for token, after in pairwise(tokens):
         if after.key == "(" and token.key in FUNCTIONS:
             problem, remedy = FUNCTIONS[token.key]
@@ -175,7 +175,7 @@ def reject_function(cursor: Cursor, tokens: Sequence[Token]) -> ScriptError | No
 
 
 def reject_join(cursor: Cursor) -> ScriptError:
-    """What is wrong with the JOIN that begins here."""
+    """The error for the JOIN that begins here."""
     token = cursor.peek()
     words = [one.key for ahead in range(3) if (one := cursor.peek(ahead)).key in _JOIN_WORDS]
     key = next((word for word in words if word in ("ANTI", "SEMI")), token.key)
@@ -203,14 +203,14 @@ _JOIN_WORDS = frozenset(
 
 
 def reject_window_function(cursor: Cursor) -> None:
-    """Raise for `FROM TABLE(TUMBLE(TABLE s, …))` and `FROM TUMBLE(s, …)`."""
+    """Raises for `FROM TABLE(TUMBLE(TABLE s, …))` and `FROM TUMBLE(s, …)`."""
     ahead = 2 if cursor.at("TABLE") and cursor.peek(1).key == "(" else 0
     if error := reject_function(cursor, (cursor.peek(ahead), cursor.peek(ahead + 1))):
         raise error
 
 
 def reject_computed_column(cursor: Cursor) -> None:
-    """Raise for `WATERMARK FOR …`, `PRIMARY KEY …` and `x AS PROCTIME()` among columns."""
+    """Raises for `WATERMARK FOR …`, `PRIMARY KEY …` and `x AS PROCTIME()` among columns."""
     first, second = cursor.peek(), cursor.peek(1)
     if first.key == "PRIMARY KEY" or (first.key, second.key) == ("WATERMARK", "FOR"):
         raise cursor.error(first.span, f"{first.key} is not supported", clause(first))
@@ -221,6 +221,8 @@ def reject_computed_column(cursor: Cursor) -> None:
 
 
 def function_like(name: str, known: Iterable[str]) -> str:
-    """`Did you mean …?` for a function that Spark does not know; `known` are those that it does."""
+    """`Did you mean …?` for a function that Spark does not know; `known` are those that it
+    knows.
+    """
     found = _ELSEWHERE.get(name.upper()) or closest(name, known, 0.7)
     return f"Did you mean {found}()?" if found else ""

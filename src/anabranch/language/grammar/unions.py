@@ -1,4 +1,4 @@
-"""SELECT * FROM a UNION ALL SELECT * FROM b: streams with the same columns as one."""
+"""SELECT * FROM a UNION ALL SELECT * FROM b: merges streams with the same columns into one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def union(cursor: Cursor) -> tuple[Name, ...]:
 
 
 def checked_union(cursor: Cursor, select: Select) -> Select:
-    """Raises if what is before UNION ALL is more than SELECT * FROM a stream."""
+    """The select, if all that stands before UNION ALL is SELECT * FROM a stream; else raises."""
     plain = (
         len(select.items) == 1
         and isinstance(select.items[0], StarItem)

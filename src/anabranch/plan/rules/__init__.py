@@ -1,4 +1,4 @@
-"""Rewriting: the same output from operators nearer to the sources."""
+"""Rewrites queries: they give the same output from operators nearer to the sources."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Lookup = Callable[[str], Relation]
 
 
 def outline(query: QueryDef, lookup: Lookup) -> Graph:
-    """The smallest nodes that `query` can be run as, for each to be placed by itself. None has a
-    site yet."""
+    """The smallest nodes that `query` can be run as, each to be placed by itself. None has a site
+    yet.
+    """
     root = query.written.model_copy(update={"site": unplaced(query.name)})
     return _by_rules(Graph((root,), lookup, chosen=None))
 
@@ -33,11 +34,12 @@ def rewritten(
     chosen: Mapping[str, str] | None = None,
 ) -> QueryDef:
     """`query`, at its site, with its nodes rewritten. `chosen` are the sites of nodes of its
-    outline: those at the site of the node that reads them are done there, not apart. Others are
-    where what they read is.
+    outline: a node at the site of its reader is computed there, as part of it. Other nodes are
+    where their inputs are.
 
-    `running` are the nodes of queries that run already, and where: those without state are used
-    again, while windows that run have seen what a new one must not."""
+    `running` are the nodes of queries that run already, and their sites. Nodes without state are
+    used again, but windows that run have seen tuples which a new one must not see.
+    """
     never = query.where.never if query.where else ()
     graph = _by_rules(Graph((query.written,), lookup, chosen or {}, never))
     return query.model_copy(update={"nodes": share(graph, running or {}).nodes})

@@ -1,4 +1,4 @@
-"""What every rewrite rule works on: the nodes of one query, each behind those it reads."""
+"""What every rewrite rule works on: the nodes of one query, each after those it reads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from anabranch.plan.spec import Column
 class Graph:
     """`nodes`, the last of which gives the query's output, over what `lookup` knows.
 
-    `chosen` is the site of each new node that a rule may make; one that is not named there is where
-    what it reads is, or if that is among `never`, where the query itself is. None: no site is
-    chosen yet, so every node is apart from every other.
+    `chosen` is the site of each new node that a rule may make; a node that is not named there is
+    where its input is, or if that is among `never`, where the query itself is. If `chosen` is None,
+    no site is chosen yet, so every node is separate from every other.
     """
 
     nodes: tuple[Node, ...]
@@ -38,14 +38,14 @@ class Graph:
         return node.site if node else self.lookup(stream).site
 
     def site_for(self, name: str, stream: str) -> str:
-        """Where a new node called `name` that reads `stream` is to be."""
+        """The site for a new node called `name` that reads `stream`."""
         if self.chosen is None:
             return unplaced(name)
         usual = self.site(stream)
         return self.chosen.get(name, self.nodes[-1].site if usual in self.never else usual)
 
     def origin(self, stream: str) -> str:
-        """Where the first of what it is made of comes into the query."""
+        """The site at which the first of the streams it is made of comes into the query."""
         node = self.node(stream)
         return self.origin(node.inputs[0].stream) if node else self.lookup(stream).site
 
@@ -53,7 +53,9 @@ class Graph:
         return self.node(stream) is None and self.lookup(stream).kind == "table"
 
     def with_new(self, name: str, changed: Node, *before: Node) -> Graph:
-        """The node called `name` becomes `changed`, behind the new nodes `before`."""
+        """The graph with the node called `name` replaced by `changed`, which comes after the new
+        nodes `before`.
+        """
         nodes: list[Node] = []
         for node in self.nodes:
             nodes += [*before, changed] if node.name == name else [node]
@@ -64,7 +66,7 @@ Rule = Callable[[Graph], Graph]
 
 
 def unplaced(name: str) -> str:
-    """Stands for the site of a node as long as there is none: no other node has it."""
+    """A name that stands for the site of a node without one: no other node has it."""
     return f"?{name}"
 
 

@@ -1,8 +1,8 @@
-"""Inputs that come from one other site are joined there, and only what matches travels.
+"""Inputs that come from one other site are joined there, and only matching tuples travel.
 
-A partial join holds, as tuples of a stream, the combinations of some of the inputs with the time
+A partial join produces, as tuples of a stream, the combinations of some of the inputs with the time
 during which all of their members are in their windows. It needs no master: a combination begins
-with its newest member. The rest of the join takes it like any input.
+with its newest member. The rest of the join reads it like any input.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ def join_near_sources(graph: Graph) -> Graph:
 
 
 def _groups(graph: Graph, node: Node, join: Join) -> list[list[str]]:
-    """Aliases of inputs that come from one site and that conditions connect, two or more each, if
-    the partial join of them is to be elsewhere than the rest."""
+    """Groups of two or more aliases whose inputs come from one site and are connected by
+    conditions, if their partial join can be elsewhere than the rest.
+    """
     by_site: dict[str, list[str]] = defaultdict(list)
     for port, window in zip(node.inputs, join.windows, strict=False):
         if isinstance(window, Range) and not graph.is_table(port.stream):
@@ -146,8 +147,9 @@ def _item(graph: Graph, ports: list[Port], use: Use) -> Item:
 def _outer(
     graph: Graph, node: Node, join: Join, group: list[str], inner: Node, alias: str
 ) -> tuple[list[Port], tuple[Range | Until, ...], tuple[int, ...], list[Node]]:
-    """The outer join's inputs: the partial join where the first of its members was, the others,
-    then those that are masters only."""
+    """The outer join's inputs: the partial join at the place of its first member, the others, then
+    those that are masters only.
+    """
     ports: list[Port] = []
     windows: list[Range | Until] = []
     index_of: dict[int, int] = {}

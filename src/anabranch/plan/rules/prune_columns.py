@@ -1,4 +1,4 @@
-"""Only the columns that somebody needs go over a link."""
+"""Only the columns that somebody needs travel over a link."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _prune(graph: Graph, name: str, index: int) -> Graph:
 
 
 def _by_position(node: Node) -> bool:
-    """Windows that go by the stream's own positions must see that very stream."""
+    """Whether windows count the stream's own positions and so must read that very stream."""
     return any(
         isinstance(one, Aggregate) and isinstance(one.panes, RowPanes) for one in node.operators
     )

@@ -1,4 +1,4 @@
-"""Selections move to the site of the stream they are about."""
+"""Selections move to the site of the stream that they filter."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ def push_selections(graph: Graph) -> Graph:
 
 
 def _below_join(graph: Graph, node: Node, join: Join) -> Graph:
-    """A condition on one input is asked before the join where that changes nothing: with a time
-    window, since the last n ROWS are not the last n that pass; and if it cannot fail. A master's
-    tuples that fail are still instants: they come as a stream without columns."""
+    """A condition on one input is evaluated before the join where that changes nothing: if the
+    window is one of time, since the last n ROWS are not the last n that pass, and if the condition
+    cannot fail. A master's tuples that do not pass are still instants: they come as a stream
+    without columns.
+    """
     ports, before = list(node.inputs), []
     kept, masters = list(join.conditions), list(join.masters)
     for index, window in enumerate(join.windows):
@@ -73,17 +75,19 @@ def instants_of(graph: Graph, port: Port) -> Node:
 
 
 def _aggregates(node: Node) -> bool:
-    """What is selected before an aggregate is another node's work in any case."""
+    """Whether the node aggregates: a selection before an aggregate belongs to another node in any
+    case.
+    """
     return any(isinstance(one, Aggregate) for one in node.operators)
 
 
 def _name(node: Node) -> str:
-    """Of the node that takes over the leading selections."""
+    """The name of the node that takes over the leading selections."""
     return f"{node.inputs[0].stream}~s"
 
 
 def _to_source(graph: Graph, node: Node) -> Graph:
-    """The leading selections of a query over one stream of another site."""
+    """Moves the leading selections of a query over one stream to that stream's site."""
     count = 0
     while count < len(node.operators) and isinstance(node.operators[count], Selection):
         count += 1

@@ -1,6 +1,7 @@
 """What several queries, or several parts of one, need is computed once.
 
-Nodes are named after what they compute, wherever they do so: two that compute the same are one.
+Nodes are named after what they compute, wherever they do so: two nodes that compute the same have
+one name.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from anabranch.plan.rules.base import Graph, renamed, with_ports
 
 
 def share(graph: Graph, running: Mapping[str, str]) -> Graph:
-    """`running` are nodes that others have started already, and their sites: one of them with state
-    is not ours."""
+    """`running` are nodes that others have started already, and their sites. A node with state is
+    not shared with them.
+    """
     names, shared = _shared(graph, running)
     return replace(graph, nodes=(*shared, _reading(graph.nodes[-1], names)))
 
 
 def shared_names(graph: Graph, running: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of each node but the last: what it is called by all that have one like it."""
+    """The shared name of each node but the last: all nodes that compute the same have it."""
     return _shared(graph, running or {})[0]
 
 
@@ -47,7 +49,7 @@ def _reading(node: Node, names: dict[str, str]) -> Node:
 
 
 def _normal(node: Node) -> Node:
-    """With inputs called by their place, since each query may call them otherwise."""
+    """The node with inputs named by their place, since each query may name them differently."""
     aliases = {port.alias: _alias(node, index) for index, port in enumerate(node.inputs)}
 
     def change(use: Use) -> Use:

@@ -73,7 +73,7 @@ class Intake:
         return Entry(before, after, len(table), rows, allowed), judged
 
     def _bounded(self, table: pa.Table, now_us: int) -> pa.Table:
-        """Without rows from further in the future than may be, which are malformed."""
+        """The table without rows that are too far in the future, which are malformed."""
         far = self._far(table, now_us)
         if far is None:
             return table

@@ -1,9 +1,10 @@
 """Window aggregates of one stream: what is kept, what comes out, and what a restart still needs.
 
 Tuples are lifted to partial aggregates in sets that the input sequence alone defines: those of one
-key, one pane and one block of absolute positions; as soon as the block is full or the pane closed.
-A pane is the merge of its blocks in order, a window that of its panes (`aggregate_slide`). So not
-one bit of a result depends on how the input was cut into steps, or where a replay began.
+key, one pane and one block of absolute positions. A set is lifted as soon as its block is full or
+its pane is closed. A pane is the merge of its blocks in order, a window that of its panes
+(`aggregate_slide`). So not one bit of a result depends on how the input was cut into steps, or
+where a replay began.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Lift(Protocol):
 
 @dataclass(frozen=True)
 class Emitted:
-    """Result rows in order, and the rest as in `site.tasks.body.Produced`.
+    """Result rows in order; the other fields are as in `site.tasks.body.Produced`.
 
     `columns` are the keys, then the calls; `starts` and `ends` bound the rows' windows on the axis.
     """
@@ -65,8 +66,9 @@ class Emitted:
 
 @dataclass
 class Pane:
-    """The blocks lifted so far, in order, from position `first` on. `folded`: how many keys the
-    first part has if that is the merge of several already."""
+    """The blocks lifted so far, in order, from position `first` on. If the first part is the merge
+    of several blocks, `folded` is its number of keys.
+    """
 
     parts: list[Part]
     first: int
@@ -78,7 +80,7 @@ Window = tuple[int, Part, list[Ints]]
 
 
 class WindowAggregate:
-    """`by_position`: the grid is one of positions, counted from 0, not of event time."""
+    """If `by_position`, the grid is one of positions, counted from 0, not of event time."""
 
     def __init__(
         self,
@@ -104,13 +106,15 @@ class WindowAggregate:
         """The first window still to come. Those before it are out, or began before us."""
 
     def open(self, instant: int) -> None:
-        """Windows of time that end at or before `instant` have come out before."""
+        """Begins after a restart: windows of time that end at or before `instant` have come out
+        before.
+        """
         if not self._by_position:
             self._instant = instant
             self._next = self._grid.open_at(instant)
 
     def step(self, table: pa.Table, first: int, ts: Ints, last: int, watermark: int) -> Emitted:
-        """Take the tuples `first`…`last`, whose event times are `ts`."""
+        """Takes the tuples `first`…`last`, whose event times are `ts`."""
         if self._next is None:
             self._next = self._grid.starting_from(first - 1)
         self._pending.add(table, first, ts, self._grid.first_pane(self._next))
@@ -140,7 +144,9 @@ class WindowAggregate:
         return self._grid.end(following - 1), min(self._grid.end(following), END_WATERMARK - 1)
 
     def _add(self, ready: Ready, lifted: Lifted) -> None:
-        """Groups are numbered by pane, then by block, so each pane gets its parts in order."""
+        """Adds lifted groups to their panes. Groups are numbered by pane, then by block, so each
+        pane gets its parts in order.
+        """
         ids = self._keys.number(lifted.keys, len(lifted.groups))
         order = np.argsort(lifted.groups, kind="stable")
         groups, ids = lifted.groups[order], ids[order]
@@ -206,7 +212,9 @@ class WindowAggregate:
     def _rows(
         self, windows: Sequence[Window]
     ) -> tuple[list[pa.ChunkedArray], Ints, Ints, Ints, Ints]:
-        """Keys and calls; the windows' starts and ends; `_ts` and `_born`."""
+        """The rows of these windows: keys and calls; the windows' starts and ends; `_ts` and
+        `_born`.
+        """
         if not windows:
             none = np.zeros(0, np.int64)
             return [], none, none, none, none
@@ -226,7 +234,7 @@ class WindowAggregate:
         return columns, starts, ends, ts, born
 
     def _forget(self, until: int) -> None:
-        """The windows before `until` are out."""
+        """Forgets what only the windows before `until` need, which have come out."""
         if self._next is None or until <= self._next:
             return
         self._next = until

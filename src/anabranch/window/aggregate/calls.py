@@ -1,4 +1,4 @@
-"""From a query's aggregate calls to partial states, and from those to results."""
+"""Turns a query's aggregate calls into partial states, and these into results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ Lower = Callable[[Columns], pa.Array]
 
 @dataclass(frozen=True)
 class Lowered:
-    """A call's result out of one cell, or with `distinct` out of the count with that number."""
+    """How a call's result is read from one cell, or with `distinct` from the count with that
+    number.
+    """
 
     name: str
     cell: Cell | None
@@ -39,10 +41,9 @@ class Lowered:
 
 
 class CallPlan:
-    """What is kept for `calls`: the cells of `layout`, and the arguments of `distinct` counts.
-
-    Besides, always: the first position and the greatest `_born`; with `latest` also the greatest
-    `_ts`. `custom` are the users' aggregates, by the names of their calls.
+    """What is kept for `calls`: the cells of `layout`, and the arguments of `distinct` counts. The
+    first position and the greatest `_born` are always kept; with `latest` also the greatest `_ts`.
+    `custom` are the users' aggregates, by the names of their calls.
     """
 
     def __init__(

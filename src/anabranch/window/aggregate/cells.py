@@ -25,7 +25,9 @@ _DTYPES: dict[Kind, str] = {"int": "i8", "float": "f8", "decimal": "O", "object"
 
 @dataclass(frozen=True)
 class Argument:
-    """What an aggregate is given of each tuple: Spark SQL, as a DOUBLE if that is asked."""
+    """A value that an aggregate gets for each tuple: Spark SQL, cast to a DOUBLE if that is
+    asked.
+    """
 
     sql: str
     double: bool = False
@@ -49,7 +51,7 @@ def kind_of(type: pa.DataType) -> Kind:
 
 
 def to_values(column: pa.ChunkedArray, kind: Kind) -> Values:
-    """Without NULLs: 0 or None stand in for them."""
+    """The values with 0 or None in place of NULLs."""
     if kind == "float":
         return _numpy(pc.fill_null(column.cast(pa.float64()), 0.0))
     if kind == "int":
@@ -111,7 +113,7 @@ def _words(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.uint64], Ints]:
 
 
 def valid_of(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Where it is not NULL."""
+    """Whether each value is not NULL."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy()
@@ -150,7 +152,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Sum:
-    """The sum, and of how many values it is: with none it is NULL."""
+    """The sum, and the number of its values: with none it is NULL."""
 
     argument: Argument
     kind: Kind
@@ -198,7 +200,8 @@ class Sum:
 @dataclass(frozen=True)
 class Extreme:
     """The least or greatest value, and whether there is one. NaN is the greatest number. 0.0 and
-    -0.0 are equal: the first one counts."""
+    -0.0 are equal: the first one counts.
+    """
 
     argument: Argument
     least: bool
@@ -272,7 +275,7 @@ class Moments:
         return (self.argument,)
 
     def fold(self, groups: Groups, columns: Sequence[pa.ChunkedArray]) -> Columns:
-        """In two passes: first the mean, then how far off each value is."""
+        """Folds in two passes: first the mean, then how far off each value is."""
         values, valid = to_values(columns[0], "float"), valid_of(columns[0])
         count = groups.counts(valid)
         with np.errstate(all="ignore"):  # inf − inf is NaN, as in SQL

@@ -14,7 +14,7 @@ Seen = tuple[int, Hashable]
 
 
 class Distinct:
-    """Of each value only the last pane it occurred in counts. To be asked for windows in order."""
+    """Only the last pane in which a value occurred counts. Ask for windows in order."""
 
     def __init__(self) -> None:
         self._panes: dict[int, set[Seen]] = {}
@@ -43,7 +43,7 @@ class Distinct:
         return np.array([self._counts.get(key, 0) for key in keys.tolist()], np.int64)
 
     def drop(self, before: int) -> None:
-        """No window begins before pane `before` any more."""
+        """Notes that no window begins before pane `before` any more."""
         while self._held and self._held[0] < before:
             pane = heappop(self._held)
             for one in self._panes.pop(pane):

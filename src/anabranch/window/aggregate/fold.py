@@ -39,7 +39,7 @@ class Groups:
         return sums
 
     def int_sums(self, values: Ints) -> Values:
-        """Python's ints if a sum may exceed 64 bits, else int64."""
+        """The sums: Python's ints if one may exceed 64 bits, else int64."""
         limit = _GREATEST // max(1, len(values))
         if not len(values) or -limit < int(values.min()) <= int(values.max()) < limit:
             sums = np.zeros(self.count, np.int64)
@@ -48,7 +48,7 @@ class Groups:
         return self._wide_sums([values & _LOW, values >> _WORD])
 
     def decimal_sums(self, low: npt.NDArray[np.uint64], high: Ints) -> Values:
-        """Python's ints, of 128-bit numbers in two words each."""
+        """The sums as Python's ints, of 128-bit numbers in two words each."""
         small = [
             (low & np.uint64(_LOW)).astype(np.int64),
             (low >> np.uint64(_WORD)).astype(np.int64),
@@ -56,7 +56,9 @@ class Groups:
         return self._wide_sums([*small, high & _LOW, high >> _WORD])
 
     def _wide_sums(self, words: list[Ints]) -> Values:
-        """Of numbers cut into words of 32 bits, the lowest first: their sums do not overflow."""
+        """The sums of numbers cut into words of 32 bits, the lowest first: those sums do not
+        overflow.
+        """
         total: Values = np.zeros(self.count, object)
         for place, word in enumerate(words):
             sums = np.zeros(self.count, np.int64)

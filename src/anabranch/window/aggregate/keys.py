@@ -1,4 +1,4 @@
-"""Numbers for the keys of a GROUP BY, so that partial aggregates can lie in arrays."""
+"""Numbers the keys of a GROUP BY, so that partial aggregates can lie in arrays."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from anabranch.window.panes import Ints
 
 
 class Keys:
-    """Small numbers for those keys that something is held of; freed numbers are given again.
-
-    The numbers never show in a result, so it does not matter that they depend on the past.
+    """Small numbers for the keys that something is held for; freed numbers are given again. The
+    numbers never show in a result, so they may depend on the past.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -59,7 +58,7 @@ class Keys:
         return number
 
     def hold(self, numbers: Ints) -> None:
-        """Once for each part of partial aggregates, which has each number once."""
+        """Holds the keys once for each part of partial aggregates, which has each number once."""
         if len(self._holds) < len(self._keys):
             more = np.zeros(2 * len(self._keys) - len(self._holds), np.int64)
             self._holds = np.concatenate([self._holds, more])
@@ -97,7 +96,7 @@ def frozen(value: Any) -> Hashable:
 
 
 def rows_of(columns: Sequence[pa.ChunkedArray]) -> list[Hashable]:
-    """Each row of `columns` as a tuple, as `frozen` does it."""
+    """Each row of `columns` as a tuple of values that `frozen` gives."""
     return list(_rows([_stored(column) for column in columns], len(columns[0])))
 
 
@@ -112,7 +111,7 @@ def _rows(columns: Sequence[pa.ChunkedArray], rows: int) -> list[tuple[Hashable,
 
 
 def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Moments as numbers: Python's own end with the year 9999."""
+    """The column with times as numbers: Python's own times end with the year 9999."""
     return as_int(column) if pa.types.is_temporal(column.type) else column
 
 

@@ -1,4 +1,4 @@
-"""Partial aggregates of tuples."""
+"""Computes partial aggregates of tuples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Evaluate = Callable[[pa.Table], Mapping[Argument, pa.ChunkedArray]]
 
 
 def arguments(keys: Sequence[Argument], plan: CallPlan) -> list[Argument]:
-    """All that is to be evaluated of each tuple, each once."""
+    """All arguments that are evaluated for each tuple, each once."""
     cells = [argument for cell in plan.layout.cells for argument in cell.arguments]
     distinct = [argument for one in plan.distinct for argument in one]
     return list(dict.fromkeys([*keys, *cells, *distinct]))
@@ -56,7 +56,9 @@ class Lift:
 def _distinct(
     groups: Ints, keys: Sequence[pa.ChunkedArray], values: Sequence[pa.ChunkedArray]
 ) -> tuple[Ints, list[pa.ChunkedArray], list[Hashable]]:
-    """What occurs together, once each; without those that have a NULL among the values."""
+    """The groups, keys and values that occur together, each once, without those that have a NULL
+    among the values.
+    """
     valid = np.logical_and.reduce([valid_of(value) for value in values])
     where = pa.chunked_array([pa.array(groups)])
     columns = [column.filter(pa.array(valid)) for column in (where, *keys, *values)]

@@ -30,7 +30,7 @@ class Ready:
 
 
 class Pending:
-    """At most one block of them: what fills a block is lifted at once."""
+    """At most one block of tuples: a full block is lifted at once."""
 
     def __init__(self, grid: Grid, block: int, by_position: bool) -> None:
         self._grid = grid
@@ -46,13 +46,13 @@ class Pending:
         return int(self._positions[0]) if len(self._positions) else None
 
     def drop(self, before: int) -> None:
-        """Forget the tuples of panes before `before`."""
+        """Forgets the tuples of panes before `before`."""
         kept = self._panes >= min(max(before, _LEAST), _MOST)
         if not kept.all():
             self._keep(kept)
 
     def add(self, table: pa.Table, first: int, ts: Ints, lowest: int) -> None:
-        """Tuples from position `first` on, without those of panes before `lowest`."""
+        """Adds tuples from position `first` on, without those of panes before `lowest`."""
         if not len(table):
             return
         positions = np.arange(first, first + len(table), dtype=np.int64)
@@ -71,7 +71,9 @@ class Pending:
         self._panes = np.concatenate([self._panes, panes])
 
     def take(self, last: int, open_pane: int) -> Ready | None:
-        """Those in a block that ends at or before `last`, or in a pane before `open_pane`."""
+        """Takes the tuples in a block that ends at or before `last`, or in a pane before
+        `open_pane`.
+        """
         if self._table is None or not len(self._table):
             return None
         full = last // self._block * self._block

@@ -1,4 +1,4 @@
-"""Windows out of panes with at most three merges per pane and key, and without subtracting.
+"""Windows computed from panes with at most three merges per pane and key, and without subtracting.
 
 Van Herk, Gil and Werman's scheme: panes are grouped into blocks as long as a window, so a window is
 the tail of one block and the head of the next. Tails are merged from a block's end backwards, heads
@@ -15,7 +15,7 @@ from anabranch.window.aggregate.state import Dense, Layout, Part, Undo
 
 
 class Slide:
-    """Of windows of `span` panes. To be asked for windows in order."""
+    """Computes windows of `span` panes. Ask for windows in order."""
 
     def __init__(self, layout: Layout, span: int) -> None:
         self._span = span
@@ -27,8 +27,9 @@ class Slide:
         self._head_to = 0
 
     def window(self, first: int, panes: Mapping[int, Part], order: Sequence[int]) -> Part:
-        """The window that begins with pane `first`. `order` are the numbers of `panes` in order,
-        all among them that lie in the window."""
+        """The window that begins with pane `first`. `order` lists the numbers of `panes` in order,
+        with all that lie in the window.
+        """
         block = first // self._span
         middle = (block + 1) * self._span
         if block != self._block:
@@ -43,7 +44,9 @@ class Slide:
         return self._tail.merged(self._head)
 
     def _begin(self, block: int, panes: Sequence[tuple[int, Part]]) -> None:
-        """Each pane of the tail changes only the keys it holds, so that is all that is kept."""
+        """Begins a block. Each pane of the tail changes only the keys it holds, so only these are
+        kept.
+        """
         self._block = block
         self._tail.clear()
         self._head.clear()

@@ -27,13 +27,13 @@ class Cell(Protocol):
 
     @property
     def arguments(self) -> Sequence[Any]:
-        """What it is made of: of each tuple these values."""
+        """The values of each tuple that it is computed from."""
 
     @property
     def dtypes(self) -> tuple[str, ...]: ...
 
     def fold(self, groups: Groups, columns: Sequence[pa.ChunkedArray]) -> Columns:
-        """The state of each group out of its tuples' arguments, in order of position."""
+        """The state of each group, folded from its tuples' arguments in order of position."""
 
     def merge(self, earlier: Columns, later: Columns) -> Columns: ...
 
@@ -73,7 +73,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Undo:
-    """What a `Dense` held for some keys before it absorbed a part."""
+    """The values that a `Dense` held for some keys before it absorbed a part."""
 
     ids: Ints
     held: npt.NDArray[np.bool_]
@@ -81,7 +81,9 @@ class Undo:
 
 
 class Dense:
-    """Partial aggregates by key number, changed in place: absorbing costs what the part holds."""
+    """Partial aggregates by key number, changed in place: absorbing costs as much as the part
+    holds.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -92,7 +94,7 @@ class Dense:
         self._held[:] = False
 
     def absorb(self, part: Part, *, earlier: bool = False) -> Undo:
-        """Merge `part`, which is later than what is held (or `earlier`)."""
+        """Merges `part`, which is later than what is held (or `earlier`)."""
         ids = part.ids
         self._grow(int(ids.max(initial=-1)) + 1)
         held = self._held[ids]
@@ -169,7 +171,7 @@ def fold(layout: Layout, parts: Sequence[Part]) -> Part:
 
 
 def join(parts: Sequence[Part]) -> Part:
-    """`parts` behind each other, keys and all."""
+    """`parts` one after the other, with all keys."""
     if len(parts) == 1:
         return parts[0]
     columns = [np.concatenate(column) for column in zip(*(p.columns for p in parts), strict=True)]

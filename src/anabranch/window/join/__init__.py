@@ -1,1 +1,1 @@
-"""MASTER queries: which combinations of tuples come into being, and when."""
+"""MASTER queries: which combinations of tuples arise, and when."""

@@ -36,7 +36,7 @@ class Closed:
 
 @dataclass
 class _Chunk:
-    """What came at once, in the order in which it closes."""
+    """Tuples that came at once, in the order in which they close."""
 
     tuples: Closed
     lowest: I64
@@ -53,7 +53,7 @@ class _Chunk:
 
 
 class Buffer:
-    """Chunks by the event time of what they give next: closing costs only what is closed."""
+    """Chunks by the event time of what they give next: closing costs only as much as is closed."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, _Chunk]] = []
@@ -68,7 +68,7 @@ class Buffer:
         self._push(chunk)
 
     def close(self, watermark: int) -> Closed | None:
-        """Take out what has an event time below `watermark`."""
+        """Takes out the tuples with an event time below `watermark`."""
         parts: list[Closed] = []
         while self._heap and self._heap[0][0] < watermark:
             chunk = heapq.heappop(self._heap)[2]

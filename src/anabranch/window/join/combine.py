@@ -1,7 +1,7 @@
-"""Finds the combinations of rows that come into being at the present instants.
+"""Finds the combinations of rows that arise at the present instants.
 
 Each has at least one fresh row. To find it once, it is found from its first input with a fresh row:
-the inputs before that one give old rows only, those behind it old and fresh ones.
+the inputs before that one give old rows only, those after it old and fresh ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.window.join.paths import Path, Reach
 
 @dataclass(frozen=True)
 class Combinations:
-    """Rows per input; the instants at which they come into being, and their ends."""
+    """Rows per input; the instants at which the combinations begin, and their ends."""
 
     rows: dict[int, I64]
     at: I64
@@ -37,7 +37,7 @@ class Combinations:
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes at which work is cut or done otherwise. They never change a result."""
+    """Sizes at which work is cut or done differently. They never change a result."""
 
     block: int = 200_000
     """So many combinations are looked at at once."""
@@ -51,7 +51,7 @@ class Limits:
 
 
 class Work:
-    """How many combinations have been looked at so far."""
+    """Counts how many combinations have been looked at."""
 
     looked = 0
 
@@ -63,8 +63,9 @@ Ask = Callable[[Combinations, Sequence[Condition]], I64]
 def combinations(
     members: Sequence[Members], path: Path, fresh: I64, ask: Ask, limits: Limits, work: Work
 ) -> Iterator[Combinations]:
-    """All with a fresh row of `path.start`, given as `fresh`; never very many at once. Some are
-    empty: so that whoever takes them may stop after any block that was looked at."""
+    """All combinations with a fresh row of `path.start`, given as `fresh`, in small portions. Some
+    portions are empty, so that the caller may stop after any block that was looked at.
+    """
     source = members[path.start]
     for first in range(0, len(fresh), limits.block):
         rows = fresh[first : first + limits.block]
@@ -101,14 +102,14 @@ def _follow(
 
 
 def _next(members: Sequence[Members], path: Path, done: int) -> int:
-    """How many rows the next reach multiplies by."""
+    """The number of rows that the next reach multiplies by."""
     return members[path.reaches[done + 1].to].fresh
 
 
 def _extended(
     have: Combinations, to: int, target: Members, which: I64, rows: I64, work: Work
 ) -> Combinations:
-    """With the rows that are there at one instant with all the others."""
+    """The combinations extended by the rows that exist at the same instants as all the others."""
     work.looked += len(which)
     at = np.maximum(have.at[which], target.at[rows])
     end = np.minimum(have.end[which], target.end[rows])
@@ -137,7 +138,7 @@ def _equal(
 def _product(
     target: Members, have: Combinations, with_fresh: bool, block: int
 ) -> Iterator[tuple[I64, I64]]:
-    """Pairs of a combination and any row that is there; only those that meet, if ends ascend."""
+    """Pairs of a combination and any existing row; only those that meet, if ends ascend."""
     limit = target.fresh if with_fresh else target.old
     at, end = target.at[:limit], target.end[:limit]
     rows = np.flatnonzero(target.ok[:limit] & (end > np.maximum(at, have.at.min())))
@@ -150,7 +151,9 @@ def _product(
 
 
 def _spread(start: I64, count: I64, block: int) -> Iterator[tuple[I64, I64]]:
-    """The ranges one after the other: which range, and the place; at most `block` at once."""
+    """The ranges one after the other: the number of the range, and the place; at most `block` at
+    once.
+    """
     stops = np.cumsum(count)
     total = int(stops[-1]) if len(stops) else 0
     for low in range(0, total, block):
@@ -165,8 +168,9 @@ def _spread(start: I64, count: I64, block: int) -> Iterator[tuple[I64, I64]]:
 
 
 def _regrouped(pieces: Iterable[Combinations], block: int, work: Work) -> Iterator[Combinations]:
-    """Fewer, larger pieces: each one costs a round of calls further on. None, too, where much was
-    looked at and nothing found."""
+    """Fewer, larger pieces, because each piece costs a round of later calls. A piece is empty where
+    much was looked at and nothing found.
+    """
     waiting: list[Combinations] = []
     rows, looked = 0, work.looked
     for piece in pieces:

@@ -1,5 +1,6 @@
-"""Finds the rows with a given key hash. Sorted segments, merged geometrically: adding a row costs
-the logarithm of their number, amortised, and a lookup too."""
+"""Finds the rows with a given key hash. Segments are sorted and merged geometrically: adding a row
+costs the logarithm of their number, amortised, and a lookup too.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from anabranch.window.arrays import I64, MERGED_AT, U64, Mask
 
 @dataclass(frozen=True)
 class Segment:
-    """Rows by ascending key hash, those of one hash in their own order."""
+    """Rows by ascending key hash; rows with the same hash keep their own order."""
 
     hashes: U64
     rows: I64
@@ -30,7 +31,9 @@ class Segment:
         return self if mask.all() else Segment(self.hashes[mask], self.rows[mask])
 
     def find(self, sorted_hashes: U64) -> tuple[I64, I64, I64]:
-        """Which of the hashes are here at all; for each of those, the first place and how many."""
+        """Which of the hashes are here; for each of those, its first place and the number of its
+        rows.
+        """
         low = np.searchsorted(self.hashes, sorted_hashes)
         hit = np.flatnonzero(self.hashes[np.minimum(low, len(self) - 1)] == sorted_hashes)
         high = np.searchsorted(self.hashes, sorted_hashes[hit], side="right")
@@ -38,7 +41,9 @@ class Segment:
 
 
 class Index:
-    """Of one input on `columns`. The rows being evaluated are apart until they are settled."""
+    """An index of one input on `columns`. The rows that are being evaluated are separate until they
+    are settled.
+    """
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -57,7 +62,7 @@ class Index:
             yield self._fresh
 
     def settle(self, ends: I64, horizon: int) -> None:
-        """Fresh rows are old ones from now on. Merging drops rows whose end is not behind it."""
+        """Makes fresh rows old. Merging drops rows that end at `horizon` or before."""
         if self._fresh is None:
             return
         segments = self._segments
@@ -70,7 +75,7 @@ class Index:
             segments.pop()
 
     def renumber(self, alive: Mask, numbers: I64) -> None:
-        """Rows that are not `alive` are gone; the others have new numbers, in the same order."""
+        """Removes rows that are not `alive`; the others have new numbers, in the same order."""
         kept = (segment.only(alive[segment.rows]) for segment in self._segments)
         self._segments = [Segment(s.hashes, numbers[s.rows]) for s in kept if len(s)]
 

@@ -1,5 +1,6 @@
-"""Evaluation instants. What an input holds at an instant depends on its time alone, so instants of
-one time are one: the first of them, by order in MASTER and position, is its trigger."""
+"""Evaluation instants. An input's rows at an instant depend on its time alone, so instants of one
+time are one: the first of them, by order in MASTER and position, is its trigger.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from anabranch.window.join.buffer import Closed
 
 @dataclass(frozen=True)
 class Instants:
-    """Times, ascending, and when the trigger of each entered the system."""
+    """Times, ascending, and when each one's trigger entered the system."""
 
     times: I64
     born: I64
@@ -24,7 +25,9 @@ class Instants:
 
 
 def instants(masters: Sequence[Closed | None], after: int) -> Instants:
-    """Those of tuples that closed together, given in the order of MASTER; only behind `after`."""
+    """The instants of tuples that closed together, given in the order of MASTER; only those after
+    `after`.
+    """
     behind = [
         closed.slice(int(np.searchsorted(closed.ts, after, side="right")), len(closed))
         for closed in masters

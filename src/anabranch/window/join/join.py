@@ -1,8 +1,8 @@
 """The MASTER query's evaluation.
 
-A tuple takes part at the instants t with ts ≤ t < end, so a combination of tuples does from the
-first instant that is not before any of them up to their first end, without a gap. So it is a result
-once: at that first instant, if that is before the end.
+A tuple takes part at the instants t with ts ≤ t < end, so a combination of tuples takes part from
+the first instant that is not before any of them up to their first end, without a gap. So it is a
+result once: at that first instant, if that is before the end.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _MOST_FRESH = 65_536
 
 
 class JoinState:
-    """What a join holds between steps. `inputs`: alias and own columns of each; `uses`: the columns
-    that what comes behind the join needs."""
+    """The state of a join between steps. `inputs` holds the alias and own columns of each; `uses`
+    are the columns that operators after the join need.
+    """
 
     def __init__(
         self,
@@ -50,7 +51,8 @@ class JoinState:
         computed: Collection[Use] = (),
     ) -> None:
         """`check` is called after every block of combinations; it may raise. `computed` are columns
-        that arrivals may come to lack: then `try_all`."""
+        that arrivals may come to lack: then call `try_all`.
+        """
         self._join = join
         self._evaluator = evaluator
         self._limits = limits
@@ -97,8 +99,7 @@ class JoinState:
         self._screens = self._conditions_to_screen()
 
     def try_all(self) -> None:
-        """The computed columns of some tuples are not known: do without them from now on. The same
-        comes out, at the price of looking at more combinations."""
+        """An address that lets in the first person who opens it."""
         self.tries_all = True
         self._go_along(self._paths_without)
 
@@ -113,7 +114,7 @@ class JoinState:
         return Members(window, schema, sorted(columns - _TIMES), probed | found)
 
     def _conditions_to_screen(self) -> dict[int, list[Condition]]:
-        """Per input that takes part in a product, the conditions on it alone."""
+        """For each input that takes part in a product, the conditions on it alone."""
         own = {
             i: [c for c in self._join.conditions if c.safe and c.expr.inputs == {self._aliases[i]}]
             for i in sorted(self._in_products)
@@ -121,7 +122,9 @@ class JoinState:
         return {i: conditions for i, conditions in own.items() if conditions}
 
     def open(self, instant: int) -> None:
-        """Results up to `instant` have been given: tuples up to then only rebuild the state."""
+        """Begins after a restart: results up to `instant` have been given, so tuples up to then
+        only rebuild the state.
+        """
         self._instant = instant
 
     @property
@@ -130,9 +133,10 @@ class JoinState:
         return tuple(map(len, self._members))
 
     def step(self, arrivals: Sequence[Arrival]) -> Outcome:
-        """Evaluates all instants that the watermarks allow; or, if that means to look at many
-        combinations, some of them, and the next step goes on. Results one after the other are the
-        same however they are cut."""
+        """Evaluates all instants that the watermarks allow. If that means to look at many
+        combinations, it evaluates some of them, and the next step goes on. The results of all steps
+        together are the same however they are cut.
+        """
         standing = self._standing or at_start(arrivals, self._instant)
         for number, arrival in enumerate(arrivals):
             self._take(number, arrival)
@@ -147,7 +151,7 @@ class JoinState:
         return replace(standing, table=table, more=self._evaluation is not None)
 
     def _stand(self, arrivals: Sequence[Arrival]) -> Outcome:
-        """Where we are once everything up to the last instant has been given."""
+        """The outcome once everything up to the last instant has been given."""
         if self._evaluation is None:
             self._waiting = []
             for members in self._members:
@@ -158,7 +162,7 @@ class JoinState:
         return Outcome(None, watermark, needless, self._instant)
 
     def _close_up(self) -> None:
-        """Take in the tuples below the watermark, and begin with the instants among them."""
+        """Takes in the tuples below the watermark, and begins with the instants among them."""
         self._closed_to = min(self._watermarks)
         self._waiting = [buffer.close(self._closed_to) for buffer in self._buffers]
         for members, tuples in zip(self._members, self._waiting, strict=False):
@@ -170,8 +174,9 @@ class JoinState:
             self._evaluation = self._evaluate(new)
 
     def _go_on(self) -> bool:
-        """Evaluate until this turn is over; True if what was begun is whole. Instants that are cut
-        in two give nothing before the rest of them has been looked at."""
+        """Evaluates until this turn is over; True if what was begun is whole. Instants that are cut
+        in two give nothing before the rest of them has been looked at.
+        """
         first = self._work.looked
         for whole in self._evaluation or ():
             self._check()
@@ -181,7 +186,7 @@ class JoinState:
         return True
 
     def _over(self) -> bool:
-        """There will be no more instants, whatever the other inputs still bring."""
+        """Whether there will be no more instants, whatever the other inputs still bring."""
         return self._evaluation is None and all(
             self._watermarks[i] == END_WATERMARK and self._buffers[i].lowest is None
             for i in self._join.masters
@@ -202,7 +207,7 @@ class JoinState:
         self._watermarks[number] = max(self._watermarks[number], arrival.watermark)
 
     def _replay_old(self) -> None:
-        """What had been evaluated before a restart has no results among itself."""
+        """Replays old tuples: those evaluated before a restart have no results among themselves."""
         for members in self._members:
             members.begin(self._instant, np.array([self._instant]))
             if members.old < members.fresh:
@@ -210,9 +215,10 @@ class JoinState:
                 members.settle(self._instant + 1)
 
     def _evaluate(self, new: Instants) -> Iterator[bool]:
-        """In parts with about as many fresh rows as there are old ones: so few rows are compared
-        that never meet, however much comes at once. Yields after every block of combinations, and
-        then says whether a part is whole."""
+        """Evaluates in parts with about as many fresh rows as there are old ones: then few rows are
+        compared that never meet, however many come at once. Yields after every block of
+        combinations, with whether a part is whole.
+        """
         limits = self._limits_now()
         for _ in self._screen(int(new.times[-1]), limits):
             yield False
@@ -272,8 +278,9 @@ class JoinState:
         )
 
     def _screen(self, upto: int, limits: Limits) -> Iterator[None]:
-        """Ask conditions on one input before its rows multiply with others, block by block; not of
-        few, because asking costs more than comparing them."""
+        """Evaluates conditions on one input before its rows multiply with others, block by block.
+        It skips this for few rows, because a call costs more than comparing them.
+        """
         sizes = [int(np.searchsorted(m.ts, upto, side="right")) for m in self._members]
         for number, conditions in self._screens.items():
             members = self._members[number]
@@ -296,7 +303,7 @@ class JoinState:
         return np.sort(self._evaluator.keep(self._source.table(found, uses), conditions))
 
     def _limits_now(self) -> Limits:
-        """Blocks are smaller if rows are large."""
+        """The limits, with smaller blocks if rows are large."""
         row_bytes = sum(members.row_bytes for members in self._members)
         most = max(1, int(_BLOCK_BYTES / max(1.0, row_bytes)))
         return replace(self._limits, block=min(self._limits.block, most))
@@ -310,7 +317,7 @@ class JoinState:
         return min(needed) - 1 if needed else last
 
     def _lowest_waiting(self, number: int) -> int | None:
-        """Of the tuples whose instants are still to be evaluated."""
+        """The lowest position of the tuples whose instants are still to be evaluated."""
         closed = self._waiting[number] if self._waiting else None
         if closed is None or number not in self._join.masters:
             return None

@@ -1,4 +1,4 @@
-"""Until when a tuple takes part: it does at the instants t with ts ≤ t < end.
+"""Until when a tuple takes part: it takes part at the instants t with ts ≤ t < end.
 
 All rows are in the order of (event time, position), and every row that may still lack an end is
 among the last ones, so ends follow from the arrays alone.
@@ -27,12 +27,14 @@ def own_column(window: Window) -> str | None:
 
 
 def ascending(window: Window) -> bool:
-    """Do rows end in the order in which they begin?"""
+    """Whether rows end in the order in which they begin."""
     return isinstance(window, Range | Rows)
 
 
 def first_ends(window: Window, closed: Closed, own: int | None) -> I64:
-    """The ends of new rows as far as they alone tell; `own` is the number of their own column."""
+    """The ends of new rows as far as the rows alone tell; `own` is the number of their own
+    column.
+    """
     if isinstance(window, Range):
         latest = FOREVER - window.width_us
         return np.where(
@@ -45,15 +47,16 @@ def first_ends(window: Window, closed: Closed, own: int | None) -> I64:
 
 
 def end_by_count(ts: I64, ends: I64, count: int, new: int) -> None:
-    """A row of `S[count ROWS]` ends where the `count`-th behind it begins; the last `new` rows are
-    new. (The last `count` rows are never dropped, so none is missing in between.)"""
+    """Sets the ends of `S[count ROWS]`: a row ends where the `count`-th after it begins; the last
+    `new` rows are new. (The last `count` rows are never dropped, so none is missing in between.)
+    """
     first = max(0, len(ts) - new - count)
     stop = max(first, len(ts) - count)
     ends[first:stop] = ts[first + count : stop + count]
 
 
 def split_removals(closed: Closed, gone: int) -> tuple[Closed, I64, I64]:
-    """Rows that came; the positions of rows that went, and when."""
+    """Splits off removals: the rows that came; the positions of the rows that went, and when."""
     column = closed.columns[gone]
     if column.null_count == len(column):
         return closed, np.empty(0, np.int64), np.empty(0, np.int64)
@@ -64,7 +67,9 @@ def split_removals(closed: Closed, gone: int) -> tuple[Closed, I64, I64]:
 
 
 def end_removed(pos: I64, ts: I64, ends: I64, removed: I64, when: I64) -> None:
-    """Rows that are not here any more had ended before. No row is removed before it came."""
+    """Ends removed rows. A row that is not here any more had ended before. No row is removed before
+    it came.
+    """
     if not len(removed) or not len(pos):
         return
     # A table's versions come in order, so usually there is nothing to sort.

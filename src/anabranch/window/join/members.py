@@ -1,8 +1,8 @@
 """The tuples of one input that may still take part in a result.
 
-Rows are in the order of (event time, position), so they fall in three: first the old ones, which
-have been evaluated with each other; then the fresh ones, which the present instants bring in; then
-those behind the newest instant, which wait for the next.
+Rows are in the order of (event time, position), so they fall in three groups: first the old ones,
+which have been evaluated with each other; then the fresh ones, which the present instants bring in;
+then those after the newest instant, which wait for the next.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Members:
 
     @property
     def lowest(self) -> int | None:
-        """No position below this is needed any more (as of the last sweep)."""
+        """The lowest position that is still needed (as of the last sweep)."""
         return None if self._lowest == FOREVER else self._lowest
 
     @property
@@ -80,12 +80,12 @@ class Members:
 
     @property
     def at(self) -> I64:
-        """The instant that brings a fresh row in; of an old one, long ago."""
+        """The instant that brings a fresh row in; for an old row, a time long ago."""
         return self._rows["at"]
 
     @property
     def ok(self) -> Mask:
-        """False if the row has been seen not to fulfil a condition on its input alone."""
+        """False if the row is known to violate a condition on its input alone."""
         return self._rows["ok"]
 
     @property
@@ -93,7 +93,7 @@ class Members:
         return self._carried.nbytes / max(1, len(self))
 
     def index(self, columns: tuple[str, ...]) -> Index:
-        """To be asked for before there are rows."""
+        """The index on these columns. Ask for it before there are rows."""
         return self._indexes.setdefault(columns, Index(columns))
 
     def append(self, closed: Closed) -> None:
@@ -123,7 +123,7 @@ class Members:
         return closed.columns[self.columns.index(name)]
 
     def begin(self, upto: int, times: I64) -> None:
-        """Rows up to the time `upto` become fresh, with the first of `times` not before them."""
+        """Makes rows up to the time `upto` fresh, with the first of `times` not before them."""
         self.fresh = int(np.searchsorted(self.ts, upto, side="right"))
         new = slice(self.old, self.fresh)
         if new.start < new.stop:
@@ -135,20 +135,20 @@ class Members:
         return self.old + np.flatnonzero((self.at[new] < self.end[new]) & self.ok[new])
 
     def enter(self, rows: I64) -> None:
-        """Put fresh rows into the indexes."""
+        """Puts fresh rows into the indexes."""
         for index in self._indexes.values():
             hashes, known = self.key(index.columns, rows)
             index.add(hashes[known], rows[known])
 
     def settle(self, horizon: int) -> None:
-        """What is fresh becomes old. All instants before `horizon` have been evaluated."""
+        """Makes fresh rows old. All instants before `horizon` have been evaluated."""
         self.at[self.old : self.fresh] = START_WATERMARK
         self.old = self.fresh
         for index in self._indexes.values():
             index.settle(self.end, horizon)
 
     def sweep(self, horizon: int) -> None:
-        """Drop what has ended, if it is time to look; no instant before `horizon` is to come."""
+        """Drops ended rows, if it is time to look; no instant before `horizon` is to come."""
         self._credit += _SWEEP_PER_STEP
         if self._credit < len(self) or not len(self):
             return

@@ -1,4 +1,6 @@
-"""In which order the inputs of a join are brought together, and which condition is asked when."""
+"""The order in which the inputs of a join are brought together, and when each condition is
+evaluated.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from anabranch.plan.operators import Condition
 
 @dataclass(frozen=True)
 class Reach:
-    """Bring in the input `to`: rows whose `columns` equal what is at `probes` (an input that is
-    there already, and its column); all rows if there are none."""
+    """Brings in the input `to`: rows whose `columns` equal what is at `probes` (an input that is in
+    already, and its column); all rows if there are none.
+    """
 
     to: int
     columns: tuple[str, ...] = ()
@@ -41,9 +44,9 @@ class Path:
 def paths(
     aliases: Sequence[str], conditions: Sequence[Condition], indexed: Callable[[Use], bool]
 ) -> list[Path]:
-    """One from each input. Along equalities as far as they go, then products, in FROM order.
-
-    Conditions that may fail are left to the end: a tuple that meets no partner is not asked.
+    """A path from each input. It follows equalities as far as they go, then products, in FROM
+    order. Conditions that may fail come last: they are not evaluated for a tuple that meets no
+    partner.
     """
     number = {alias: i for i, alias in enumerate(aliases)}
     edges = [
@@ -85,7 +88,9 @@ def _reach(to: int, there: Sequence[int], edges: Sequence[Edge]) -> Reach:
 def _asking(
     reach: Reach, there: Sequence[int], aliases: Sequence[str], conditions: Sequence[Condition]
 ) -> Reach:
-    """With what can be asked of several inputs now, and could not before `reach`."""
+    """The reach with those conditions on several inputs that can be evaluated now, and could not
+    before it.
+    """
     names = {aliases[i] for i in there}
     now = (
         c

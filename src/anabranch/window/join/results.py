@@ -1,4 +1,4 @@
-"""Takes combinations, has their conditions asked in blocks, and puts what is left in order."""
+"""Takes combinations, evaluates their conditions in blocks, and puts the rest in order."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ ORDER = "_order.{}"
 
 
 class Evaluator(Protocol):
-    """Asks conditions and computes expressions. Candidates have columns called `input.column`, and
-    INDEX."""
+    """Evaluates conditions and computes expressions. Candidates have columns called `input.column`,
+    and INDEX.
+    """
 
     def keep(self, candidates: pa.Table, conditions: Sequence[Condition]) -> I64:
-        """INDEX of those that fulfil all of `conditions`."""
+        """The INDEX of those that fulfil all of `conditions`."""
 
     def results(self, candidates: pa.Table) -> pa.Table:
         """Output columns, and INDEX, of those that fulfil all conditions."""
@@ -56,14 +57,14 @@ class Source:
         return self._members[use.input].numbers(use.column, rows)
 
     def born(self, found: Combinations) -> I64:
-        """The newest of each combination."""
+        """The time of the newest row in each combination."""
         members = zip(self._number.values(), self._members.values(), strict=True)
         born: I64 = np.maximum.reduce([m.numbers(BORN, found.rows[i]) for i, m in members])
         return born
 
 
 class Results:
-    """The output of one step. Before rows are renumbered, `gather` is to be called."""
+    """The output of one step. Call `gather` before rows are renumbered."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Results:
         self._found.append(found)
 
     def gather(self) -> None:
-        """Take the columns of what was found."""
+        """Takes the columns of the combinations that were found."""
         if not self._found:
             return
         found, self._found = joined(self._found), []
@@ -101,7 +102,9 @@ class Results:
         self._waiting_rows += len(found)
 
     def _numbers(self, found: Combinations) -> I64:
-        """Instant, then the order of its results; then when it was born, and its end."""
+        """The numbers of each combination: instant, then the order of its results; then when it was
+        born, and its end.
+        """
         trigger = self._instants.born[np.searchsorted(self._instants.times, found.at)]
         born = np.maximum(trigger, self._source.born(found))
         order = [self._source.numbers(found, use) for use in self._order]

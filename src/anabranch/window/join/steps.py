@@ -1,4 +1,4 @@
-"""What goes into a step of a join, and what comes out of it."""
+"""The input of a step of a join, and its output."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from anabranch.window.arrays import I64
 
 @dataclass(frozen=True)
 class Arrival:
-    """What one step takes from one input: tuples with their `_ts` and `_born`, their positions, the
-    last position taken so far, and the watermark behind them."""
+    """The tuples that one step takes from one input with their `_ts` and `_born`, their positions,
+    the last position taken so far, and the watermark after them.
+    """
 
     table: pa.Table
     positions: I64
@@ -36,6 +37,6 @@ class Outcome:
 
 
 def at_start(arrivals: Sequence[Arrival], instant: int) -> Outcome:
-    """Before anything was evaluated."""
+    """The outcome before anything was evaluated."""
     before = [int(a.positions[0]) - 1 if len(a.positions) else a.last for a in arrivals]
     return Outcome(None, START_WATERMARK, tuple(before), instant)
