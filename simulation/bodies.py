@@ -11,21 +11,19 @@ import numpy as np
 
 from anabranch.connectors.sink import ANEW, Beginning, Continued, Sink
 from anabranch.errors import AnabranchError, SinkError
-from anabranch.link.budget import Budget
-from anabranch.link.codec import Unpack
-from anabranch.link.inlet import LiveInlet
+from anabranch.link.inlet import Budget, LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.reports import SourceReport, TaskReport
 from anabranch.link.store import Shelves
+from anabranch.link.wire import Unpack
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.places import Looked
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.runtime.base import Spawned
 from anabranch.site.tasks import body
 from anabranch.site.tasks.task import Owner, Task
-from anabranch.standby.patience import Patience
-from anabranch.stream.restart import RestartPoint
-from anabranch.stream.watermark import START_WATERMARK
+from anabranch.standby.detector import Patience
+from anabranch.stream.restart import START_WATERMARK, RestartPoint
 from simulation.clock import Process, Violation
 from simulation.ledger import Life
 from simulation.operators import Operator, Produced, Taken

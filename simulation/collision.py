@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from anabranch.deadline.collision import CENTRE, OUTPUTS, SENSOR, collision
-from anabranch.deadline.existing import existing_placement
 from anabranch.deadline.problem import Problem
 from anabranch.deadline.solve import solve
 from anabranch.deadline.tasks import LocalTask, extract, tasks_of
 from simulation.schedule import Policy, Result, Schedule, ScheduledTask, Step, Tuple
+from simulation.use_case import CENTRE, OUTPUTS, SENSOR, collision, existing_placement
 
 MS = 1000
 COMBINATIONS = (

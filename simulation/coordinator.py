@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from anabranch.coordinator.base.reports import Moved
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
-from anabranch.coordinator.placement.moves import Moved
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
 from anabranch.errors import AnabranchError
@@ -16,7 +16,7 @@ from anabranch.link.gate import Credentials
 from anabranch.link.messages import Heartbeat
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import AnyDef, QueryDef
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import Standby
 from simulation.clock import Process
 from simulation.faults import COORDINATOR
 from simulation.network import Host, SimNetwork

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
+from anabranch.stream.restart import END_WATERMARK, START_WATERMARK
 from simulation.rows import Row
 
 MODULUS = 1_000_003

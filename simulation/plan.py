@@ -9,11 +9,10 @@ from random import Random
 from anabranch.config.cluster import Cluster
 from anabranch.config.model import Placement
 from anabranch.plan.catalog import QueryDef, StreamDef
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.protection import UNLIMITED, Standby
-from anabranch.plan.spec import Call, Column
+from anabranch.plan.operators import Node, Port
+from anabranch.plan.service_levels import UNLIMITED, Standby
+from anabranch.plan.spec import Call, Column, Where
 from anabranch.plan.tasks import sink_task
-from anabranch.plan.where import Where
 from simulation.operators import CountRows, CountTime, Join, Kind, Select, Until
 from simulation.rows import Row
 

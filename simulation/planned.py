@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.deadline.plan import Plan
-from anabranch.deadline.problem import Problem
+from anabranch.deadline.problem import Plan, Problem
 from anabranch.deadline.tasks import tasks_of
 from simulation.schedule import Policy, Schedule, ScheduledTask, Step, Tuple
 

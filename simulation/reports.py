@@ -6,8 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from anabranch.coordinator.protection.report import ProtectionReport
-from anabranch.coordinator.status.report import AnySite, SilentSite, SiteStatus, SystemStatus
+from anabranch.coordinator.base.reports import (
+    AnySite,
+    ProtectionReport,
+    SilentSite,
+    SiteStatus,
+    SystemStatus,
+)
 from anabranch.link.message import PROTOCOL
 from anabranch.link.reports import (
     Noticed,

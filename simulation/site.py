@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.link.budget import Budget
+from anabranch.link.inlet import Budget
 from anabranch.link.messages import Heartbeat as HeartbeatMessage
 from anabranch.link.messages import News, Peers, Ping, Pong, Status
 from anabranch.link.reports import SiteReport
 from anabranch.link.store import DiskBudget, Shelves
 from anabranch.log.spills import Spills
 from anabranch.plan.tasks import TaskSpec
-from anabranch.site.heartbeat import BEAT_S, Heartbeat
+from anabranch.site.heartbeat import BEAT_S, Heartbeat, RoundTrips
 from anabranch.site.links.readers import ReadersFile
-from anabranch.site.round_trips import RoundTrips
 from anabranch.site.service import SiteService
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.task import Task

@@ -15,7 +15,7 @@ from anabranch.spark.own import warm_up
 from anabranch.spark.session import start_session
 from tests.servers.fixtures import kafka, postgres
 
-# Many JVMs, none older than some minutes, on few cores: see anabranch.config.presets.YOUNG_JVM.
+# Many JVMs, none older than some minutes, on few cores: see anabranch.config.model.YOUNG_JVM.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 __all__ = ["kafka", "postgres", "spark"]

@@ -17,11 +17,10 @@ import numpy as np
 from anabranch.approx.assign import METHODS
 from anabranch.approx.assign.problem import even, uniform
 from anabranch.approx.calibration import Calibration, Settings, misses, rehearse
-from anabranch.approx.estimate import Estimator
+from anabranch.approx.estimate import Estimator, rehearsed
 from anabranch.approx.gaussian import Floats, precision_of
 from anabranch.approx.model import Model
 from anabranch.approx.plan import Plan, Promise, assigned, learnt
-from anabranch.approx.trust import rehearsed
 from bench.approx import data as approx_data
 
 Row = dict[str, Any]

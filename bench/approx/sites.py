@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.errors import TaskError
 from bench.systems.cluster import FailingCluster
 from bench.systems.postgres import Postgres

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from anabranch.deadline.check import broken
-from anabranch.deadline.collision import OUTPUTS
-from anabranch.deadline.edf import EdfQueue
 from anabranch.deadline.solve import solve
 from anabranch.deadline.tasks import tasks_of
+from anabranch.deadline.urgency import EdfQueue
 from bench.deadline.busy import busy
+from bench.deadline.check import broken
 from bench.deadline.waves import figure_7 as figure_7_real
 from bench.systems.system import Progress
 from simulation.collision import COMBINATIONS, Noise, figure_7, hand_example
 from simulation.planned import planned_misses
 from simulation.random_plans import random_problem
+from simulation.use_case import OUTPUTS
 
 V2V = (5, 10, 15, 20, 25, 30)
 RUNS = 50

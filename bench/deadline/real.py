@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.config.cluster import Cluster, SiteConfig
-from anabranch.config.presets import YOUNG_JVM
+from anabranch.config.model import YOUNG_JVM
 from anabranch.errors import TaskError
 from anabranch.link.messages import Push, Status, Urgencies
 from anabranch.link.reports import SiteReport, TaskReport
-from anabranch.plan.timeliness import Urgency
+from anabranch.plan.service_levels import Urgency
 from anabranch.site.sources.open_stream import encoded
 from bench.systems.system import Progress, System
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from anabranch.deadline.collision import CENTRE, OUTPUTS, SENSOR, WARNING, collision
-from anabranch.plan.timeliness import Urgency
+from anabranch.plan.service_levels import Urgency
 from bench.deadline.real import Calibration, Nodes, work
 from bench.systems.system import Progress
 from simulation.collision import COMBINATIONS, OPTIMISED_FOR, RESULTS, Noise, tasks
+from simulation.use_case import CENTRE, OUTPUTS, SENSOR, WARNING, collision
 
 UNIT_S = 0.001
 """What an operator costs a tuple in the paper."""

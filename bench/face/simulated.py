@@ -10,11 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.config.cluster import Cluster
+from anabranch.coordinator.base.reports import (
+    PlacementReport,
+    ProtectionReport,
+    SiteStatus,
+    State,
+    SystemStatus,
+)
 from anabranch.coordinator.base.sites import SiteRecord
-from anabranch.coordinator.placement.moves import PlacementReport
-from anabranch.coordinator.protection.report import ProtectionReport
 from anabranch.coordinator.scripts.replies import Answer
-from anabranch.coordinator.status.report import SiteStatus, State, SystemStatus
 from anabranch.errors import ConfigError
 from anabranch.language import parse
 from anabranch.language.source import Script

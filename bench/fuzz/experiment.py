@@ -31,7 +31,7 @@ from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.scripts import ScriptCheck
 from anabranch.errors import AnabranchError
-from anabranch.language.expressions.sketch_types import SketchTypes
+from anabranch.language.expressions.types import SketchTypes
 from anabranch.language.source import Script
 from anabranch.plan.catalog import AnyDef
 from bench.fuzz.site import FuzzSites, open_sinks

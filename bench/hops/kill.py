@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from anabranch.errors import TaskError
-from anabranch.plan.protection import UNLIMITED
+from anabranch.plan.service_levels import UNLIMITED
 from bench.systems.cluster import FailingCluster
 from bench.systems.system import Keep, Progress, Status, read_lines, task_states
 

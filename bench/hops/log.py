@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anabranch.disk.real import RealFolder
 from anabranch.link.wire import ArrowBatches, wire_schema
-from anabranch.log.entry import Entry
+from anabranch.log.segment import Entry
 from anabranch.log.stream_log import StreamLog
 
 ROWS = 16_384

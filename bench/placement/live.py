@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, LinkConfig
 from anabranch.config.model import Placement
-from anabranch.coordinator.placement.moves import Moved
+from anabranch.coordinator.base.reports import Moved
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.language.source import Script
 from anabranch.link.messages import Emulate

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from anabranch.coordinator.service.idle import failures
+from anabranch.coordinator.status.query_states import failures
 from anabranch.errors import TaskError
 from bench.stage.fault_input import differences, recomputed, write_input
 from bench.systems.cluster import FailingCluster

@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from anabranch.config.model import LinkConfig
-from anabranch.plan.protection import UNLIMITED
+from anabranch.plan.service_levels import UNLIMITED
 from bench.standby import rates as standby_rates
 from bench.standby import spark as standby_spark
 from bench.standby import steps as standby_steps

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from anabranch.errors import TaskError
 from anabranch.link.messages import Status
 from anabranch.link.reports import SiteReport
-from anabranch.plan.protection import UNLIMITED
+from anabranch.plan.service_levels import UNLIMITED
 from bench.standby.queries import NAMES, SELECTION, values
 from bench.systems.cluster import FailingCluster
 from bench.systems.system import account

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from anabranch.coordinator.protection.report import ProtectionReport
+from anabranch.coordinator.base.reports import ProtectionReport
 from anabranch.errors import AnabranchError, TaskError
 from anabranch.link.message import plain
 from anabranch.link.messages import ShipBy, Status

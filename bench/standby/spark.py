@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anabranch.config.presets import YOUNG_JVM
+from anabranch.config.model import YOUNG_JVM
 from anabranch.errors import TaskError
 from anabranch.scratch import scratch_folder
 from anabranch.spark.session import start_session

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.errors import TaskError
 from anabranch.link.messages import Status
 from anabranch.link.reports import TuningReport

@@ -11,8 +11,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster, SiteConfig
-from anabranch.config.model import LinkConfig
-from anabranch.config.presets import YOUNG_JVM
+from anabranch.config.model import YOUNG_JVM, LinkConfig
 from anabranch.errors import TaskError
 from bench.systems.system import Progress, Status, System
 

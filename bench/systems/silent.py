@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, SiteConfig
-from anabranch.config.model import Security
-from anabranch.config.presets import YOUNG_JVM
+from anabranch.config.model import YOUNG_JVM, Security
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.link.gate import Credentials
 from anabranch.scratch import scratch_folder

@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.coordinator.service.idle import failures, idle
 from anabranch.coordinator.service.temporary import TemporarySystem
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.status.query_states import failures, idle
 from anabranch.errors import TaskError
 from anabranch.language.source import Script
 from anabranch.link.messages import Ack, Acks, Follow

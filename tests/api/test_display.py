@@ -5,11 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from anabranch.api.cluster import Cluster
-from anabranch.api.display import Answers
 from anabranch.api.relations import Stream
-from anabranch.api.results import Results
+from anabranch.api.results import Answers, Results
+from anabranch.coordinator.base.reports import State, SystemStatus
 from anabranch.coordinator.scripts.replies import Answer
-from anabranch.coordinator.status.report import State, SystemStatus
 from anabranch.errors import SiteError
 from tests.cli.statuses import down, site, status, task
 

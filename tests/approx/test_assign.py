@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from anabranch.approx.assign import METHODS
-from anabranch.approx.assign.loads import Filling, Load
-from anabranch.approx.assign.problem import Problem, even, uniform
+from anabranch.approx.assign.problem import Filling, Load, Problem, even, uniform
 from anabranch.approx.gaussian import lost_covariance, precision_of, tolerated_variance
 from bench.approx.data import synthetic_covariance
 from tests.approx import literal

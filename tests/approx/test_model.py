@@ -13,8 +13,7 @@ from anabranch.approx.calibration import (
     rehearse,
 )
 from anabranch.approx.estimate import Estimator
-from anabranch.approx.history import Block, Here
-from anabranch.approx.model import learn, learn_from
+from anabranch.approx.model import Block, Here, learn, learn_from
 from anabranch.approx.plan import Promise, plan
 from tests.approx import literal
 

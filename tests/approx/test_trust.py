@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from anabranch.approx.trust import PROBATION, Trust, rehearsed
+from anabranch.approx.estimate import PROBATION, Trust, rehearsed
 
 BOUNDS = np.full((3, 2), 0.4)
 

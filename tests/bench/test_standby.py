@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import TaskError
-from anabranch.plan.protection import UNLIMITED
+from anabranch.plan.service_levels import UNLIMITED
 from anabranch.standby.cost import Load
 from bench.standby import figures as standby_figures
 from bench.standby import rates as standby_rates

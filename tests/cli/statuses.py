@@ -6,8 +6,13 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from anabranch.coordinator.protection.report import ProtectionReport
-from anabranch.coordinator.status.report import AnySite, SilentSite, State, SystemStatus
+from anabranch.coordinator.base.reports import (
+    AnySite,
+    ProtectionReport,
+    SilentSite,
+    State,
+    SystemStatus,
+)
 from anabranch.link.reports import SourceReport, StandbyReport, TaskReport
 from simulation import reports
 

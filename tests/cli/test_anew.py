@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli.sites.anew import confirm_anew, deleted
+from anabranch.cli.sites.up import confirm_anew, deleted
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import ConfigError
 from anabranch.plan.operators import Call

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.cli.sites.catching_up import CatchingUp
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.cli.sites.up import CatchingUp
+from anabranch.coordinator.base.reports import SystemStatus
 from simulation.reports import a_source, a_status, up
 
 

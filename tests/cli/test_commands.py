@@ -60,9 +60,7 @@ def test_each_command_has_a_help_text(anabranch: Run, command: str) -> None:
     assert not ended.err
 
 
-@pytest.mark.parametrize(
-    "module", ["anabranch.cli.sites.running", "anabranch.cli.show.report", "anabranch.cli.main"]
-)
+@pytest.mark.parametrize("module", ["anabranch.cli.sites.running", "anabranch.cli.main"])
 def test_what_only_asks_does_not_wait_for_what_runs_queries(module: str) -> None:
     """These take seconds to import."""
     code = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.cli.queries.completion import STATEMENTS, Call, Candidate, Names, complete
-from anabranch.cli.queries.names import column_names
+from anabranch.cli.queries.prompt import column_names
 
 NAMES = Names(
     streams={"sensor1": ["value", "fahrenheit"]},

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.cli.queries import explain
+from anabranch.cli.queries import run
 from anabranch.config.cluster import Cluster
 from bench.systems.system import System
 from tests.cli.conftest import Ended
@@ -38,7 +38,7 @@ class Here:
 @pytest.fixture
 def script(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     system = System(Cluster.of_sites(["room1", "centre"]), spark, tmp_path)
-    monkeypatch.setattr(explain, "Run", lambda cluster, progress: Here(system))
+    monkeypatch.setattr(run, "Run", lambda cluster, progress: Here(system))
     (tmp_path / "script.sql").write_text(SCRIPT)
     yield tmp_path / "script.sql"
     assert system.coordinator.status().streams == ()

@@ -14,17 +14,17 @@ import pytest
 from rich.console import Console
 
 from anabranch.cli.queries import move
-from anabranch.cli.show.losses import PATIENCE_S, Losses
+from anabranch.cli.queries.run import PATIENCE_S, Losses
 from anabranch.cli.show.tables import queries_table
-from anabranch.cli.sites import signal_site
+from anabranch.cli.sites import running
+from anabranch.coordinator.base.reports import AnySite, SiteStatus, SystemStatus
 from anabranch.coordinator.requests import MoveQuery
 from anabranch.coordinator.service.processes import process_of
 from anabranch.coordinator.status.description import protection_of
-from anabranch.coordinator.status.report import AnySite, SiteStatus, SystemStatus
 from anabranch.errors import ErrorReport, SiteError
 from anabranch.link.message import Message
 from anabranch.link.reports import DiskReport, SpilledReport, TaskReport
-from anabranch.plan.protection import UNLIMITED
+from anabranch.plan.service_levels import UNLIMITED
 from simulation.reports import a_source, tuned
 from tests.cli.conftest import Ended
 from tests.cli.statuses import assigned, down, site, standby, states, status, task
@@ -62,7 +62,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Asked]:
 
     def answering(**answers: Any) -> Asked:
         asked = Asked(**answers)
-        for module in (signal_site, move):
+        for module in (running, move):
             monkeypatch.setattr(module, "find_coordinator", lambda state: asked)
         return asked
 

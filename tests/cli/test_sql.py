@@ -14,8 +14,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from anabranch.cli.queries import prompt, sql
-from anabranch.cli.queries.follow import split
 from anabranch.cli.queries.prompt import HISTORY, Prompt, history_in, is_whole
+from anabranch.cli.queries.sql import split
 from anabranch.cli.queries.statements import STATEMENTS
 from anabranch.cli.signals import Terminated
 from anabranch.coordinator.requests import Execute

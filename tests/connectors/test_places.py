@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.connectors.places import below, read, written
+from anabranch.connectors.files.paths import below, read, written
 from anabranch.plan.places import clash
 
 

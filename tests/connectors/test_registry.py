@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.connectors import SINKS, SOURCES, TABLES, Registry, Sink, Source
-from anabranch.connectors.files.jsonl_sink import JsonlSink
+from anabranch.connectors.files.line_sink import JsonlSink
 from anabranch.errors import AnabranchError, ConfigError, SetupError
 
 CLOCK = """
@@ -87,7 +87,7 @@ def test_a_name_that_is_nearly_one(install: Install) -> None:
 
 
 def test_a_missing_package_breaks_only_who_needs_it(install: Install) -> None:
-    own = {"good": "anabranch.connectors.files.jsonl_sink:JsonlSink", "bad": "no_such.x:Sink"}
+    own = {"good": "anabranch.connectors.files.line_sink:JsonlSink", "bad": "no_such.x:Sink"}
     registry = Registry("sink", Sink, "anabranch.sinks", own)
     assert registry.find("good") is JsonlSink
     with pytest.raises(SetupError, match="bad\\(\\) needs the Python package 'no_such'"):

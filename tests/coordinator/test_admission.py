@@ -11,7 +11,7 @@ from anabranch.coordinator.placement.monitor import measured_by
 from anabranch.errors import AdmissionError
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.costs import Measured, TaskCost
-from anabranch.plan.timeliness import Shed
+from anabranch.plan.service_levels import Shed
 from simulation.reports import a_site, a_source, a_task
 from tests.language.fakes import bind, define
 

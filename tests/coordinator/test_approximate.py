@@ -14,11 +14,10 @@ import pytest
 from anabranch.approx.estimate import Estimator
 from anabranch.approx.plan import Plan
 from anabranch.connectors import Sink, SinkContext, make_sink
-from anabranch.coordinator.approximate import adopted
-from anabranch.coordinator.approximate.models import Models
+from anabranch.coordinator.approximate import windows
+from anabranch.coordinator.approximate.models import FileStore, Models, PostgresStore, Store
 from anabranch.coordinator.approximate.results import ApproximateResults, Estimate, Result
 from anabranch.coordinator.approximate.state import ApproximateState
-from anabranch.coordinator.approximate.stores import FileStore, PostgresStore, Store
 from anabranch.errors import ConfigError, SinkError
 from anabranch.plan.approximate import (
     approximate,
@@ -32,8 +31,16 @@ from anabranch.plan.approximate import (
 )
 from anabranch.plan.catalog import Approximate, ApproximateDef, Once, QueryDef
 from anabranch.plan.expressions import Expr, plain
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Aggregate, AggregateCall, Call, Column, Item, Projection
+from anabranch.plan.operators import (
+    Aggregate,
+    AggregateCall,
+    Call,
+    Column,
+    Item,
+    Node,
+    Port,
+    Projection,
+)
 from anabranch.plan.windows import TimePanes
 from bench.systems.postgres import Postgres
 from tests.connectors.reading import no_spark
@@ -310,7 +317,7 @@ def test_one_model_is_inverted_once_for_all_windows_of_a_death(
             built.append(plan)
             super().__init__(plan)
 
-    monkeypatch.setattr(adopted, "Estimator", Counted)
+    monkeypatch.setattr(windows, "Estimator", Counted)
     state = learnt_state()
     state.found(1, dead=True)
     for end in range(6100, 6600, SLIDE):

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from anabranch.coordinator.approximate.learning import Learning
-from anabranch.coordinator.approximate.models import Models
-from anabranch.coordinator.approximate.report import ApproximationReport
-from anabranch.coordinator.approximate.stores import FileStore
+from anabranch.coordinator.approximate.models import FileStore, Models
 from anabranch.coordinator.approximate.watch import Approximations
 from anabranch.coordinator.approximate.workers import Workers
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.reports import ApproximationReport
 from anabranch.coordinator.base.secrets import Secrets
 from anabranch.errors import SiteError
 from anabranch.plan.approximate import (

@@ -12,8 +12,8 @@ import pytest
 from anabranch.coordinator.status.query_states import query_states
 from anabranch.coordinator.status.status import heard, with_obstacles
 from anabranch.plan.catalog import QueryDef
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.protection import Standby
+from anabranch.plan.operators import Node, Port
+from anabranch.plan.service_levels import Standby
 from simulation import plan
 from simulation.run import simulate
 from simulation.world import World

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.service.idle import failures, idle, lost_sites, sources_of
-from anabranch.coordinator.status.report import AnySite, SiteStatus, SystemStatus
+from anabranch.coordinator.base.reports import AnySite, SiteStatus, SystemStatus
+from anabranch.coordinator.status.query_states import failures, idle, lost_sites, sources_of
 from anabranch.errors import ConfigError, ErrorReport, SinkError
 from anabranch.link.reports import SourceReport, TaskReport
 from simulation.reports import a_source, a_status, a_task, silent, up

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator.deploy.lost import by_sites, in_parts, only
+from anabranch.coordinator.deploy.wanted import by_sites, in_parts, only
 from tests.plan.samples import a_query, a_stream
 
 KNOWN = {

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.reports import Sample
 from anabranch.coordinator.placement.monitor import KEPT, Monitor, sample_of
-from anabranch.coordinator.placement.moves import Sample
 from anabranch.link.reports import SiteReport, TaskReport
 from simulation.reports import a_site, a_source, a_task
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator.status.query_news import QueryNews
-from anabranch.coordinator.status.report import State
+from anabranch.coordinator.base.reports import State
+from anabranch.coordinator.status.news import QueryNews
 from anabranch.errors import ErrorReport
 from anabranch.link.reports import SourceReport
 from simulation.reports import a_source, up

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.coordinator.protection.report import ProtectionReport
+from anabranch.coordinator.base.reports import AnySite, ProtectionReport
 from anabranch.coordinator.status.query_states import query_states
-from anabranch.coordinator.status.report import AnySite
 from anabranch.errors import ErrorReport
 from anabranch.link.reports import Delay, SourceReport, TaskReport
 from anabranch.plan.approximate import worker_queries
 from anabranch.plan.catalog import AnyDef, PocketDef, StreamDef
 from anabranch.plan.operators import Call
-from anabranch.plan.program import Program
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import Standby
+from anabranch.plan.spec import Program
 from simulation.reports import a_source, a_task, assigned, silent, up
 from tests.coordinator.test_approximate import made
 from tests.plan.samples import TEMP, a_query, a_stream

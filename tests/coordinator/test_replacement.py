@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.coordinator.placement.moves import Moved, Replan
+from anabranch.coordinator.base.reports import Moved, Replan
 from anabranch.coordinator.placement.replacement import AT_ONCE, Replacement
 from anabranch.errors import PlacementError, TaskError
 from anabranch.runtime.base import Mutex

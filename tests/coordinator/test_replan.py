@@ -6,7 +6,7 @@ from typing import Any
 
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
-from anabranch.coordinator.placement.moves import Sample
+from anabranch.coordinator.base.reports import Sample
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.errors import SiteError
 from anabranch.plan.catalog import AnyDef

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.deploy.lost import begun
-from anabranch.coordinator.deploy.restore import Restoration
-from anabranch.coordinator.protection.restart_points import RestartPoints, Told
+from anabranch.coordinator.control.restorer import Restoration
+from anabranch.coordinator.deploy.wanted import begun
+from anabranch.coordinator.protection.assignments import RestartPoints, Told
 from anabranch.errors import CannotResume, SiteError
 from anabranch.link.message import Message
 from anabranch.link.messages import Attach, Drop, Prepare

@@ -10,8 +10,8 @@ import pytest
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.sites import absence
 from anabranch.coordinator.placement.placing import Placing
+from anabranch.coordinator.scripts.references import asks_types, sites_named, sites_needed
 from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
-from anabranch.coordinator.scripts.sites import asks_types, sites_named, sites_needed
 from anabranch.errors import ConfigError, ScriptError, SinkError, SourceError
 from anabranch.language.source import Script
 from anabranch.link.message import Message
@@ -28,7 +28,7 @@ from anabranch.plan.catalog import AggregateDef, AnyDef, QueryDef, StreamDef, Ta
 from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Aggregate, Call, Column, Join
 from anabranch.plan.places import Place
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import Standby
 from anabranch.plan.tasks import TaskSpec
 from tests.language.fakes import FakeTyper
 

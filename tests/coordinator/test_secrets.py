@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.coordinator.base.catalog import Intention
 from anabranch.coordinator.base.secrets import FILE, Kept, Secrets
-from anabranch.coordinator.scripts.changes import Changes
+from anabranch.coordinator.scripts.replies import Changes
 from anabranch.coordinator.scripts.scripts import ScriptCheck
 from anabranch.disk.real import RealFolder
 from anabranch.errors import ConfigError, ScriptError, StorageError
@@ -20,7 +20,7 @@ from anabranch.link.message import Message, written
 from anabranch.link.messages import Check, Checked, Prepare
 from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
 from anabranch.plan.definitions import tasks
-from anabranch.plan.secrets import secrets_in, with_secrets
+from anabranch.plan.spec import secrets_in, with_secrets
 from tests.coordinator.test_scripts import FakePeer, FakeSites, placing
 
 SOURCE = "CREATE STREAM a (x DOUBLE) FROM f(path = 'in') AT room1;"

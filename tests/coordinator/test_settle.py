@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from anabranch.config.cluster import Cluster
+from anabranch.coordinator.base.reports import AnySite, State
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.status.query_states import query_states
-from anabranch.coordinator.status.report import AnySite, State
 from anabranch.coordinator.status.status import heard, with_obstacles
 from anabranch.errors import (
     AnabranchError,
@@ -45,7 +45,7 @@ from anabranch.link.messages import Peers as PeersMessage
 from anabranch.link.reports import SiteReport
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.operators import Union
-from anabranch.runtime.backoff import Backoff
+from anabranch.runtime.troubles import Backoff
 from simulation.reports import a_site, a_source, a_task
 from tests.plan.samples import a_query, a_stream
 
@@ -173,7 +173,7 @@ def test_it_is_tried_again_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A person may do something about what does not pass by itself."""
-    monkeypatch.setattr("anabranch.coordinator.base.obstacles.FINAL", Backoff(0.1, 0.1))
+    monkeypatch.setattr("anabranch.coordinator.base.turns.FINAL", Backoff(0.1, 0.1))
     here.in_the_way["fire"] = kind("it is not there")
     coordinator.settle()
     here.in_the_way.clear()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import signal
 
-from anabranch.coordinator.status.site_news import SiteNews
+from anabranch.coordinator.status.news import SiteNews
 
 
 class Watched:

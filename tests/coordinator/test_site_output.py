@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.coordinator.status.site_output import SiteOutput
+from anabranch.coordinator.service.processes import SiteOutput
 from tests.e2e.commands import COMMAND, environment
 from tests.e2e.terminal import TMUX, RealTerminal
 

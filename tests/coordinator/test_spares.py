@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from anabranch.config.cluster import SiteConfig
-from anabranch.coordinator.service.spares import Spares, tell
+from anabranch.coordinator.service.processes import Spares, tell
 
 REPEAT = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
 PLAIN, OTHER = SiteConfig(name="a"), SiteConfig(name="b", master="local[1]")

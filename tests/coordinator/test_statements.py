@@ -11,8 +11,8 @@ import pytest
 
 from anabranch.errors import TaskError
 from anabranch.plan.catalog import AnyDef, QueryDef
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.protection import Standby
+from anabranch.plan.operators import Node, Port
+from anabranch.plan.service_levels import Standby
 from simulation import plan
 from simulation.faults import COORDINATOR
 from simulation.truths import past

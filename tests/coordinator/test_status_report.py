@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.coordinator.status.report import SilentSite, SiteStatus, SystemStatus
+from anabranch.coordinator.base.reports import SilentSite, SiteStatus, SystemStatus
 from anabranch.errors import ProtocolError
 from anabranch.link.message import plain, read, written
 from anabranch.link.reports import SiteReport

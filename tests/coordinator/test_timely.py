@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
+from anabranch.coordinator.base.reports import Moved, Replan
 from anabranch.coordinator.placement.deadlines import Deadlines
-from anabranch.coordinator.placement.moves import Moved, Replan
-from anabranch.coordinator.placement.timely import BREAKS, with_deadlines
+from anabranch.coordinator.placement.placing import BREAKS, with_deadlines
 from anabranch.plan.catalog import AnyDef
-from anabranch.plan.where import Where
+from anabranch.plan.spec import Where
 from tests.coordinator.test_replan import FakeSites
 from tests.language.fakes import bind, define
 

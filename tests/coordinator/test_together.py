@@ -12,10 +12,10 @@ from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.admission import Admission
 from anabranch.coordinator.placement.placing import Placing
-from anabranch.coordinator.scripts.changes import Changes
+from anabranch.coordinator.scripts.replies import Changes
 from anabranch.coordinator.scripts.scripts import ScriptCheck
 from anabranch.errors import AdmissionError
-from anabranch.language.expressions.sketch_types import SketchTypes
+from anabranch.language.expressions.types import SketchTypes
 from anabranch.language.source import Script
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.costs import Measured

@@ -7,8 +7,15 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from anabranch.deadline.plan import TRAFFIC_WEIGHT, overloaded, traffic_share
-from anabranch.deadline.problem import Operator, Output, Problem, Source
+from anabranch.deadline.problem import (
+    TRAFFIC_WEIGHT,
+    Operator,
+    Output,
+    Problem,
+    Source,
+    overloaded,
+    traffic_share,
+)
 from anabranch.deadline.subdeadlines import assign
 
 SITES = ("a", "b", "c")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.deadline.edf import NO_DEADLINE, EdfQueue
+from anabranch.deadline.urgency import NO_DEADLINE, EdfQueue
 
 deadlines = st.one_of(st.none(), st.integers(0, 5), st.just(NO_DEADLINE - 1))
 pushes = st.tuples(st.integers(0, 5), deadlines)

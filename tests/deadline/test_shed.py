@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.deadline.shed import Allowance, most_valuable
+from anabranch.deadline.urgency import Allowance, most_valuable
 
 values = st.lists(st.one_of(st.floats(allow_nan=True), st.integers(0, 3).map(float)), max_size=30)
 

@@ -6,18 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.deadline.chains import merge
-from anabranch.deadline.check import broken
-from anabranch.deadline.collision import collision
-from anabranch.deadline.existing import existing_placement
-from anabranch.deadline.plan import TRAFFIC_WEIGHT, Plan, overloaded
-from anabranch.deadline.problem import Operator, Output, Problem, Source
-from anabranch.deadline.relax import relaxation
-from anabranch.deadline.solve import solve
+from anabranch.deadline.problem import (
+    TRAFFIC_WEIGHT,
+    Operator,
+    Output,
+    Plan,
+    Problem,
+    Source,
+    overloaded,
+)
+from anabranch.deadline.solve import merge, relaxation, solve
 from anabranch.deadline.subdeadlines import assign
 from anabranch.deadline.tasks import tasks_of
+from bench.deadline.check import broken
 from simulation.planned import planned_misses
 from simulation.random_plans import random_problem
+from simulation.use_case import collision, existing_placement
 from tests.deadline.plans import exhaustive, placements, problems
 
 

@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from anabranch.cli.sites.demo import script_text, show_script
-from anabranch.coordinator.scripts.sites import sites_named
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.base.reports import SystemStatus
+from anabranch.coordinator.scripts.references import sites_named
 from anabranch.demo.apartment import (
     ALARM_ABOVE,
     CENTRE,
@@ -31,11 +31,8 @@ from anabranch.demo.apartment import (
     script_lasting,
     temperature_file,
 )
-from anabranch.demo.failure import ALARMS, Failure
-from anabranch.demo.record import Record
+from anabranch.demo.record import ALARMS, Failure, Record, Tail, Verdict, verdict
 from anabranch.demo.screen import Moment, bar, curve, plain_line, screen, summary
-from anabranch.demo.tail import Tail
-from anabranch.demo.verdict import Verdict, verdict
 from anabranch.link.reports import TaskReport
 from simulation.reports import a_status, a_task, assigned, guarding, up
 

@@ -11,7 +11,7 @@ from anabranch.config.address import read_address
 from anabranch.config.cluster import Cluster
 from anabranch.config.model import Security
 from anabranch.coordinator.service.state import exposed
-from anabranch.disk.own import own_folder
+from anabranch.disk.real import own_folder
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials
 

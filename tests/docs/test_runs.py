@@ -14,12 +14,11 @@ from pyspark.sql import SparkSession
 
 import anabranch
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.scripts.sites import sites_named
+from anabranch.coordinator.scripts.references import sites_named
 from anabranch.errors import ScriptError
 from anabranch.language.source import Script
 from anabranch.pocket import Pocket
-from anabranch.site.programs.submission import submission
-from anabranch.site.programs.user_class import classes
+from anabranch.site.programs.submission import classes, submission
 from bench.systems.system import System, read_jsonl
 from tests.docs.pages import EXAMPLES, blocks
 

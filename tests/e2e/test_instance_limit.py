@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.service.idle import failures
+from anabranch.coordinator.status.query_states import failures
 from anabranch.spark.jvm import jvm
-from anabranch.spark.kept.abandoned import abandoned
+from anabranch.spark.kept.service import abandoned
 from bench.systems.system import System
 from tests.link.support import eventually
 

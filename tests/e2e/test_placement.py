@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.placement.moves import Moved
+from anabranch.coordinator.base.reports import Moved
 from anabranch.plan.catalog import QueryDef
 from bench.systems.system import System, read_jsonl
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.base.reports import SystemStatus
 from bench.systems.system import System, read_jsonl
 
 TICKS = (

@@ -21,9 +21,9 @@ import pytest
 
 from anabranch.api.cluster import Cluster
 from anabranch.api.relations import Stream
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.requests import AskStatus
 from anabranch.coordinator.service.state import find_coordinator
-from anabranch.coordinator.status.report import SystemStatus
 from bench.systems.postgres import Postgres
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 from tests.servers.kafka import Kafka

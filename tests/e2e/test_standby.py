@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.coordinator.protection.report import ProtectionReport
+from anabranch.coordinator.base.reports import ProtectionReport
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import TakeOver
 from bench.systems.postgres import Postgres

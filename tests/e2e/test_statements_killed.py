@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.requests import AskStatus, Execute
 from anabranch.coordinator.service import launch
 from anabranch.coordinator.service.state import find_coordinator
-from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import AnabranchError
 from tests.e2e.commands import all_gone, anabranch, family, start, wait_until
 

@@ -21,8 +21,7 @@ from anabranch.link.message import plain
 from anabranch.link.messages import TakeOver
 from anabranch.link.peer import Peer
 from anabranch.pocket import Pocket
-from anabranch.site.programs.submission import submission
-from anabranch.site.programs.user_class import classes
+from anabranch.site.programs.submission import classes, submission
 from bench.systems.postgres import Postgres
 from bench.systems.system import System
 

@@ -18,7 +18,7 @@ from socket import create_server
 
 import pytest
 
-from anabranch.face.rights import reader_may
+from anabranch.face.access import reader_may
 from anabranch.face.routes import make_app
 from tests.e2e.commands import anabranch, start, wait_until
 

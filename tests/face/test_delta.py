@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.face.delta import delta, patched
+from anabranch.face.snapshot import delta, patched
 
 names = st.sampled_from("abcdef")
 things = st.dictionaries(names, st.integers(0, 3)).map(

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from anabranch.coordinator.status.report import State, SystemStatus
+from anabranch.coordinator.base.reports import State, SystemStatus
 from anabranch.errors import ErrorReport
 from anabranch.face.events import Difference, differences, remembered
 from anabranch.face.snapshot import snapshot

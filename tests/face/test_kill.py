@@ -13,8 +13,8 @@ import psutil
 import pytest
 from starlette.testclient import TestClient
 
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.coordinator.status.report import SystemStatus
 from anabranch.face.routes import make_app
 from anabranch.face.system import System
 from bench.face.simulated import SimulatedCoordinator

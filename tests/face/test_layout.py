@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from anabranch.face.layout import NARROW, WIDE, Canvas, site_points, site_radius
+from anabranch.face.picture import NARROW, WIDE, Canvas, site_points, site_radius
 
 
 @pytest.mark.parametrize("canvas", [WIDE, NARROW], ids=["wide", "narrow"])

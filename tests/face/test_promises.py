@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from anabranch.coordinator.approximate.report import ApproximationReport, WorkerReport
-from anabranch.coordinator.placement.moves import PlacementReport
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.base.reports import (
+    ApproximationReport,
+    PlacementReport,
+    SystemStatus,
+    WorkerReport,
+)
 from anabranch.face.events import differences
 from anabranch.face.model import QueryView
 from anabranch.face.promises import told

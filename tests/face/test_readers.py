@@ -15,10 +15,9 @@ from pyspark.sql import SparkSession
 from starlette.testclient import TestClient
 
 from anabranch.config.cluster import Cluster
-from anabranch.face.access import TokenAccess
-from anabranch.face.limits import MOST_BODY, MOST_TAILS_EACH
-from anabranch.face.rights import READERS_MAY, reader_may
+from anabranch.face.access import READERS_MAY, TokenAccess, reader_may
 from anabranch.face.routes import make_app
+from anabranch.face.sessions import MOST_BODY, MOST_TAILS_EACH
 from anabranch.face.system import System as Face
 from anabranch.link.gate import Gate
 from bench.systems.system import System

@@ -30,7 +30,7 @@ from anabranch.language.binding.approximate import bind_approximate
 from anabranch.language.expressions import functions
 from anabranch.language.grammar import translations
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, StreamDef
-from anabranch.plan.program import Program
+from anabranch.plan.spec import Program
 from tests.language.fakes import KNOWN, FakeTyper, bind, sensor
 
 FILE = Path(__file__).parent / "advice.txt"

@@ -4,8 +4,7 @@ from anabranch.errors import ScriptError
 from anabranch.language import Script, bind_stream, parse
 from anabranch.plan.catalog import HOUR_US, StreamDef, TableDef
 from anabranch.plan.expressions import Expr
-from anabranch.plan.graph import Port
-from anabranch.plan.operators import Call, Column, Item, Projection, Selection
+from anabranch.plan.operators import Call, Column, Item, Port, Projection, Selection
 from tests.language.fakes import FakeTyper, bind, condition, define, expr, sensor
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.expressions import Expr, Use
-from anabranch.plan.graph import Port
-from anabranch.plan.operators import Condition, Join, Projection
+from anabranch.plan.operators import Condition, Join, Port, Projection
 from anabranch.plan.windows import Range, Relation, Rows, Window
 from tests.language.fakes import FakeTyper, bind
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from anabranch.plan.operators import Call
-from anabranch.plan.protection import UNLIMITED, Standby
+from anabranch.plan.service_levels import UNLIMITED, Standby
 from tests.language.fakes import bind
 from tests.plan import samples
 

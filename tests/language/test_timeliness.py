@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.language import CreateStream, Script, bind_shed, bind_stream, parse
 from anabranch.plan.expressions import plain
-from anabranch.plan.timeliness import CostHint, Deadline, Shed
+from anabranch.plan.service_levels import CostHint, Deadline, Shed
 from tests.language.fakes import FakeTyper, bind
 
 HEAD = "SELECT Temp FROM Sensor1"

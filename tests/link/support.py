@@ -13,9 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.link.budget import Budget
 from anabranch.link.gate import Credentials, Gate, Handler
-from anabranch.link.inlet import LiveInlet
+from anabranch.link.inlet import Budget, LiveInlet
 from anabranch.link.message import Message
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import ArrowBatches, wire_schema

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from anabranch.link.budget import Budget
-from anabranch.link.inlet import LiveInlet
+from anabranch.link.inlet import Budget, LiveInlet
 from anabranch.stream.batch import Batch
 from tests.link import support
 from tests.link.support import LOOP, numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from anabranch.link.codec import PACKED, pack, unpacker
+from anabranch.link.wire import PACKED, pack, unpacker
 from anabranch.stream.batch import Batch
 
 DATA = pa.RecordBatch.from_pydict(

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import AnabranchError, SiteError, Superseded
-from anabranch.link.codec import unpacker
 from anabranch.link.messages import Ship
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.peer import Peer
+from anabranch.link.wire import unpacker
 from anabranch.runtime.pipe import Pipe
 from anabranch.stream.batch import Batch
 from anabranch.stream.restart import RestartPoint

@@ -14,7 +14,7 @@ import pytest
 
 from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume, Gap, SiteError, StorageError
-from anabranch.link.budget import Budget
+from anabranch.link.inlet import Budget
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.store import DiskBudget, Shelves, Store
 from anabranch.link.wire import ArrowBatches

@@ -15,7 +15,7 @@ from anabranch.disk.real import RealFolder
 from anabranch.disk.records import read_records, record
 from anabranch.errors import CannotResume, StorageError
 from anabranch.log import segment
-from anabranch.log.entry import Entry, from_bytes, to_bytes
+from anabranch.log.segment import Entry, from_bytes, to_bytes
 from anabranch.log.stream_log import StreamLog, remove_log
 from tests.disk.failing_folder import Failed, FailingFolder
 from tests.disk.memory import Disk, MemoryFolder

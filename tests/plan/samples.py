@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from anabranch.plan.catalog import QueryDef, StreamDef
 from anabranch.plan.expressions import Expr, Use
-from anabranch.plan.graph import Node, Port
 from anabranch.plan.operators import (
     Aggregate,
     AggregateCall,
@@ -16,11 +15,13 @@ from anabranch.plan.operators import (
     Equality,
     Item,
     Join,
+    Node,
     Operator,
+    Port,
     Projection,
     Selection,
 )
-from anabranch.plan.protection import UNLIMITED, Standby
+from anabranch.plan.service_levels import UNLIMITED, Standby
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.plan.windows import Range, Relation, RowPanes, Rows, TimePanes, Until
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.plan.catalog import QueryDef, StreamDef
-from anabranch.plan.explain import explain
 from anabranch.plan.operators import Call
-from anabranch.plan.protection import UNLIMITED, Standby
-from anabranch.plan.tree import show_call
+from anabranch.plan.service_levels import UNLIMITED, Standby
+from anabranch.plan.tree import explain, show_call
 from tests.plan.samples import FAHRENHEIT, HOT, a_query, a_stream
 
 TEXTS = Path(__file__).parent / "explain"

@@ -9,7 +9,7 @@ from anabranch.errors import PlacementError
 from anabranch.placement.methods import placer
 from anabranch.placement.network import Network
 from anabranch.plan.catalog import AnyDef, QueryDef, Relation
-from anabranch.plan.estimates import Rates
+from anabranch.plan.costs import Rates
 from anabranch.plan.placed import Surroundings, placed, placed_with_pocket
 from tests.language.fakes import bind, define
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from anabranch.plan.catalog import Definition, QueryDef, StreamDef
 from anabranch.plan.operators import Call
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import Standby
 from anabranch.plan.tasks import TaskSpec
 from tests.plan import samples
 

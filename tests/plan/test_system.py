@@ -5,9 +5,9 @@ from __future__ import annotations
 from anabranch.placement.methods import placer
 from anabranch.placement.network import Network
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
-from anabranch.plan.estimates import Rates
+from anabranch.plan.costs import Rates
 from anabranch.plan.placed import Surroundings, placed
-from anabranch.plan.program import Program
+from anabranch.plan.spec import Program
 from anabranch.plan.system import System
 from tests.language.fakes import bind, define
 

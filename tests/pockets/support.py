@@ -7,8 +7,7 @@ import time
 from anabranch.link.reports import TaskReport
 from anabranch.plan.catalog import PocketDef
 from anabranch.pocket import Pocket
-from anabranch.site.programs.submission import submission
-from anabranch.site.programs.user_class import classes
+from anabranch.site.programs.submission import classes, submission
 from bench.systems.system import System
 
 ALARM = """

@@ -13,12 +13,11 @@ import pytest
 from anabranch.disk.real import RealFolder
 from anabranch.errors import ConfigError
 from anabranch.link.wire import EVENT_TIME, wire_schema
-from anabranch.plan.program import Program
+from anabranch.plan.spec import Program
 from anabranch.pocket import Pocket
 from anabranch.site.programs import ticks
-from anabranch.site.programs.kept_state import KeptState
 from anabranch.site.programs.pocket import PocketBody
-from anabranch.site.programs.snapshots import Snapshots
+from anabranch.site.programs.snapshots import KeptState, Snapshots
 from anabranch.site.programs.submission import submission
 from anabranch.site.tasks.body import Produced, Taken
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch

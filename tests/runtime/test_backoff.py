@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.runtime.backoff import Backoff
+from anabranch.runtime.troubles import Backoff
 
 
 def test_pauses_grow_to_the_longest_and_differ() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from anabranch.cli.show.tables import out, queries_table
 from anabranch.errors import StorageError
-from anabranch.runtime.loop import Loop
-from anabranch.runtime.threads import supervised
+from anabranch.runtime.loop import Loop, supervised
 from anabranch.runtime.troubles import CALM_S, FIRST_S, MOST_NAMES, MOST_S, TroubleReport, Troubles
 from simulation.clock import Clock, Process, Violation
 from tests.cli.statuses import site, status

@@ -11,8 +11,8 @@ import pytest
 
 from anabranch.connectors.sink import ANEW, Beginning, Continued
 from anabranch.coordinator.control.control import Control
+from anabranch.coordinator.control.restorer import Restoration
 from anabranch.coordinator.deploy.deploy import Deployment as Deploying
-from anabranch.coordinator.deploy.restore import Restoration
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.disk.folder import Folder
 from anabranch.errors import Gap, SiteError
@@ -21,8 +21,7 @@ from anabranch.link.messages import ConsumerState
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.store import ENTRY_BYTES, ENTRY_ROWS, Shelves, Store
 from anabranch.link.subscription import Subscription
-from anabranch.log.entry import Entry
-from anabranch.log.segment import Segment
+from anabranch.log.segment import Entry, Segment
 from anabranch.log.stream_log import StreamLog
 from anabranch.plan.tasks import TaskSpec
 from anabranch.site.deployment import Deployment

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from anabranch.deadline.shed import Allowance, most_valuable
+from anabranch.deadline.urgency import Allowance, most_valuable
 from simulation.collision import COMBINATIONS, MS, Noise, figure_7, hand_example
 from simulation.schedule import Policy, Result, Schedule, ScheduledTask, Step, Tuple
 

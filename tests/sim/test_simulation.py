@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
+from anabranch.stream.restart import END_WATERMARK, START_WATERMARK
 from simulation import edges, plan
 from simulation.faults import Crash, Cut, Fault, Move, Part, Pause, Strike, draw
 from simulation.operators import Kind, Taken

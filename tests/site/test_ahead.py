@@ -12,8 +12,8 @@ from anabranch.disk.real import RealFolder
 from anabranch.errors import SourceError
 from anabranch.plan.catalog import HOUR_US, StreamDef
 from anabranch.plan.operators import Call
-from anabranch.site.sources.arrival import ArrivalClock
 from anabranch.site.sources.ingest import Ingest
+from anabranch.site.sources.intake import ArrivalClock
 from anabranch.site.sources.journal import Journal
 from tests.link.support import eventually
 from tests.site.fakes import SPEC_COLUMNS, an_ingest, an_outlet, source_table

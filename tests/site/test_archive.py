@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from anabranch.spark.archive import archive_path, quoted, using, writing
+from anabranch.spark.session import archive_path, quoted, using, writing
 
 
 def test_without_an_archive_java_is_told_nothing(tmp_path: Path) -> None:

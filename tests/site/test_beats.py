@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from anabranch.site.sources.beats import Beats
+from anabranch.site.sources.pace import Beats
 from tests.link.support import eventually
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from anabranch.spark.kept.carried import Carried, carried
+from anabranch.spark.kept.plan import Carried, carried
 from anabranch.spark.kept.stages import Origins
 
 INPUTS = pa.schema(

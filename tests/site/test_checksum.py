@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.site.sources.checksum import checksum
+from anabranch.site.sources.reading_again import checksum
 
 TYPES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int64(), [1, None, -5, 7, 7]),

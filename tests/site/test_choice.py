@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.spark.kept.choice import JOB, KEPT, Choice
+from anabranch.spark.kept.expressions import JOB, KEPT, Choice
 
 
 def test_what_is_quick_is_never_tried_as_a_job() -> None:

@@ -18,10 +18,10 @@ from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume, SiteError, SourceAway
 from anabranch.link.outlet import LiveOutlet
 from anabranch.runtime.pipe import Pipe
-from anabranch.site.sources.checksum import checksum
 from anabranch.site.sources.entries import Entry, State
 from anabranch.site.sources.ingest import Ingest
 from anabranch.site.sources.journal import Journal
+from anabranch.site.sources.reading_again import checksum
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.restart import FOREVER
 from tests.disk.memory import Disk, MemoryFolder

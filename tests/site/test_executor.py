@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.deadline.edf import NO_DEADLINE
+from anabranch.deadline.urgency import NO_DEADLINE
 from anabranch.site.tasks.executor import Executor
 from tests.link.support import LOOP, eventually
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.spark.footprint import Footprint, besides_heap, footprint
-from anabranch.spark.memory import JobMemory
+from anabranch.spark.memory import Footprint, JobMemory, besides_heap, footprint
 
 
 class Jvm:

@@ -18,7 +18,7 @@ from anabranch.connectors.sink import Sink, SinkContext
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import Drop
 from anabranch.plan.operators import Call
-from anabranch.runtime.backoff import Backoff
+from anabranch.runtime.troubles import Backoff
 from anabranch.site.deployment import Deployment
 from anabranch.site.tasks import sink as sinks
 from anabranch.site.tasks.executor import Executor

@@ -125,7 +125,7 @@ def test_without_an_event_time_it_is_the_moment_of_entry() -> None:
 
 def test_a_clock_that_is_set_back_makes_no_tuple_late(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count(10**18, -(10**9))
-    monkeypatch.setattr("anabranch.site.sources.arrival.time.time_ns", lambda: next(clock))
+    monkeypatch.setattr("anabranch.site.sources.intake.time.time_ns", lambda: next(clock))
     ingest = an_ingest([plain(0), plain(3), plain(6)], timestamp=None, historic=True)
     run(ingest)
     assert (ingest.late, ingest.outlet.last) == (0, 9)

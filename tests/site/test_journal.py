@@ -22,7 +22,7 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.plan.catalog import StreamDef
 from anabranch.plan.expressions import Expr
 from anabranch.plan.operators import Call
-from anabranch.plan.timeliness import Shed
+from anabranch.plan.service_levels import Shed
 from anabranch.site.sources.entries import Entry, State
 from anabranch.site.sources.ingest import Ingest
 from anabranch.site.sources.journal import Journal

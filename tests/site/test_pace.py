@@ -8,7 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from anabranch.link.budget import Budget
+from anabranch.link.inlet import Budget
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import ArrowBatches
 from anabranch.site.sources import pace as module

@@ -8,11 +8,11 @@ import pytest
 
 from anabranch.config.cluster import Cluster, LinkConfig
 from anabranch.errors import SiteError
-from anabranch.link.emulated import EmulatedNetwork
+from anabranch.link.emulation import EmulatedNetwork
 from anabranch.link.message import Message
 from anabranch.runtime.loop import process_loop
-from anabranch.site import round_trips
-from anabranch.site.round_trips import AT_A_TIME, RoundTrips
+from anabranch.site import heartbeat
+from anabranch.site.heartbeat import AT_A_TIME, RoundTrips
 
 
 class FakeNetwork:
@@ -33,7 +33,7 @@ class FakeNetwork:
 
 @pytest.fixture(autouse=True)
 def never_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(round_trips, "INTERVAL_S", 1e6)
+    monkeypatch.setattr(heartbeat, "INTERVAL_S", 1e6)
 
 
 class Trips:

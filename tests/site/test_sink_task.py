@@ -13,7 +13,7 @@ from anabranch.connectors.sink import ANEW, Beginning, Sink
 from anabranch.errors import Fenced, SinkAway, SinkBehind, SinkError, StorageError
 from anabranch.link.inlet import LiveInlet
 from anabranch.plan.operators import Call
-from anabranch.runtime.backoff import Backoff
+from anabranch.runtime.troubles import Backoff
 from anabranch.site.tasks import sink as sinks
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.sink import SinkBody, SinkTask

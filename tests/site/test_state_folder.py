@@ -12,12 +12,12 @@ import pytest
 from anabranch.cli.sites.site import own_state
 from anabranch.disk.real import RealFolder
 from anabranch.errors import StorageError
-from anabranch.site.state_folder import StateFolder
+from anabranch.site.member import StateFolder
 
 _HOLD = """
 import sys, time
 from pathlib import Path
-from anabranch.site.state_folder import StateFolder
+from anabranch.site.member import StateFolder
 held = StateFolder.hold(Path(sys.argv[1]), "centre")
 print("held", flush=True)
 time.sleep(60)

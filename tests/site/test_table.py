@@ -18,7 +18,7 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import ArrowBatches, wire_schema
 from anabranch.plan.catalog import TableDef
 from anabranch.plan.operators import Call, Column
-from anabranch.runtime.backoff import Backoff
+from anabranch.runtime.troubles import Backoff
 from anabranch.site.sources.table import LEAD_S, Changes, TableIngest
 from anabranch.stream.batch import START_WATERMARK
 from tests.link.support import LOOP, eventually, follow

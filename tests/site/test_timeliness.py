@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.deadline.edf import NO_DEADLINE
-from anabranch.deadline.laxity import Laxities
-from anabranch.plan.timeliness import Urgency
+from anabranch.deadline.urgency import NO_DEADLINE, Laxities
+from anabranch.plan.service_levels import Urgency
 from anabranch.site.tasks.measures import Measures
 from anabranch.site.tasks.timeliness import Timeliness
 from anabranch.stream.batch import Batch

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from anabranch.site.standby.warmth import AT_ONCE, LATER_S, LEAST_S, SOON, SOON_S, Warmth
+from anabranch.site.standby.tuning import AT_ONCE, LATER_S, LEAST_S, SOON, SOON_S, Warmth
 from anabranch.site.tasks.body import Body
 from anabranch.site.tasks.task import Task
 from anabranch.stream.restart import RestartPoint

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import TaskError
-from anabranch.stage.backup import Backup
-from anabranch.stage.global_database import GlobalDatabase
+from anabranch.stage.global_database import Backup, GlobalDatabase
 from anabranch.stage.partials import PartialsSql
 from anabranch.stage.service import StateService
 from anabranch.stage.store import Store

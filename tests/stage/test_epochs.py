@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from anabranch.stage.epochs import Epochs
-from anabranch.stage.offsets import Offsets, Range
+from anabranch.stage.offsets import Epochs, Offsets, Range
 
 RANGES = [Range(name, at, at + 10) for name in "ab" for at in range(0, 200, 10)]
 

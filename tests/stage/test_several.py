@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import TaskError
-from anabranch.stage.backup import Backup
-from anabranch.stage.global_database import GlobalDatabase
+from anabranch.stage.global_database import Backup, GlobalDatabase
 from anabranch.stage.merged import MergedRun
 from anabranch.stage.partials import PartialsSql
 from anabranch.stage.service import StateService

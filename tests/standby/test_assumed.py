@@ -14,7 +14,7 @@ from anabranch.plan.operators import Aggregate
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.plan.windows import TimePanes
 from anabranch.site.standby.tuning import Costs, Tuning
-from anabranch.standby.assumed import Hold, Releases, assumed
+from anabranch.standby.cost import Hold, Releases, assumed
 from anabranch.standby.detector import Cadence
 from simulation.clock import Clock, Process
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.plan.protection import UNLIMITED, Standby
+from anabranch.plan.service_levels import UNLIMITED, Standby
 from anabranch.standby.choice import Limits, choose
-from anabranch.standby.limits import impossible, noticed, reservation
+from anabranch.standby.detector import impossible, noticed, reservation
 from tests.standby.loads import paper
 
 HEARTBEAT_US = 250_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.standby.patience import Patience
+from anabranch.standby.detector import Patience
 
 MUCH, LITTLE = 100, 10
 

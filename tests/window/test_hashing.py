@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.window.hashing import combined, hashable, hashed, valid
+from anabranch.window.arrays import combined, hashable, hashed, valid
 
 COLUMNS = [
     (pa.bool_(), [True, False]),

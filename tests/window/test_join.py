@@ -17,8 +17,7 @@ from anabranch.plan.operators import Condition
 from anabranch.plan.windows import GONE, UNTIL, Range, Relation, Rows, Until, Window
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.stream.restart import RestartLog, RestartPoint
-from anabranch.window.arrays import U64
-from anabranch.window.hashing import hashed
+from anabranch.window.arrays import U64, hashed
 from anabranch.window.join import members as members_module
 from anabranch.window.join.combine import Limits
 from anabranch.window.join.join import JoinState

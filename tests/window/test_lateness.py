@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
+from anabranch.stream.restart import END_WATERMARK, START_WATERMARK
 from anabranch.window.lateness import late, watermark
 
 times_of_a_stream = st.lists(

@@ -13,10 +13,10 @@ Everything here composes statements and hands them to the coordinator, so that b
 same; `docs/language.md` says what that is.
 """
 
-from anabranch.api.calls import Sink, Source, secret, sink, source
 from anabranch.api.cluster import Cluster
 from anabranch.api.queries import Draft, Input, Query, Relation, join
 from anabranch.api.relations import RunningPocket, Stream, Table
+from anabranch.api.text import Sink, Source, secret, sink, source
 from anabranch.coordinator.scripts.replies import Answer
 
 __all__ = [

@@ -1,7 +1,9 @@
-"""A cluster that a program uses: the program starts it, or it runs already."""
+"""A cluster in a program's hands: started by it, or one that runs already."""
 
 from __future__ import annotations
 
+import inspect
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,29 +13,47 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import SparkSession
 
-from anabranch.api.aggregates import place_of
-from anabranch.api.calls import Sink, Source, call_text
-from anabranch.api.client import Client
-from anabranch.api.display import Answers, table
-from anabranch.api.gathered import Gathered
+from anabranch.api.client import Client, Gathered
 from anabranch.api.queries import Query
 from anabranch.api.relations import RunningPocket, Stream, Table
-from anabranch.api.results import Timeout, reader_name, seconds
-from anabranch.api.text import Duration, Text, duration
+from anabranch.api.results import Answers, Timeout, reader_name, seconds, table
+from anabranch.api.text import Duration, Sink, Source, Text, call_text, duration
 from anabranch.api.text import name as written
 from anabranch.config.cluster import Cluster as ClusterConfig
 from anabranch.config.cluster import load_cluster
 from anabranch.coordinator.scripts.replies import Answer
-from anabranch.coordinator.service.idle import failures, idle
 from anabranch.coordinator.service.state import endpoint_in
-from anabranch.coordinator.status.description import primaries
-from anabranch.coordinator.status.workers import task_and_sink
+from anabranch.coordinator.status.description import primaries, task_and_sink
+from anabranch.coordinator.status.query_states import failures, idle
 from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.link.message import plain
 from anabranch.pocket import Pocket
-from anabranch.site.programs.submission import submission
-from anabranch.site.programs.user_class import pickled
+from anabranch.site.programs.submission import pickled, submission
 from anabranch.spark.session import guest_session
+
+
+def place_of(class_: type) -> tuple[str, str]:
+    """The folder and the 'module:Class' that a site loads. Raises ConfigError if it cannot."""
+    place = "aggregate(class_)"
+    if not isinstance(class_, type):
+        raise ConfigError(f"{class_!r} is no class", place=place)
+    module = sys.modules.get(class_.__module__)
+    remedy = "Put it into a file of its own, import it from there, and give it then."
+    if class_.__module__ == "__main__" or module is None:
+        message = f"{class_.__qualname__} is defined in a notebook or in the script that runs"
+        raise ConfigError(message, place=place, remedy=remedy)
+    if getattr(module, class_.__qualname__, None) is not class_:
+        message = f"{class_.__qualname__} is not at the top of its module {class_.__module__}"
+        raise ConfigError(message, place=place, remedy=remedy)
+    try:
+        file = Path(inspect.getfile(class_)).resolve()
+    except (TypeError, OSError):
+        message = f"{class_.__qualname__} has no file that a site could load"
+        raise ConfigError(message, place=place, remedy=remedy) from None
+    parts = class_.__module__.split(".")
+    depth = len(parts) if file.name == "__init__.py" else len(parts) - 1
+    return str(file.parents[depth]), f"{class_.__module__}:{class_.__qualname__}"
+
 
 if TYPE_CHECKING:
     pass

@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Never, Self
 
-from anabranch.api.calls import Sink, call_text
 from anabranch.api.client import Client
-from anabranch.api.display import table
-from anabranch.api.results import Results, reader_name
-from anabranch.api.text import Duration, Text, conjunction, duration, listed
+from anabranch.api.results import Results, reader_name, table
+from anabranch.api.text import Duration, Sink, Text, call_text, conjunction, duration, listed
 from anabranch.api.text import name as written
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.language.source import Script
 from anabranch.link.messages import Attach
-from anabranch.plan.protection import percentage
+from anabranch.plan.service_levels import percentage
 
 _ELSEWHERE = {
     "filter": "where(condition)",

@@ -19,7 +19,7 @@ from anabranch.errors import AnabranchError, ConfigError, SiteError, SourceError
 from anabranch.link.message import A, Message
 from anabranch.link.messages import End, Push, Schema
 from anabranch.link.wire import EVENT_TIME
-from anabranch.plan.program import Submission
+from anabranch.plan.spec import Submission
 from anabranch.site.programs.to_arrow import as_table
 from anabranch.site.sources.open_stream import decoded, encoded
 

@@ -1,10 +1,13 @@
-"""Statements made of arguments; when one is refused, they say which argument is to blame."""
+"""Statements made of arguments: sources and sinks with their options, and which argument is to
+blame when one is refused.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Self
 
@@ -120,3 +123,53 @@ def listed(texts: Iterable[Text], separator: str) -> Text:
     for index, text in enumerate(texts):
         whole.add(separator if index else "").join(text)
     return whole
+
+
+@dataclass(frozen=True)
+class Source:
+    """The origin of a stream or table; made by `source`."""
+
+    name: str
+    options: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """The destination of results; made by `sink`."""
+
+    name: str
+    options: Mapping[str, Value] = field(default_factory=dict)
+    site: str | None = None
+
+    def on(self, site: str) -> Sink:
+        """The same sink at a site of its own, instead of the query's:
+        `sink("console").on("hall")`.
+        """
+        return replace(self, site=site)
+
+
+def source(name: str, /, **options: Value) -> Source:
+    """A source such as `source("file", path="a.csv", speed="max")`. Options with other names than
+    Python's go in as `**{"security.protocol": "SSL"}`."""
+    return Source(name, options)
+
+
+def sink(name: str, /, **options: Value) -> Sink:
+    """A sink such as `sink("jsonl", path="out.jsonl")`."""
+    return Sink(name, options)
+
+
+def secret(name: str) -> Secret:
+    """The secret that CREATE SECRET keeps under this name, for an option:
+    `password=secret("pg")`.
+    """
+    return Secret(name=name)
+
+
+def call_text(call: Source | Sink, argument: str) -> Text:
+    text = Text().add(name(call.name, argument), argument).add("(")
+    for index, (option, value) in enumerate(call.options.items()):
+        place = f"{argument}: {option}"
+        text.add(", " if index else "")
+        text.add(f"{name(option, place)} = {literal(value, place)}", place)
+    return text.add(")")

@@ -14,7 +14,7 @@ import typer
 from anabranch.cli.show.tables import err, show_error
 from anabranch.cli.signals import stop_cleanly_on_signals
 from anabranch.config.address import read_address
-from anabranch.config.presets import DEFAULT_STATE
+from anabranch.config.model import DEFAULT_STATE
 from anabranch.errors import AnabranchError, SetupError
 from anabranch.units import duration_us
 
@@ -197,7 +197,7 @@ def explain(
     cluster: ClusterFile = None,
 ) -> None:
     """Show how the queries of a script would run, before and after rewriting."""
-    from anabranch.cli.queries.explain import explain_script
+    from anabranch.cli.queries.run import explain_script
 
     explain_script(script, query, svg, cluster)
 
@@ -246,7 +246,7 @@ def replan(
     state: StateFolder = DEFAULT_STATE,
 ) -> None:
     """Place again what runs, by the network as it is now, and move what should be elsewhere."""
-    from anabranch.cli.queries.replan import replan as start
+    from anabranch.cli.queries.move import replan as start
 
     start(state, dry_run=dry_run, as_json=json)
 
@@ -263,7 +263,7 @@ def network(
     state: StateFolder = DEFAULT_STATE,
 ) -> None:
     """Latencies between the sites, as measured."""
-    from anabranch.cli.queries.replan import network as show
+    from anabranch.cli.queries.move import network as show
 
     show(state, export, svg, as_json=json)
 
@@ -274,7 +274,7 @@ def report(
     state: StateFolder = DEFAULT_STATE,
 ) -> None:
     """Write what a running system did in the last ten minutes to one HTML file."""
-    from anabranch.cli.show.report import report as write
+    from anabranch.cli.sites.running import report as write
 
     write(out, state)
 
@@ -282,7 +282,7 @@ def report(
 @app.command()
 def dashboard(state: StateFolder = DEFAULT_STATE) -> None:
     """Print an address that opens the dashboard of a running system: in one browser, once."""
-    from anabranch.cli.show.report import dashboard as show
+    from anabranch.cli.sites.running import dashboard as show
 
     show(state)
 
@@ -290,7 +290,7 @@ def dashboard(state: StateFolder = DEFAULT_STATE) -> None:
 @app.command()
 def kill(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
     """Kill a site's process, to see what happens then."""
-    from anabranch.cli.sites.signal_site import signal_site
+    from anabranch.cli.sites.running import signal_site
 
     signal_site(site, signal.SIGKILL, state)
 
@@ -298,7 +298,7 @@ def kill(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
 @app.command()
 def pause(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
     """Stop a site's process until `resume`, as if its machine hung."""
-    from anabranch.cli.sites.signal_site import signal_site
+    from anabranch.cli.sites.running import signal_site
 
     signal_site(site, signal.SIGSTOP, state)
 
@@ -306,7 +306,7 @@ def pause(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
 @app.command()
 def resume(site: SiteName, state: StateFolder = DEFAULT_STATE) -> None:
     """Let a site that was paused go on."""
-    from anabranch.cli.sites.signal_site import signal_site
+    from anabranch.cli.sites.running import signal_site
 
     signal_site(site, signal.SIGCONT, state)
 
@@ -356,7 +356,7 @@ def site(
 @app.command(hidden=True)
 def spare() -> None:
     """Wait, with a Spark, to become a site that has died; `up` starts it."""
-    from anabranch.cli.sites.spare import run_spare
+    from anabranch.cli.sites.site import run_spare
 
     run_spare(os.environ.get("ANABRANCH_TOKEN", ""))
 

@@ -1,17 +1,18 @@
-"""A cluster as the rest of the system sees it: frozen, complete, and sent to sites as JSON."""
+"""A cluster as the rest of the system sees it: frozen, complete, and sent to sites as JSON, with
+what holds unless a user says otherwise.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from anabranch.config.address import Address, HostPort
-from anabranch.config.problems import did_you_mean, problem
-from anabranch.config.quantities import Bytes, SparkConf
+from anabranch.config.problems import Bytes, SparkConf, did_you_mean, problem
 from anabranch.errors import ConfigError
 
 ANY_FREE_PORT = HostPort("127.0.0.1", 0)
@@ -194,3 +195,11 @@ def check_site_name(name: str, *, place: str = "") -> str:
             remedy="Start with a letter or _ and go on with letters, digits, _ or -.",
         )
     return name
+
+
+DEFAULT_STATE = Path(".anabranch")
+"""Where a running system keeps its state, seen from where it was started."""
+YOUNG_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Where several JVMs share a small machine for a few minutes: their optimising compilers would take
+two fifths of the CPU time, and give little back in that time. What runs for long is two or
+three times as fast with them."""

@@ -6,13 +6,13 @@ add others by entry points: see `docs/extending.md`.
 
 from __future__ import annotations
 
-from anabranch.connectors.connector import Connector
 from anabranch.connectors.options import (
     BOOLEAN,
     COUNT,
     DURATION,
     NUMBER,
     TEXT,
+    Connector,
     Kind,
     Option,
     take,
@@ -69,8 +69,8 @@ SINKS: Registry[Sink] = Registry(
     "anabranch.sinks",
     {
         "console": "anabranch.connectors.console:ConsoleSink",
-        "csv": "anabranch.connectors.files.csv_sink:CsvSink",
-        "jsonl": "anabranch.connectors.files.jsonl_sink:JsonlSink",
+        "csv": "anabranch.connectors.files.line_sink:CsvSink",
+        "jsonl": "anabranch.connectors.files.line_sink:JsonlSink",
         "kafka": "anabranch.connectors.kafka.sink:KafkaSink",
         "parquet": "anabranch.connectors.files.parquet_sink:ParquetSink",
         "postgres": "anabranch.connectors.postgres.sink:PostgresSink",
@@ -83,7 +83,7 @@ TABLES: Registry[TableReader] = Registry(
     TableReader,
     "anabranch.tables",
     {
-        "file": "anabranch.connectors.files.table:FileTable",
+        "file": "anabranch.connectors.files.source:FileTable",
         "postgres": "anabranch.connectors.postgres.table:PostgresTable",
     },
 )

@@ -1,13 +1,17 @@
-"""Options of sources and sinks: declared once, checked alike, and listed by the documentation."""
+"""What sources, sinks and tables have in common: options, which are declared once, checked alike
+and listed by docs, and what their class says of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from anabranch.errors import ConfigError
+from anabranch.plan.places import Place
 from anabranch.units import duration_us
 
 
@@ -138,3 +142,37 @@ COUNT = Kind("count", "a whole number above 0", _count)
 BOOLEAN = Kind("boolean", "true or false", _boolean)
 DURATION = Kind("duration", "a duration such as '100ms'", _duration)
 """Read as µs."""
+
+
+class Connector:
+    """All that others ask of a connector is an attribute or a method of its base class, with a
+    default.
+    """
+
+    options: ClassVar[tuple[Option, ...]] = ()
+    """What a statement may say in its brackets."""
+    others: ClassVar[str] = ""
+    """What options are that are not among these; empty if there may be none."""
+    columns_are_options: ClassVar[bool] = False
+    """An option of the name of a declared column is an option, too."""
+
+    @classmethod
+    def places(cls, options: Mapping[str, Any], base: Path) -> list[Place]:
+        """The files of this machine that are read or written. `options` have been checked."""
+        return []
+
+    @classmethod
+    def look(cls, options: Mapping[str, Any], base: Path) -> None:
+        """Raises SourceError if something that is read does not exist, as far as that shows at
+        once. `options` have been checked.
+        """
+
+    @classmethod
+    def lacking(cls) -> list[str]:
+        """The methods that the class must define, by its own declarations, but does not define."""
+        return []
+
+
+def undefined(connector: type, base: type, names: Iterable[str]) -> list[str]:
+    """The names of those methods of `base` that `connector` has not overridden."""
+    return [name for name in names if getattr(connector, name) is getattr(base, name)]

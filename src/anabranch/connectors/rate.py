@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql import functions
 
-from anabranch.connectors.formats.from_arrow import from_arrow
-from anabranch.connectors.formats.from_values import from_values
+from anabranch.connectors.formats.columns import from_arrow, from_values
 from anabranch.connectors.formats.table_builder import UNFIT, sql_type
 from anabranch.connectors.options import COUNT, DURATION, NUMBER, Kind, Option, take
 from anabranch.connectors.source import EVENT_TIME, Cursor, Source, SourceContext

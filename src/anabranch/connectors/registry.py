@@ -12,8 +12,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from anabranch.connectors.connector import Connector
-from anabranch.connectors.options import unknown
+from anabranch.connectors.options import Connector, unknown
 from anabranch.errors import SetupError
 from anabranch.version import VERSION
 

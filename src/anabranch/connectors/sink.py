@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from anabranch.connectors.connector import Connector, undefined
+from anabranch.connectors.options import Connector, undefined
 from anabranch.errors import Fenced, SinkBehind
 from anabranch.plan.catalog import Once
-from anabranch.plan.runs import ORDERED
+from anabranch.plan.spec import ORDERED
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def behind(held: int, acknowledged: int, place: str = "") -> SinkBehind:
 
 def superseded(ours: str, theirs: str) -> bool:
     """Whether the run `theirs` was begun later than `ours`, as far as their names tell: see
-    `plan.runs`.
+    `plan.spec`.
     """
     return ours.startswith(ORDERED) and theirs.startswith(ORDERED) and theirs > ours
 

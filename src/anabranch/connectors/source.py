@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from anabranch.connectors.connector import Connector, undefined
+from anabranch.connectors.options import Connector, undefined
 from anabranch.link.reports import SourceNews
 from anabranch.link.wire import EVENT_TIME
 from anabranch.spark.kept.expressions import InSlot, Mode, at_once

@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.connectors.connector import Connector, undefined
-from anabranch.connectors.options import DURATION, Option
+from anabranch.connectors.options import DURATION, Connector, Option, undefined
 
 REFRESH_US = 10_000_000
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.coordinator.placement.moves import Replan, Sample
+from anabranch.coordinator.base.reports import Replan, Sample, SystemStatus
 from anabranch.coordinator.scripts.replies import Answer
-from anabranch.coordinator.status.report import SystemStatus
 from anabranch.link.message import Message
-from anabranch.plan.program import Submission
+from anabranch.plan.spec import Submission
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from itertools import product
 
 from anabranch.deadline.linear import Linear, Solution
-from anabranch.deadline.plan import all_traffic
-from anabranch.deadline.problem import Problem
+from anabranch.deadline.problem import Problem, all_traffic
 from anabranch.deadline.subdeadlines import Way
 
 Where = dict[tuple[str, str], int]

@@ -1,16 +1,84 @@
-"""Placement and sub-deadlines together: the paper's program, behind one interface."""
+"""Placement and sub-deadlines together: the paper's program behind one interface, and what could
+be promised instead when what was asked for cannot hold.
+
+(6) adds up the costs of all operators of a site that may be due earlier. The links of a chain can
+only run one after another, so it would count the first ones several times. To the program they are
+one operator.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from anabranch.deadline.anneal import anneal
-from anabranch.deadline.chains import merge
 from anabranch.deadline.forms import FORMS, Where, chosen, columns, edf_rows, way
 from anabranch.deadline.linear import Linear
-from anabranch.deadline.plan import TRAFFIC_WEIGHT, Plan, overloaded, traffic_share
-from anabranch.deadline.problem import Problem
+from anabranch.deadline.problem import (
+    TRAFFIC_WEIGHT,
+    Operator,
+    Pair,
+    Plan,
+    Problem,
+    overloaded,
+    traffic_share,
+)
 from anabranch.deadline.subdeadlines import Assigned, Relax, SubDeadlines, assign
+
+
+@dataclass(frozen=True)
+class Merged:
+    """`problem` with chains as single operators, named after their last link. `links` are the
+    original operators of each, upstream first.
+    """
+
+    problem: Problem
+    links: dict[str, tuple[Operator, ...]]
+
+    def sites(self, placement: dict[str, str]) -> dict[str, str]:
+        """The site of every original operator."""
+        return {one.name: placement[name] for name, links in self.links.items() for one in links}
+
+    def split(self, deadlines: dict[Pair, float]) -> dict[Pair, float]:
+        """The sub-deadline of every original operator: each link's share is its share of the cost,
+        so all links of a chain keep the same laxity ratio.
+        """
+        shares: dict[Pair, float] = {}
+        for (output, name), deadline in deadlines.items():
+            whole = sum(one.cost for one in self.links[name])
+            for one in self.links[name]:
+                shares[output, one.name] = deadline * one.cost / whole
+        return shares
+
+
+def merge(problem: Problem) -> Merged:
+    """Merges an operator with its reader if nobody else reads it, and the reader reads nothing else
+    and may run at the same sites. An output in the middle keeps a chain from being merged.
+    """
+    final = {one.operator for one in problem.outputs}
+    chains: dict[str, list[Operator]] = {}
+    for operator in problem.topological:
+        chain = [operator]
+        if len(operator.inputs) == 1 and operator.inputs[0] in chains:
+            before = chains[operator.inputs[0]][-1]
+            alone = problem.readers[before.name] == (operator.name,) and before.name not in final
+            if alone and set(before.sites) == set(operator.sites):
+                chain = [*chains.pop(before.name), operator]
+        chains[operator.name] = chain
+    operators = tuple(_one(chain) for chain in chains.values())
+    merged = replace(problem, operators=operators)
+    return Merged(merged, {name: tuple(chain) for name, chain in chains.items()})
+
+
+def _one(chain: list[Operator]) -> Operator:
+    first, last = chain[0], chain[-1]
+    return replace(
+        last,
+        cost=sum(one.cost for one in chain),
+        inputs=first.inputs,
+        load=sum(one.load for one in chain),
+        size=sum(one.size for one in chain),
+    )
+
 
 EXACT_UP_TO = 400
 """Columns z up to which ties in the objective are broken by the least traffic, proven; above, by
@@ -87,3 +155,52 @@ def _heuristic(problem: Problem, relax: Relax) -> Plan | None:
 def _plan(problem: Problem, placement: dict[str, str], assigned: Assigned, bound: float) -> Plan:
     objective = assigned.deviation + TRAFFIC_WEIGHT * traffic_share(problem, placement)
     return Plan(placement, assigned.deadlines, assigned.promised, objective, min(bound, objective))
+
+
+TRIES = 4
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """`promised` are deadlines, each put off by as small a part as possible; `stretch` is the one
+    factor by which all would have to be put off instead. If only costs change, input that takes 1 /
+    `stretch` of the time fits.
+    """
+
+    promised: dict[str, float]
+    stretch: float
+
+    @staticmethod
+    def with_deadlines(problem: Problem, deadlines: dict[str, float], factor: float) -> Problem:
+        """`problem` with other deadlines, all times `factor`."""
+        outputs = tuple(
+            replace(one, deadline=deadlines[one.name] * factor) for one in problem.outputs
+        )
+        return replace(problem, outputs=outputs)
+
+
+def relaxation(problem: Problem, limit_s: float = 10.0) -> Relaxation | None:
+    """The relaxed deadlines; None if no deadline helps because the sites cannot keep up with the
+    input.
+    """
+    common = solve(problem, relax=Relax.COMMON, limit_s=limit_s / 2)
+    if common is None:
+        return None
+    stretch = max(common.promised[one.name] / one.deadline for one in problem.outputs)
+    return Relaxation(_each(problem, limit_s / 2) or common.promised, stretch)
+
+
+def _each(problem: Problem, limit_s: float) -> dict[str, float] | None:
+    """Each output's own relaxed deadline. (6) follows the order of the ideal sub-deadlines, which
+    other deadlines change: so the result is tried, and put off again if it does not hold.
+    """
+    asked = problem
+    for _ in range(TRIES):
+        plan = solve(asked, relax=Relax.EACH, limit_s=limit_s / TRIES)
+        if plan is None:
+            return None
+        asked = Relaxation.with_deadlines(problem, plan.promised, 1 + ROUNDING)
+        if solve(asked, limit_s=limit_s / TRIES):
+            return {one.name: one.deadline for one in asked.outputs}
+    return None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.deadline.plan import Plan
-from anabranch.deadline.problem import Problem
+from anabranch.deadline.problem import Plan, Problem
 
 SLACK = 1e-6
 """By how much sums of floating point numbers may be off, in parts of them."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from anabranch.config.cluster import Cluster, SiteConfig
-from anabranch.config.model import Placement
-from anabranch.config.presets import YOUNG_JVM
+from anabranch.config.model import YOUNG_JVM, Placement
 from anabranch.language.source import Script
 
 ROOMS = ("room1", "room2", "room3")

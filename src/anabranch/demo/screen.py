@@ -13,9 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from anabranch.demo.apartment import ALARM_ABOVE, ROOMS
-from anabranch.demo.failure import Failure
-from anabranch.demo.record import Alarm, Record
-from anabranch.demo.verdict import verdict
+from anabranch.demo.record import Alarm, Failure, Record, verdict
 
 WIDTH = 78
 CURVE = 36

@@ -1,25 +1,131 @@
-"""Who may do what. Every request but those for the system's health carries its token.
+"""Who may do what: every request carries the system's token, but those for its health. A
+reader's token opens little; browsers are told what to hold back.
+
+A reader causes nothing at a site but a bounded number of tails: what it asks is answered from the
+catalog and from what the sites reported last. No source or sink is looked at for it, no plan is
+made, no connection to anything outside of the system is opened.
 
 A program sends `Authorization: Bearer …`. A person opens the address that `up` prints, which holds
 an invitation, or types the token: that begins a session, which a cookie names. Requests by cookie
-are those of our own pages alone. `rights` lists what the reader's token opens.
+are those of our own pages alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
+from html import escape
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from anabranch.face.browsers import Send, login_page, of_another_origin, with_headers
-from anabranch.face.limits import MOST_BODY, MOST_LOGIN
-from anabranch.face.rights import reader_may
-from anabranch.face.sessions import Sessions
+from anabranch.face.sessions import MOST_BODY, MOST_LOGIN, Sessions
+
+READERS_MAY = (
+    ("GET", "/api/system"),
+    ("GET", "/api/queries/{name}"),
+    ("GET", "/api/queries/{name}/explain"),
+    ("POST", "/api/explain"),  # of a query that is there, by its name
+    ("GET", "/api/history"),
+    ("GET", "/api/network"),
+    ("GET", "/api/timeline"),
+    ("GET", "/api/report"),
+    ("GET", "/api/metrics"),
+    ("GET", "/api/sites/{name}/metrics"),
+    ("GET", "/api/targets"),
+    ("GET", "/api/events"),
+    ("GET", "/api/tail/{name}"),  # it sees the data; so many at once as `limits` says
+    ("GET", "/api/docs"),
+    ("GET", "/api/openapi.json"),
+)
+
+
+def _pattern(method: str, path: str) -> str:
+    return f"{method} {path.replace('{name}', '[^/]+')}"
+
+
+_MAY = re.compile("|".join(_pattern(method, path) for method, path in READERS_MAY))
+
+
+def reader_may(method: str, path: str) -> bool:
+    """Whether a reader may make this request. Who may GET may also HEAD."""
+    return _MAY.fullmatch(f"{'GET' if method == 'HEAD' else method} {path}") is not None
+
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
+_NOBODY = "base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
+_OF_PAGES = (
+    # The dashboard makes its pages out of templates in the browser, and so needs its own scripts'
+    # leave to do that. Nothing comes from elsewhere, and nothing goes there.
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self'"
+    f" 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; {_NOBODY}"
+)
+_OF_TEXTS = f"default-src 'none'; style-src 'unsafe-inline'; {_NOBODY}"
+_ALWAYS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+def with_headers(send: Send, *, page: bool) -> Send:
+    """Adds to every answer what a browser may make of it: a `page` runs our scripts, a text runs
+    none.
+    """
+
+    async def sent(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _ALWAYS.items():
+                headers[name] = value
+            headers["content-security-policy"] = _OF_PAGES if page else _OF_TEXTS
+        await send(message)
+
+    return sent
+
+
+def of_another_origin(connection: HTTPConnection) -> bool:
+    """Whether a page from elsewhere may have made the browser send this, with the cookie: from
+    another site, or from another port of this host. If the browser does not say, a request that
+    could change something counts as such.
+    """
+    headers, scope = connection.headers, connection.scope
+    safe = scope["type"] == "http" and scope["method"] in SAFE
+    opened = safe and headers.get("sec-fetch-mode") == "navigate"
+    if not opened and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    if origin is None:
+        return not safe
+    return urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+
+
+def login_page(path: str, why: str) -> str:
+    """The page on which a person types the token. There is no script in it."""
+    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Anabranch</title>
+<meta name="viewport" content="width=device-width"><style>
+:root {{ color-scheme: light dark }}
+body {{ font: 16px/1.6 system-ui, sans-serif; max-width: 30rem; margin: 4rem auto;
+padding: 0 1rem }} input, button {{ font: inherit; padding: .4rem .6rem }}
+input {{ width: 100%; box-sizing: border-box }}
+</style></head><body><h1>Anabranch</h1><p>{escape(why)}</p>
+<form method="post" action="{escape(path, quote=True)}">
+<p><label>Token<br><input type="password" name="token" autocomplete="off" autofocus></label></p>
+<p><button>Log in</button></p></form>
+<p>On the machine where the system was started, <code>anabranch token</code> prints the token, and
+<code>anabranch dashboard</code> an address that logs in by itself.</p></body></html>
+"""
+
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from anabranch.face.model import WELL, Snapshot
-from anabranch.site.http.figures import Figure, Values, exposition
+from anabranch.site.http.metrics import Figure, Values, exposition
 
 INVENTORY = (
     Figure("anabranch_site_up", "1 while the site sends heartbeats", ("site",)),

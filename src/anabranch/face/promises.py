@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.status.description import protection_of, standby_of
-from anabranch.coordinator.status.report import SystemStatus
 from anabranch.face.model import (
     DeadlineView,
     EstimatesView,
@@ -18,7 +18,7 @@ from anabranch.face.model import (
     WorkerView,
 )
 from anabranch.link.reports import TaskReport
-from anabranch.plan.protection import UNLIMITED
+from anabranch.plan.service_levels import UNLIMITED
 
 Line = tuple[str, str, bool]
 """What it is about, what to say of it, and whether that is good news."""

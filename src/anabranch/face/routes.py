@@ -15,14 +15,13 @@ from anabranch import __version__
 from anabranch.errors import AnabranchError, ConfigError, ScriptError, SiteError, TooMany
 from anabranch.face.access import READS
 from anabranch.face.api_page import api_page
-from anabranch.face.delta import delta
 from anabranch.face.metrics import system_exposition
 from anabranch.face.model import QueryView, Snapshot
+from anabranch.face.snapshot import delta
 from anabranch.face.stories import Event, Story, stories
 from anabranch.face.system import System
 from anabranch.link.message import plain
-from anabranch.site.http.figures import CONTENT_TYPE
-from anabranch.site.http.metrics import site_exposition
+from anabranch.site.http.metrics import CONTENT_TYPE, site_exposition
 
 NAME = Path(max_length=200, description="A stream or query, by its name.")
 STREAM_TYPE = "text/event-stream"

@@ -12,9 +12,9 @@ import uvicorn
 from anabranch.config.address import HostPort
 from anabranch.errors import SetupError
 from anabranch.face.access import INVITATION, TokenAccess
-from anabranch.face.limits import MOST_REQUESTS
 from anabranch.face.pages import add_pages
 from anabranch.face.routes import make_app
+from anabranch.face.sessions import MOST_REQUESTS
 from anabranch.face.system import System
 from anabranch.link.door import Door
 from anabranch.link.gate import Credentials

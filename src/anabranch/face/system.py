@@ -14,22 +14,22 @@ from typing import Any, ParamSpec, TypeVar
 from anabranch.api.client import Client
 from anabranch.api.reader import Reader
 from anabranch.api.results import reader_name
-from anabranch.coordinator.placement.moves import Replan
+from anabranch.coordinator.base.reports import Replan
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.processes import signal_process
 from anabranch.errors import AnabranchError, ConfigError, SiteError
 from anabranch.face.events import Difference
-from anabranch.face.limits import (
+from anabranch.face.report import report_html
+from anabranch.face.sessions import (
     MOST_EVENTS,
     MOST_EVENTS_EACH,
     MOST_TAILS,
     MOST_TAILS_EACH,
     TAIL_BYTES,
     Seats,
+    Sessions,
 )
-from anabranch.face.report import report_html
-from anabranch.face.sessions import Sessions
 from anabranch.face.stories import stories
 from anabranch.face.watch import Watch
 from anabranch.language.source import Script

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.face.events import Difference, differences, remembered
 from anabranch.face.model import Snapshot
 from anabranch.face.snapshot import snapshot
 from anabranch.face.stories import Chronicle, Event
-from anabranch.runtime.threads import supervised
+from anabranch.runtime.loop import supervised
 
 INTERVAL_S = 1.0
 HISTORY = 600

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 import pyarrow.flight as flight
 
-from anabranch.runtime.threads import supervised
+from anabranch.runtime.loop import supervised
 
 UNPROVED_BYTES = 64 << 10
 """So much may come before the token."""

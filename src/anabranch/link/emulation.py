@@ -1,4 +1,5 @@
-"""A slower network than the one there is: delay, jitter and bandwidth of a link, for trying out.
+"""A slower network than the one there is, for trying out: delay, jitter and bandwidth of links,
+which may change while data flows.
 
 Batches are held back at the receiving end. Bandwidth is what one batch after the other occupies;
 delay is what each travels, many at a time; order is kept.
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic
 
+from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Incoming
@@ -96,3 +99,31 @@ class Slowed(Generic[P]):
             self._changed.notify()
             if not isinstance(item, Batch):
                 return
+
+
+class EmulatedNetwork:
+    """One `Emulation` for each pair of sites: whoever holds it sees it change."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._links: dict[tuple[str, str], Emulation] = {}
+        self._rng = random.Random(0)
+
+    def link(self, sender: str, receiver: str) -> Emulation:
+        found = self._links.get((sender, receiver))
+        if found is None:
+            link = self._cluster.link(sender, receiver)
+            found = Emulation(link.delay_us / 1e6, link.jitter_us / 1e6, link.bandwidth or 0.0)
+            self._links[sender, receiver] = found
+        return found
+
+    def change(self, delays_s: Mapping[str, Mapping[str, float]]) -> None:
+        """Sender → receiver → its delay from now on."""
+        for sender, receivers in delays_s.items():
+            for receiver, delay_s in receivers.items():
+                self.link(sender, receiver).delay_s = delay_s
+
+    def round_trip_s(self, here: str, there: str) -> float:
+        """What the emulation would add to a call and its answer."""
+        ways = (self.link(here, there), self.link(there, here))
+        return sum(way.travel_s(self._rng) for way in ways)

@@ -22,13 +22,12 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from anabranch.errors import AnabranchError, SetupError, SiteError
-from anabranch.link.codec import PACKED, pack
 from anabranch.link.door import PROVE, Door, TokenCheck
 from anabranch.link.message import A, Fetch, Message, read_message, written
 from anabranch.link.messages import Follow, Ship
+from anabranch.link.meter import Traffic
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.shipment import Traffic
-from anabranch.link.wire import header
+from anabranch.link.wire import PACKED, header, pack
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.log import print_trace
 from anabranch.runtime.loop import process_loop

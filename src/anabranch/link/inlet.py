@@ -1,4 +1,6 @@
-"""An inlet as a site has it: a subscription offers, a task takes, and memory is bounded."""
+"""An inlet as a site has it: a subscription offers, a task takes, and all inlets of a process
+together hold a bounded number of bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,41 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic
 
-from anabranch.link.budget import Budget
-from anabranch.stream.batch import Batch, P
+from anabranch.runtime.base import Runtime
+from anabranch.stream.batch import BORN, Batch, P
 from anabranch.stream.inlet import Inlet
-from anabranch.stream.names import BORN
+
+
+class Budget:
+    """Counts what waits in the inlets that share it and what running instances took from them.
+
+    A single busy inlet may use all of it, several share it. It paces and does not allocate: an
+    inlet with little waiting goes beyond it, else those that used it up might wait for ever for the
+    ones behind them. `changed` wakes those who wait for space.
+    """
+
+    def __init__(self, runtime: Runtime, total: int) -> None:
+        self.runtime = runtime
+        self.changed = runtime.signal()
+        self.total = total
+        self._used = 0
+
+    @property
+    def left(self) -> bool:
+        return self._used < self.total
+
+    @property
+    def used(self) -> bool:
+        """Something waits or runs."""
+        return self._used > 0
+
+    def use(self, size: int) -> None:
+        self._used += size
+
+    def give_back(self, size: int) -> None:
+        self._used -= size
+        self.changed.notify()
+
 
 _FEW = 4096
 

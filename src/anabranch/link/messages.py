@@ -13,15 +13,14 @@ from anabranch.link.message import Message, Order, Origin
 from anabranch.link.meter import Flow
 from anabranch.link.reports import PlanReport, SiteReport
 from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.definitions import Wanted
 from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.operators import Column, Operator
 from anabranch.plan.places import Place as FilePlace
-from anabranch.plan.program import Submission
-from anabranch.plan.spec import Call
+from anabranch.plan.service_levels import Urgency
+from anabranch.plan.spec import Call, Submission
 from anabranch.plan.stage import Stage
 from anabranch.plan.tasks import TaskSpec
-from anabranch.plan.timeliness import Urgency
-from anabranch.plan.wanted import Wanted
 from anabranch.stream.restart import RestartPoint
 from anabranch.stream.routes import Route
 

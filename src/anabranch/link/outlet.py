@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Generic, Protocol
 
 from anabranch.errors import SiteError
-from anabranch.link.meter import Flow, Meter
+from anabranch.link.meter import Flow, Meter, Traffic
 from anabranch.link.serving import Serving
-from anabranch.link.shipment import Traffic
 from anabranch.link.store import Payloads, Shelves, Store
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Outgoing

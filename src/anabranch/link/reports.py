@@ -12,8 +12,8 @@ from pydantic import model_validator
 
 from anabranch.errors import ErrorReport
 from anabranch.link.message import INLINE, Origin, gathered
-from anabranch.link.shipment import Traffic
-from anabranch.plan.wanted import Running
+from anabranch.link.meter import Traffic
+from anabranch.plan.definitions import Running
 from anabranch.runtime.troubles import TroubleReport
 from anabranch.standby.cost import Load
 

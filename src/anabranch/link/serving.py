@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Generic
 
 from anabranch.errors import AnabranchError, Gap, SiteError
-from anabranch.link.shipment import Traffic
+from anabranch.link.meter import Traffic
 from anabranch.link.store import Payloads, Store
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Outgoing

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol
 
 from anabranch.errors import CannotResume, SiteError, StorageError
-from anabranch.link.budget import Budget
-from anabranch.log.entry import Entry
+from anabranch.link.inlet import Budget
+from anabranch.log.segment import Entry
 from anabranch.log.stream_log import StreamLog
 from anabranch.runtime.base import Runtime
 from anabranch.stream.batch import START_WATERMARK, Batch, P

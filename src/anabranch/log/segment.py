@@ -1,14 +1,56 @@
-"""One file of a log: its entries in order, found by position without reading all before them."""
+"""What a log holds: entries in files, in order, found by position without reading all before
+them.
+"""
 
 from __future__ import annotations
 
+import json
+import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from anabranch.disk.folder import Folder
 from anabranch.disk.records import records_from
 from anabranch.errors import CannotResume
-from anabranch.log.entry import Entry, from_bytes
+from anabranch.stream.restart import START_WATERMARK
+
+_HEAD = struct.Struct("<qqqqI")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`rows` tuples from position `first` on, which only who wrote `body` can read. After them
+    `watermark` holds. Without rows it keeps a promise about the watermark alone."""
+
+    first: int
+    rows: int
+    watermark: int
+    body: bytes | memoryview = b""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What else the writer must know to go on from here."""
+    newest: int = START_WATERMARK
+    """The greatest event time among its tuples."""
+
+    @property
+    def last(self) -> int:
+        """The last position; `first` - 1 if there are no rows."""
+        return self.first + self.rows - 1
+
+
+def to_bytes(entry: Entry) -> bytes:
+    notes = json.dumps(dict(entry.notes)).encode() if entry.notes else b""
+    head = _HEAD.pack(entry.first, entry.rows, entry.watermark, entry.newest, len(notes))
+    return b"".join((head, notes, entry.body))
+
+
+def from_bytes(data: bytes | memoryview) -> Entry:
+    first, rows, watermark, newest, length = _HEAD.unpack_from(data)
+    start = _HEAD.size + length
+    notes = json.loads(bytes(data[_HEAD.size : start])) if length else {}
+    return Entry(first, rows, watermark, data[start:], notes, newest)
+
 
 MARK_BYTES = 64_000
 """So far apart are the places of a file that are known by position: what is read in vain."""

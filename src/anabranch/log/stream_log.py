@@ -10,9 +10,8 @@ from typing import Any
 from anabranch.disk.folder import Appending, Folder
 from anabranch.disk.records import read_records, record, records_from
 from anabranch.errors import CannotResume, StorageError
-from anabranch.log.entry import Entry, from_bytes, to_bytes
-from anabranch.log.segment import REMEDY, Segment
-from anabranch.stream.watermark import START_WATERMARK
+from anabranch.log.segment import REMEDY, Entry, Segment, from_bytes, to_bytes
+from anabranch.stream.restart import START_WATERMARK
 
 SEGMENT_BYTES = 16_000_000
 """A segment that has grown so large is closed, and the next one begins."""

@@ -13,11 +13,9 @@ from anabranch.errors import ConfigError, PlacementError
 from anabranch.placement import METHODS
 from anabranch.placement.capacity import Prices, within_capacity
 from anabranch.placement.costs import Sites
-from anabranch.placement.elimination import Elimination
-from anabranch.placement.pockets import with_pockets
+from anabranch.placement.elimination import Elimination, with_pockets
 from anabranch.placement.problem import Placement, Problem, placement
-from anabranch.placement.search import search
-from anabranch.placement.sweep import landmark_squares, sweep
+from anabranch.placement.sweep import landmark_squares, search, sweep
 
 
 class Placer(Protocol):

@@ -1,13 +1,20 @@
-"""The paper's placement for one sample: sweeps from the sources, each operator to its best site.
+"""The paper's placement by sweeps from the sources, and search for plans that re-merge too much
+for elimination.
 
 Many samples are swept at once, each with its own placement.
+
+A round fixes enough vertices where they are for the rest to be a forest, and places that forest
+exactly. It can only get better; the next round draws another forest. It starts from the paper's
+sweeps, so that it is never worse than they are.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from anabranch.placement.capacity import Prices
 from anabranch.placement.costs import Sites
+from anabranch.placement.elimination import Elimination
 from anabranch.placement.network import Array
 from anabranch.placement.problem import Problem
 
@@ -99,3 +106,97 @@ def landmark_squares(squares: Array, landmarks: int) -> Array:
         where = far[:, chosen]
         sample[:] = np.square(where[:, None, :] - where[None, :, :]).sum(axis=2)
     return found
+
+
+PATIENCE = 4
+"""Rounds in a row that found nothing, before it begins from somewhere else."""
+STARTS = 3
+MOST_ROUNDS = 40
+MOST_CELLS = 500_000_000
+"""Cells of all tables together, so that the largest problems take seconds."""
+
+
+def search(problem: Problem, prices: Prices | None = None, seed: int = 1) -> Sites:
+    rng = np.random.default_rng(seed)
+    free = [v for v in range(len(problem.vertices)) if problem.allowed[v].sum() > 1]
+    best: Sites = sweep_means(problem)
+    if not free:
+        return best
+    cells = max(1, len(free) * len(problem.network.sites) ** 2)
+    rounds = max(2, min(MOST_ROUNDS * STARTS, MOST_CELLS // cells))
+    lowest = _value(problem, best, prices)
+    sites = best
+    for _ in range(STARTS):
+        if rounds <= 0:
+            break
+        sites, value, used = _descend(problem, sites, free, prices, rng, rounds)
+        rounds -= used
+        if value < lowest * (1 - 1e-12):
+            best, lowest = sites, value
+        sites = _kicked(problem, best, free, rng)
+    return best
+
+
+def _value(problem: Problem, sites: Sites, prices: Prices | None) -> float:
+    """Without what is too much: prices are there for that."""
+    everything = np.arange(len(sites))
+    value = problem.cost(sites) + problem.penalties[everything, sites].sum()
+    if prices:
+        value += prices.there[everything, sites].sum()
+        if prices.pair is not None:
+            value += (problem.flows(sites) * prices.pair).sum()
+    return float(value)
+
+
+def _descend(
+    problem: Problem,
+    sites: Sites,
+    free: list[int],
+    prices: Prices | None,
+    rng: np.random.Generator,
+    rounds: int,
+) -> tuple[Sites, float, int]:
+    """Until some rounds in a row found nothing better."""
+    value, idle, used = _value(problem, sites, prices), 0, 0
+    while idle < PATIENCE and used < min(rounds, MOST_ROUNDS):
+        forest = _forest(problem, free, rng)
+        found = Elimination(problem, prices, sites, forest).run()
+        assert found is not None, "a forest's tables are small"
+        used += 1
+        now = _value(problem, found, prices)
+        idle = 0 if now < value * (1 - 1e-9) else idle + 1
+        if now < value:
+            sites, value = found, now
+    return sites, value, used
+
+
+def _forest(problem: Problem, free: list[int], rng: np.random.Generator) -> list[int]:
+    """Vertices, as many as it comes, between which the links form no cycle."""
+    neighbours = problem.neighbours()
+    root: dict[int, int] = {}
+
+    def find(vertex: int) -> int:
+        while root[vertex] != vertex:
+            vertex = root[vertex]
+        return vertex
+
+    for vertex in rng.permutation(free).tolist():
+        near = {other for _, other, _ in neighbours[vertex] if other in root}
+        trees = {find(other) for other in near}
+        if len(trees) == len(near):
+            root[vertex] = vertex
+            for tree in trees:
+                root[tree] = vertex
+    return sorted(root)
+
+
+def _kicked(problem: Problem, sites: Sites, free: list[int], rng: np.random.Generator) -> Sites:
+    """With some vertices where one of their neighbours is, or anywhere."""
+    kicked = sites.copy()
+    neighbours = problem.neighbours()
+    for vertex in rng.choice(free, size=max(1, len(free) // 4), replace=False).tolist():
+        allowed = np.flatnonzero(problem.allowed[vertex])
+        near = [int(sites[other]) for _, other, _ in neighbours[vertex]]
+        pick = int(rng.choice(near)) if near else -1
+        kicked[vertex] = pick if pick in allowed else int(rng.choice(allowed))
+    return kicked

@@ -16,8 +16,7 @@ from anabranch.plan.catalog import (
     Worker,
 )
 from anabranch.plan.expressions import Expr, Use
-from anabranch.plan.graph import Node
-from anabranch.plan.operators import Condition, Item, Operator, Projection, Selection
+from anabranch.plan.operators import Condition, Item, Node, Operator, Projection, Selection
 from anabranch.plan.spec import Column
 from anabranch.plan.windows import WINDOW_END
 

@@ -6,15 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from anabranch.plan.graph import Node
-from anabranch.plan.operators import Join
+from anabranch.plan.operators import Join, Node
 from anabranch.plan.places import Place
-from anabranch.plan.program import Program
-from anabranch.plan.protection import Standby
-from anabranch.plan.spec import Call, Column, Spec
+from anabranch.plan.service_levels import CostHint, Deadline, Shed, Standby, Urgency
+from anabranch.plan.spec import Call, Column, Program, Spec, Where
 from anabranch.plan.stage import Stage
-from anabranch.plan.timeliness import CostHint, Deadline, Shed, Urgency
-from anabranch.plan.where import Where
 from anabranch.plan.windows import GONE
 
 HOUR_US = 3_600_000_000

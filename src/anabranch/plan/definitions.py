@@ -1,12 +1,13 @@
-"""What definitions say together: which tasks run, what those read, which of them need a standby,
-and where a query is once one of them has moved.
+"""What definitions say together: which tasks run, what those read, which of them are to have a
+standby, and what runs at a site though nobody wants it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from anabranch.errors import TaskError
 from anabranch.plan.catalog import (
@@ -19,7 +20,7 @@ from anabranch.plan.catalog import (
     StreamDef,
     TableDef,
 )
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import Standby
 from anabranch.plan.tasks import TaskSpec, pocket_task, sink_task, tasks_of
 
 Definitions = Mapping[str, AnyDef]
@@ -153,3 +154,37 @@ def _source_sites(query: QueryDef, known: Definitions) -> set[str]:
         elif one is not None:
             found.add(getattr(one, "site", ""))
     return found
+
+
+Creations = dict[str, tuple[int, ...]]
+"""Name → the creations of it that are meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A creation of a source or task that runs somewhere."""
+
+    kind: Literal["source", "task"]
+    name: str
+    born: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that may run at a site, by the catalog and by what is being changed just now. `readers`
+    maps each of its streams to the tasks that read it.
+    """
+
+    sources: Creations = field(default_factory=dict)
+    tasks: Creations = field(default_factory=dict)
+    readers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def ghosts(self, running: Iterable[Running]) -> set[Running]:
+        """The sources and tasks that run at the site though they are not wanted: they were dropped
+        while the site could not be reached. Their query may have been created again, so a ghost is
+        one creation.
+        """
+        return {one for one in running if one.born not in self._creations(one)}
+
+    def _creations(self, one: Running) -> tuple[int, ...]:
+        return (self.sources if one.kind == "source" else self.tasks).get(one.name, ())

@@ -1,4 +1,5 @@
-"""The operators a query is made of, as data.
+"""The operators a query is made of, as data, and the processing tree of them: small enough to be
+placed apart.
 
 An operator never reads the clock, never draws a random number and orders its output by its input
 alone, so that its output is a function of its input sequences, however they are cut into batches.
@@ -170,3 +171,28 @@ class Union(Spec):
 
 
 Operator = Annotated[Selection | Projection | Join | Aggregate | Union, Field(discriminator="kind")]
+
+
+class Port(Spec):
+    """An input of a node: the stream `stream`, called `alias` in the node's expressions."""
+
+    stream: str
+    alias: str
+
+
+class Node(Spec):
+    """A chain of operators at one site that turns its inputs into the stream `name`.
+
+    A Join or a Union can only be the first of `operators`; Selections may precede an Aggregate. A
+    node without either has one input.
+    """
+
+    name: str
+    site: str
+    inputs: tuple[Port, ...]
+    operators: tuple[Operator, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def stateful(self) -> bool:
+        return any(isinstance(operator, Join | Aggregate | Union) for operator in self.operators)

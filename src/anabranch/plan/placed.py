@@ -9,11 +9,11 @@ from anabranch.placement.methods import Placer
 from anabranch.placement.network import Network
 from anabranch.placement.problem import Link, Problem, Vertex
 from anabranch.plan.catalog import QueryDef, Relation
-from anabranch.plan.estimates import Rates, rates_of, width
-from anabranch.plan.graph import Node
+from anabranch.plan.costs import Rates, rates_of, width
+from anabranch.plan.operators import Node
 from anabranch.plan.rules import Graph, outline, rewritten, share, shared_names
+from anabranch.plan.spec import Where
 from anabranch.plan.tasks import sink_task
-from anabranch.plan.where import Where
 
 Lookup = Callable[[str], Relation]
 

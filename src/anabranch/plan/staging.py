@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anabranch.plan.catalog import QueryDef, Relation, StreamDef
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Aggregate, Operator, Selection, Union
+from anabranch.plan.operators import Aggregate, Node, Operator, Port, Selection, Union
 from anabranch.plan.spec import Column
 from anabranch.plan.stage import LATE_COLUMN, Role, Stage, StageInput, refusal
 from anabranch.plan.windows import WINDOW_END, WINDOW_START

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from anabranch.placement.network import Network
 from anabranch.placement.problem import Link, Problem, Vertex
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.costs import UNKNOWN_RATE, Rates, rates_of, width
 from anabranch.plan.definitions import settled_sink
-from anabranch.plan.estimates import UNKNOWN_RATE, Rates, rates_of, width
-from anabranch.plan.graph import Node
+from anabranch.plan.operators import Node
 from anabranch.plan.placed import allowed
 from anabranch.plan.spec import Column
 from anabranch.plan.tasks import sink_task

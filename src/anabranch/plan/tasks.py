@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anabranch.plan.catalog import Once, PocketDef, QueryDef, Relation
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Operator
-from anabranch.plan.program import Program
-from anabranch.plan.spec import Call, Column, Spec
-from anabranch.plan.timeliness import Urgency
+from anabranch.plan.operators import Node, Operator, Port
+from anabranch.plan.service_levels import Urgency
+from anabranch.plan.spec import Call, Column, Program, Spec
 
 Lookup = Callable[[str], Relation]
 

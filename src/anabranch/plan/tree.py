@@ -1,19 +1,22 @@
-"""A query's processing tree: from the sink down to the sources, one operator a branch."""
+"""A query's processing tree, from the sink down to the sources, one operator a branch; EXPLAIN
+shows it before and after rewriting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.plan.catalog import QueryDef, Relation, StreamDef
 from anabranch.plan.expressions import Expr, Use, shown
-from anabranch.plan.graph import Node, Port
 from anabranch.plan.operators import (
     Aggregate,
     AggregateCall,
     Item,
     Join,
+    Node,
     Operator,
+    Port,
     Selection,
     Union,
 )
@@ -248,3 +251,32 @@ def _literal(value: Plain | Secret) -> str:
     if isinstance(value, bool):
         return str(value).upper()
     return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def explain(query: QueryDef, lookup: Lookup, notes: Mapping[str, str] | None = None) -> str:
+    """One operator a line with the site that runs it; a link is shown where the site changes.
+    `notes` say more about nodes.
+    """
+    run = draw(tree(query, query.nodes, lookup, notes))
+    if query.nodes == (query.written,):
+        return run
+    written = draw(tree(query, (query.written,), lookup))
+    return f"As written:\n{written}\n\nAs run:\n{run}"
+
+
+def draw(branch: Branch) -> str:
+    lines = list(_lines(branch, "", ""))
+    width = max(len(text) for text, site in lines if site) + 2
+    return "\n".join(f"{text:<{width}}@ {site}" if site else text for text, site in lines)
+
+
+def _lines(branch: Branch, first: str, rest: str) -> Iterator[tuple[str, str]]:
+    """The branch's lines: `first` leads its own line, `rest` those below it. Notes have no site."""
+    yield first + branch.text, branch.site
+    for note in branch.notes:
+        yield rest + ("│  " if branch.inputs else "   ") + note, ""
+    for index, inner in enumerate(branch.inputs):
+        last = index == len(branch.inputs) - 1
+        yield from _lines(
+            inner, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")
+        )

@@ -1,4 +1,6 @@
-"""Failures of what a process does by itself: counted, shown in reports, and logged."""
+"""What goes wrong in what a process does by itself: counted, shown in reports, logged, and tried
+again after a pause.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import os
 import sqlite3
 import sys
 import threading
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -122,3 +125,20 @@ def end_process(name: str, error: BaseException) -> NoReturn:
     print_trace(error)
     print(f"{name} failed, so this process ends", file=sys.stderr, flush=True)
     os._exit(EXIT_CODE)
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Pauses double from `first_s` to `longest_s`, and each is shortened by up to half, by a
+    different part for each client: clients that lost one service together do not all come back to
+    it at once. The part is computed from the client and the number of the try, so a simulated run
+    repeats.
+    """
+
+    first_s: float
+    longest_s: float
+
+    def pause_s(self, tries: int, who: str) -> float:
+        """The pause after this many failures in a row, at least one."""
+        whole = min(self.longest_s, self.first_s * 2.0 ** min(tries - 1, 60))
+        return whole * (0.5 + zlib.crc32(f"{who} {tries}".encode()) / 2**33)

@@ -22,13 +22,19 @@ from anabranch.connectors.source import Source, SourceContext
 from anabranch.connectors.table import TableContext, TableReader
 from anabranch.disk.real import RealFolder
 from anabranch.errors import ConfigError, SinkError, SiteError, SourceError
-from anabranch.link.budget import Budget
-from anabranch.link.codec import PACKED, Unpack, unpacker
-from anabranch.link.inlet import LiveInlet
+from anabranch.link.inlet import Budget, LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.reports import PlanReport
 from anabranch.link.store import DiskBudget, Shelves
-from anabranch.link.wire import EVENT_TIME, POSITION, ArrowBatches, wire_schema
+from anabranch.link.wire import (
+    EVENT_TIME,
+    PACKED,
+    POSITION,
+    ArrowBatches,
+    Unpack,
+    unpacker,
+    wire_schema,
+)
 from anabranch.log.spills import Spills
 from anabranch.log.stream_log import remove_log
 from anabranch.plan.catalog import StreamDef, TableDef
@@ -37,18 +43,16 @@ from anabranch.plan.places import Looked, Place
 from anabranch.plan.stage import Stage
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.runtime.loop import Loop
-from anabranch.site.programs.kept_state import KeptState
 from anabranch.site.programs.pocket import PocketBody
-from anabranch.site.programs.snapshots import Snapshots
-from anabranch.site.sources.ingest import Ingest
+from anabranch.site.programs.snapshots import KeptState, Snapshots
+from anabranch.site.sources.ingest import Ingest, SourceStream
 from anabranch.site.sources.journal import SEGMENT, Journal
 from anabranch.site.sources.open_stream import OpenStream
 from anabranch.site.sources.pace import Pace
 from anabranch.site.sources.shedder import Shedder
-from anabranch.site.sources.source_stream import SourceStream
 from anabranch.site.sources.table import TableIngest
 from anabranch.site.tasks.aggregate import AggregateBody
-from anabranch.site.tasks.body import Body, SelectionBody
+from anabranch.site.tasks.body import Body, SelectionBody, UnionBody
 from anabranch.site.tasks.calibration import InSlot, calibrated
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.join import JoinBody
@@ -56,12 +60,11 @@ from anabranch.site.tasks.measures import Cost
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.sink import SinkBody, SinkTask
 from anabranch.site.tasks.task import Owner, Task
-from anabranch.site.tasks.union import UnionBody
-from anabranch.spark.footprint import footprint
 from anabranch.spark.jobs import SparkJobs
 from anabranch.spark.kept.expressions import Expressions, Mode
+from anabranch.spark.memory import footprint
 from anabranch.spark.session import arrow_schema
-from anabranch.stage.sources import stage_source
+from anabranch.stage.results import stage_source
 from anabranch.stream.batch import Batch
 
 

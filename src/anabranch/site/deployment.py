@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar
 
 from anabranch.connectors import SINKS
 from anabranch.errors import AnabranchError, Fenced, SiteError
-from anabranch.link.codec import Unpack
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import (
     Check,
@@ -24,6 +23,7 @@ from anabranch.link.messages import (
     Urgencies,
 )
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.wire import Unpack
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.places import Looked
 from anabranch.plan.tasks import Input, TaskSpec
@@ -31,8 +31,8 @@ from anabranch.runtime.base import Bell, Runtime
 from anabranch.runtime.log import note
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
+from anabranch.site.sources.ingest import SourceStream
 from anabranch.site.sources.open_stream import Given, OpenStream
-from anabranch.site.sources.source_stream import SourceStream
 from anabranch.site.tasks.body import Produced
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.sink import SinkTask

@@ -42,19 +42,18 @@ from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
 from anabranch.link.reports import DiskReport, PlanReport, SiteReport, StateFolderReport
 from anabranch.plan.expressions import TypeAnswer
-from anabranch.plan.program import Submission
+from anabranch.plan.spec import Submission
 from anabranch.runtime.loop import process_loop
 from anabranch.site.build import Builder
-from anabranch.site.heartbeat import BEAT_S, Heartbeat
+from anabranch.site.heartbeat import BEAT_S, Heartbeat, RoundTrips
 from anabranch.site.http.server import SiteHttp
 from anabranch.site.links.readers import ReadersFile
+from anabranch.site.member import StateFolder
 from anabranch.site.programs.submission import described
-from anabranch.site.round_trips import RoundTrips
 from anabranch.site.service import SiteService
 from anabranch.site.sources.ingest import Ingest
 from anabranch.site.sources.open_stream import OpenStream, decoded, encoded
-from anabranch.site.state_folder import StateFolder
-from anabranch.site.state_query import look
+from anabranch.site.spark_jobs import look
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.spark.alive import Alive, pings
@@ -242,7 +241,7 @@ class Site:
 
     async def _learn_model(self, asked: LearnModel) -> Learnt:
         # Only now: it needs solvers, which a site may be installed without.
-        from anabranch.site.learning import learn_model
+        from anabranch.site.spark_jobs import learn_model
 
         return await self._runtime.blocking(learn_model, self._spark, asked)
 

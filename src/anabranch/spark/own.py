@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.config.model import SiteSettings
 from anabranch.scratch import scratch_folder
-from anabranch.spark.footprint import besides_heap, footprint
 from anabranch.spark.jvm import jvm
 from anabranch.spark.kept.expressions import Expressions, Mode
+from anabranch.spark.memory import besides_heap, footprint
 from anabranch.spark.session import start_session, stop_session
 
 _warm = threading.Lock()

@@ -1,4 +1,10 @@
-"""The site's Spark session, and the schemas that Spark and Arrow agree on."""
+"""The site's Spark session, the schemas that Spark and Arrow agree on, and the archive of
+Spark's classes from which it starts.
+
+A JVM that starts Spark loads some ten thousand classes, and spends half of its start on them. A JVM
+that maps them from an archive (its class data sharing) does not. The JVM itself checks that the
+archive fits the Java and the jars at hand, and does without it otherwise.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +21,40 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from anabranch.errors import SetupError
 from anabranch.plan.operators import Column
-from anabranch.spark.archive import WRITING, archive_path, quoted, using
 from anabranch.spark.failures import cause
 from anabranch.spark.inside import to_arrow_type
 from anabranch.spark.jdk import use_java
 from anabranch.spark.memory import give_memory_back, job_memory
+
+WRITING = "-XX:ArchiveClassesAtExit="
+
+
+def archive_path() -> Path:
+    """The archive of this Python environment; it is removed together with the environment."""
+    return Path(sys.prefix) / "share" / "anabranch" / f"spark-{pyspark.__version__}.jsa"
+
+
+def using(archive: Path) -> str:
+    """The Java option that uses it; empty if there is no archive."""
+    return f"-XX:SharedArchiveFile={quoted(archive)}" if archive.is_file() else ""
+
+
+def writing(archive: Path) -> str:
+    """The Java option with which a JVM archives, when it ends, the classes it has loaded."""
+    return f"{WRITING}{quoted(archive)}"
+
+
+def quoted(path: Path) -> str:
+    """The path quoted for Java options, which Spark splits at spaces."""
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
 
 LOG = "spark.log"
 JVM_OPTIONS = "spark.driver.extraJavaOptions"

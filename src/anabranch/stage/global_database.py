@@ -1,4 +1,5 @@
-"""The global database of a stage: for all of its servers, the content of their checkpoints.
+"""The global database of a stage: what its servers have in their checkpoints, for all of them. A
+server claims its part first and saves it after checkpoints.
 
 A server saves what came since it last did: in one transaction its new partials, and its offsets. So
 the partials of a server always fit the offsets beside them, and another server can go on from
@@ -14,12 +15,13 @@ from hashlib import sha256
 
 import pyarrow as pa
 
-from anabranch.errors import TaskError
+from anabranch.errors import SiteError, TaskError
 from anabranch.plan.spec import opened
 from anabranch.plan.stage import Stage
 from anabranch.stage.partials import SLICE, PartialsSql
 from anabranch.stage.sessions import Place, Rows, Session, place_of
-from anabranch.stage.store import Checkpoint
+from anabranch.stage.store import Checkpoint, Store
+from anabranch.stream.batch import START_WATERMARK
 
 MERGE_EVERY = 16
 """Saves between two merges of a part in the database."""
@@ -227,3 +229,69 @@ def _taken_over(part: int) -> TaskError:
 def _succeeds(here: Checkpoint, there: Checkpoint, generation: int) -> bool:
     """Whether the state `here` is the saved one, or a later one of the same server."""
     return here.epoch >= there.epoch and here.facts.get(GENERATION, 0) == generation
+
+
+Since = Callable[[int], tuple[Checkpoint, pa.Table]]
+"""The last checkpoint, and the partials that came behind an epoch."""
+
+
+class Backup:
+    """An unreachable database is a `problem`, and is brought up to date when it is back; a part
+    that another server has claimed is a TaskError.
+    """
+
+    def __init__(self, database: GlobalDatabase, part: int, parts: int, store: Store) -> None:
+        """Begins with what is there, if that is newer than what `store` has."""
+        self._database = database
+        self._part = part
+        self._parts = parts
+        self._store = store
+        self._claimed = False
+        self.problem = ""
+        self.floor = START_WATERMARK
+        """Whoever reads the merged results needs no window that ends up to this."""
+        self.elsewhere: int | None = None
+        """How far the other parts have come, the last of those that are not idle."""
+        store.saved = 0
+        try:
+            self._claim(store.checkpoint())
+        except SiteError as error:
+            if not store.checkpoint().epoch:
+                raise
+            self.problem = error.line()
+
+    def _claim(self, here: Checkpoint, *, begun: bool = False) -> None:
+        there = self._database.claim(self._part, here, begun=begun)
+        if there.epoch and there.facts[GENERATION] != here.facts.get(GENERATION, 0):
+            self._store.adopt(there, self._database.load(self._part))
+        self._store.saved, self._claimed = there.epoch, True
+
+    def save(self, since: Since, floor: int) -> Checkpoint | None:
+        """Saves, and returns what is there then; None if the database is away."""
+        try:
+            if not self._claimed:
+                self._claim(self._store.checkpoint(), begun=True)
+            kept = self._database.save(self._part, since, floor)
+        except SiteError as error:
+            self.problem = error.line()
+            return None
+        self._store.saved, self.problem = kept.epoch, ""
+        return kept
+
+    def look(self) -> None:
+        """Learns how far the others have come."""
+        if self._parts == 1:
+            return
+        try:
+            found = self._database.look()
+        except SiteError as error:
+            self.problem = error.line()
+            return
+        if reader := found.pop(READER, None):
+            self.floor = reader.facts["floor"]
+        others = [
+            one.facts.get("reached", START_WATERMARK)
+            for part, one in found.items()
+            if part != self._part
+        ]
+        self.elsewhere = min((one for one in others if one > START_WATERMARK), default=None)

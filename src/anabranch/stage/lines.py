@@ -13,10 +13,9 @@ import pyarrow.types as pt
 
 from anabranch.connectors.files.read_csv import Records
 from anabranch.connectors.files.source import FileSource
-from anabranch.connectors.formats.epoch import event_type, is_event_time, micros_of
-from anabranch.connectors.formats.fields import locate
-from anabranch.connectors.formats.from_text import from_text
-from anabranch.connectors.formats.table_builder import UNFIT, source_names, table_schema
+from anabranch.connectors.formats.columns import from_text
+from anabranch.connectors.formats.table_builder import UNFIT, locate, source_names, table_schema
+from anabranch.connectors.formats.times import event_type, is_event_time, micros_of
 from anabranch.connectors.source import SourceContext
 
 _PIECE = 1 << 20

@@ -21,8 +21,7 @@ from anabranch.link.reports import SourceNews, StageReport
 from anabranch.plan.stage import Stage
 from anabranch.stage.global_database import READER, GlobalDatabase
 from anabranch.stage.offsets import Offsets
-from anabranch.stage.partials import PartialsSql
-from anabranch.stage.slices import Slices, first_slice
+from anabranch.stage.partials import PartialsSql, Slices, first_slice
 from anabranch.stage.store import Checkpoint
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.panes import Grid

@@ -1,5 +1,5 @@
-"""Partial aggregates in DuckDB's SQL: how tuples become partials, partials are merged, and results
-computed.
+"""Partial aggregates in DuckDB's SQL: how they are made of tuples, merged, and become results,
+and which slices and windows have anything in them.
 
 Tables of tuples have the columns `_slice`, `_k0`, `_k1`, … (keys) and `_a0`, `_a1`, … (arguments);
 tables of partials have `_slice`, the keys, and `_p0`, `_p1`, …
@@ -7,11 +7,13 @@ tables of partials have `_slice`, the keys, and `_p0`, `_p1`, …
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.plan.operators import AggregateCall
 from anabranch.plan.stage import Stage
+from anabranch.stream.batch import START_WATERMARK
+from anabranch.window.panes import Grid
 
 SLICE = "_slice"
 LONG = 16
@@ -172,3 +174,55 @@ def _count(places: Sequence[str]) -> Partial:
         f"CAST({present} AS BIGINT)",
         _WHOLE_SUM,
     )
+
+
+MANY = 500_000
+"""Partials of the windows that are given out together."""
+
+
+class Slices(dict[int, int]):
+    """Slice → the number of its partials."""
+
+    def __init__(self, grid: Grid, counts: Mapping[int, int]) -> None:
+        super().__init__(counts)
+        self._grid = grid
+
+    def count(self, more: Mapping[int, int]) -> None:
+        for slice, rows in more.items():
+            self[slice] = self.get(slice, 0) + rows
+
+    def forget(self, floor: int) -> None:
+        """Forgets the slices before the slice `floor`."""
+        for slice in [one for one in self if one < floor]:
+            del self[slice]
+
+    def windows(self, after: int, until: int) -> list[int]:
+        """The windows with anything in them that end after `after`, up to `until`."""
+        grid = self._grid
+        first, behind = grid.open_at(after), grid.open_at(until)
+        found: set[int] = set()
+        for slice in list(self):
+            low = max(first, grid.first_window(slice))
+            high = min(behind - 1, slice // grid.stride)
+            found.update(range(low, high + 1))
+        return sorted(found)
+
+    def last_due(self, after: int, watermark: int) -> int | None:
+        """The end of the last of the next windows to be given, if there are any: not too much at
+        once.
+        """
+        if watermark == START_WATERMARK:
+            return None
+        rows, last = 0, None
+        for window in self.windows(after, watermark):
+            first = self._grid.first_pane(window)
+            rows += sum(self.get(first + n, 0) for n in range(self._grid.span))
+            if last is not None and rows > MANY:
+                break
+            last = window
+        return None if last is None else self._grid.end(last)
+
+
+def first_slice(grid: Grid, upto: int) -> int:
+    """The first slice that a window needs which ends after `upto`."""
+    return -(2**62) if upto == START_WATERMARK else grid.first_pane(grid.open_at(upto))

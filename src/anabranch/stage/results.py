@@ -1,20 +1,29 @@
-"""The streams of a stage as sources of their sites. They yield window results in the order (end,
-key), from the state of one server or from the global database; or nothing.
+"""The streams of a stage as sources of their sites, by their role. They yield window results in
+the order (end, key).
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from anabranch.connectors.source import Cursor, Source
 from anabranch.link.reports import SourceNews
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
-from anabranch.stage.run import StageRun
+from anabranch.spark.session import arrow_schema
+from anabranch.stage.late import LateTuples
+from anabranch.stage.merged import MergedRun
+from anabranch.stage.partials import PartialsSql
+from anabranch.stage.run import StageRun, cores, sample_schema
+from anabranch.stage.store import partials_of
+from anabranch.stage.work import input_of
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window.panes import Grid
 
@@ -139,3 +148,29 @@ class StagePart(Source):
 
     def close(self) -> None:
         self._run.close()
+
+
+def stage_source(
+    spark: SparkSession,
+    stage: Stage,
+    columns: pa.Schema,
+    folder: Path | None,
+    stopped: threading.Event,
+) -> Source:
+    """`columns` are those of the stream; `folder` is where the state's checkpoints are."""
+    if stage.role == "late":
+        return LateTuples(stage, arrow_schema(stage.input.columns), columns, stopped)
+    if stage.role == "merge":
+        return StageResults(stage, columns, _merged(spark, stage, stopped))
+    run = StageRun(spark, stage, folder, slots=cores(spark), stopped=stopped)
+    if stage.role == "part":
+        return StagePart(run)
+    all = _merged(spark, stage, stopped) if stage.parts > 1 else None
+    return StageResults(stage, columns, run, all)
+
+
+def _merged(spark: SparkSession, stage: Stage, stopped: threading.Event) -> MergedRun:
+    sample = sample_schema(spark, stage)
+    partials = partials_of(PartialsSql(stage), sample.empty_table()).schema
+    finite = input_of(stage, arrow_schema(stage.input.columns)).finite
+    return MergedRun(stage, partials, grid_of(stage), finite=finite, stopped=stopped)

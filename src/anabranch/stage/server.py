@@ -21,8 +21,7 @@ from anabranch.link.message import Message
 from anabranch.plan.spec import Spec
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
-from anabranch.stage.backup import Backup
-from anabranch.stage.global_database import GlobalDatabase
+from anabranch.stage.global_database import Backup, GlobalDatabase
 from anabranch.stage.messages import (
     AwaitWindows,
     BeginPartitions,

@@ -11,12 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import TaskError
-from anabranch.stage.backup import Backup
-from anabranch.stage.epochs import Epochs
+from anabranch.stage.global_database import Backup
 from anabranch.stage.messages import SEE_S, Counts, DueWindows, StateStatus
-from anabranch.stage.offsets import Offsets, Range
-from anabranch.stage.partials import SLICE
-from anabranch.stage.slices import Slices, first_slice
+from anabranch.stage.offsets import Epochs, Offsets, Range
+from anabranch.stage.partials import SLICE, Slices, first_slice
 from anabranch.stage.store import Checkpoint, Store
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.panes import Grid

@@ -18,7 +18,7 @@ import psycopg
 import pyarrow as pa
 
 from anabranch.connectors.postgres.client import Database, reason
-from anabranch.connectors.postgres.types import copy_text, postgres_type
+from anabranch.connectors.postgres.sink_table import copy_text, postgres_type
 from anabranch.errors import SiteError, TaskError
 
 TAKEN_S = 30.0

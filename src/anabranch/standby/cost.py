@@ -1,4 +1,5 @@
-"""The cost of a standby at batch size b: bytes on the link all the time, seconds after a failure.
+"""What a standby costs at batch size b: bytes on the link all the time, seconds after a failure;
+measured, or assumed before enough was released.
 
 An outlet counts as pending what was neither shipped to the standby nor released by the primary's
 acks, and ships ⌊pending/b⌋·b of it whenever there is that much. With rate r, ack interval T, lag D
@@ -13,6 +14,11 @@ acks as they were measured. For a load of which only r, T, D and K are known, ac
 whole chunks, because acks and appends meet at all phases and a producer appends a chunk at a time,
 and with a lag that may vary from ack to ack. What was cut is added up instead of what was shipped,
 so that a run need not end where a cycle does.
+
+A window of ten minutes releases nothing for ten minutes, and a limit on overhead has to hold during
+the first. So the forecast follows from the task's windows and from what is held already: a task
+whose windows are `width` long and begin every `slide` releases a slide's tuples at a time, and
+keeps the rest of a window. If more is held than that, something further down holds it.
 """
 
 from __future__ import annotations
@@ -23,6 +29,8 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from anabranch.units import show_duration
 
 Numbers = NDArray[np.float64]
 Number = TypeVar("Number", float, Numbers)
@@ -271,3 +279,40 @@ def _acks(load: Load) -> list[tuple[float, float]]:
         else:
             acks[-1] = (acks[-1][0], min(acks[-1][1], kept))
     return acks
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """For how long, or for how many tuples, windows hold back what they have taken. All 0: each
+    tuple is released once it is processed.
+    """
+
+    width_s: float = 0.0
+    slide_s: float = 0.0
+    width_rows: float = 0.0
+    slide_rows: float = 0.0
+
+    def __str__(self) -> str:
+        if self.width_s:
+            return f"a window of {show_duration(self.width_s * 1e6)}"
+        return f"a window of {self.width_rows:,.0f} rows" if self.width_rows else "no window"
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """The form of a measurement: seconds between acks that release something, tuples that come in
+    that time, and tuples that such an ack leaves.
+    """
+
+    interval_s: float
+    arrived: float
+    left: float
+
+
+def assumed(hold: Hold, rate: float, held: float, ack_interval_s: float, lag_s: float) -> Releases:
+    """`rate` is above 0; `held` tuples have not been released so far."""
+    slide = max(hold.slide_s * rate, hold.slide_rows)
+    arrived = max(slide, ack_interval_s * rate)
+    left = max(hold.width_s * rate, hold.width_rows, arrived) - arrived + lag_s * rate
+    beyond = max(0.0, held - (arrived + left))
+    return Releases(arrived / rate, arrived + beyond, left)

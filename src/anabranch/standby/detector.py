@@ -1,9 +1,20 @@
-"""Decides whether a primary is dead: how often its standby asks, and how it takes the answers."""
+"""Whether a primary is dead: how often its standby asks, how it takes the answers, which limits
+it can never keep, and when it puts off its work.
+
+Under load a standby would repeat all work of its primary, and most of it in vain: a moment later
+the primary's results are safe and nobody needs the tuples any more. So it lets much work wait a
+while, and begins after what was released meanwhile. Little work is done at once, because then a
+take-over finds nothing left to do.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
+
+from anabranch.plan.service_levels import Standby, exact_duration, percentage
+from anabranch.units import show_duration
 
 LEAST_S = 0.1
 """Beats are not closer than that: a pause of a collector is no death."""
@@ -74,3 +85,83 @@ class Detector:
         else:
             self.missed = self._limit
         return self.missed >= self._limit
+
+
+def impossible(asked: Standby, heartbeat_us: int, missed: int) -> tuple[str, str] | None:
+    """The limit that cannot hold and the nearest that can; None if it depends on the load.
+
+    A death is noticed up to one beat later, whatever the batch. With a batch of 1 nothing is
+    released before it is shipped, so every tuple is sent to the standby.
+    """
+    beats = cadence_of(asked, heartbeat_us, missed)
+    if asked.recovery_us is not None and asked.recovery_us < round(beats.refused_s * 1e6):
+        wanted, least = exact_duration(asked.recovery_us), _shown(beats.refused_s)
+        return (
+            f"RECOVERY {wanted} cannot hold: that a site has died is noticed up to {least} later",
+            f"The least is RECOVERY {least}; heartbeat_interval in cluster.toml makes it less.",
+        )
+    overhead = 1.0 if asked.overhead is None else asked.overhead
+    if asked.batch == 1 and overhead < 1 and not asked.compress:
+        return (
+            f"OVERHEAD {percentage(overhead)} cannot hold with BATCH 1, which sends"
+            " every tuple to the standby",
+            "Leave BATCH out, and it is chosen so that the limit holds; or OVERHEAD 100%.",
+        )
+    return None
+
+
+def reservation(asked: Standby, heartbeat_us: int, missed: int) -> str:
+    """A warning about a RECOVERY that holds if a process dies, but not if its machine falls silent;
+    otherwise empty.
+    """
+    silent_s = cadence_of(asked, heartbeat_us, missed).silent_s
+    if asked.recovery_us is None or asked.recovery_us >= round(silent_s * 1e6):
+        return ""
+    return (
+        f"RECOVERY {exact_duration(asked.recovery_us)} holds only if its process dies; that its"
+        f" machine or the way to it has gone is noticed within {_shown(silent_s)}"
+    )
+
+
+def noticed(asked: Standby, heartbeat_us: int, missed: int) -> str:
+    """The text for EXPLAIN: how soon both kinds of death are noticed."""
+    beats = cadence_of(asked, heartbeat_us, missed)
+    return (
+        f"noticed within {_shown(beats.refused_s)} if the process dies,"
+        f" {_shown(beats.silent_s)} if its machine does"
+    )
+
+
+def cadence_of(asked: Standby, heartbeat_us: int, missed: int) -> Cadence:
+    recovery_s = None if asked.recovery_us is None else asked.recovery_us / 1e6
+    return cadence(heartbeat_us / 1e6, missed, recovery_s)
+
+
+def _shown(seconds: float) -> str:
+    return show_duration(seconds * 1e6)
+
+
+LITTLE_BYTES = 1 << 20
+PATIENCE_S = 2.0
+
+
+class Patience:
+    """The caller gives times, in seconds of any one clock."""
+
+    def __init__(self, patience_s: float = PATIENCE_S, little_bytes: int = LITTLE_BYTES) -> None:
+        self._patience_s = patience_s
+        self._little = little_bytes
+        self._taken: tuple[int, ...] = ()
+        self._since = math.inf
+
+    def waits(self, now: float, taken: tuple[int, ...], waiting_bytes: int) -> bool:
+        """Whether the standby should still wait, when `waiting_bytes` lie after what was
+        `taken`.
+        """
+        if waiting_bytes < self._little:
+            self._since = math.inf
+            return False
+        if taken != self._taken:
+            self._taken, self._since = taken, now
+        self._since = min(self._since, now)
+        return now < self._since + self._patience_s

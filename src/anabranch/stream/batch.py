@@ -1,12 +1,21 @@
-"""A run of consecutive tuples of one stream, and the watermark that holds behind it."""
+"""A run of consecutive tuples of one stream, the columns that every tuple travels with, and the
+watermark that holds after it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, Self, TypeVar
 
-from anabranch.stream.restart import RestartPoint
-from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
+from anabranch.stream.restart import END_WATERMARK, START_WATERMARK, RestartPoint
+
+EVENT_TIME = "_ts"
+"""When it happened (µs)."""
+BORN = "_born"
+"""When the source tuple that completed it entered the system (µs)."""
+POSITION = "_pos"
+"""Its number in its stream, dense from 1."""
+
 
 __all__ = ["END_WATERMARK", "START_WATERMARK", "Batch", "P", "Payload"]
 

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.stream.watermark import START_WATERMARK
+START_WATERMARK = -(2**63)
+"""Nothing is known yet: any tuple may still come."""
+END_WATERMARK = 2**63 - 1
+"""No tuple will ever come: the stream has ended."""
+
 
 FOREVER = 2**63 - 1
 """A position behind all others: whoever needs nothing up to it needs nothing any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.stream.watermark import END_WATERMARK, START_WATERMARK
+from anabranch.stream.restart import END_WATERMARK, START_WATERMARK
 
 
 def watermark(newest: int, lateness_us: int) -> int:

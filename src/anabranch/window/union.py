@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
-from anabranch.stream.names import EVENT_TIME
+from anabranch.stream.batch import END_WATERMARK, EVENT_TIME, START_WATERMARK
 from anabranch.window.panes import Ints
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.connectors import Sink
-from anabranch.connectors.files import line_folder
+from anabranch.connectors.files import line_file
 from anabranch.connectors.files import parquet_sink as parquet_module
 from anabranch.errors import SinkError
 from tests.connectors.reading import message
@@ -115,7 +115,7 @@ def test_killed_anywhere_and_gone_on_with(
     """Whatever a kill leaves of a write, nothing is there twice and nothing is missing."""
     chance = Random(seed)
     steps = chance.randint(1, 60)
-    real_add, real_record = line_folder.LineFile.add, line_folder.LineFolder._record
+    real_add, real_record = line_file.LineFile.add, line_file.LineFolder._record
 
     def step() -> None:
         nonlocal steps
@@ -134,8 +134,8 @@ def test_killed_anywhere_and_gone_on_with(
         step()
         real_record(self, sizes)
 
-    monkeypatch.setattr(line_folder.LineFile, "add", add)
-    monkeypatch.setattr(line_folder.LineFolder, "_record", record)
+    monkeypatch.setattr(line_file.LineFile, "add", add)
+    monkeypatch.setattr(line_file.LineFolder, "_record", record)
     whole = rows(1, 90, seed)
     made, given = _made(kind, tmp_path, resume=False), 0
     while given < 90:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from anabranch.connectors.files.own import claim
+from anabranch.connectors.files.paths import claim
 from tests.connectors.reading import UTC_MICROS, message
 from tests.connectors.writing import COLUMNS, numbered, sink, table_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.connectors.formats.csv_rows import csv_block
+from anabranch.connectors.formats.rows import csv_block
 
 
 def rows(*texts: str | bytes) -> tuple[list[list[str]], dict[int, str]]:

@@ -10,11 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors.formats.epoch import event_type, micros, micros_of
-from anabranch.connectors.formats.from_arrow import from_arrow
-from anabranch.connectors.formats.from_text import from_text
-from anabranch.connectors.formats.from_values import from_values
+from anabranch.connectors.formats.columns import from_arrow, from_text, from_values
 from anabranch.connectors.formats.table_builder import Block, TableBuilder
+from anabranch.connectors.formats.times import event_type, micros, micros_of
 from anabranch.errors import ScriptError, SourceError
 from anabranch.language import CreateStream, Script, parse
 from tests.connectors.reading import context

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from anabranch.connectors.kafka import sink as kafka_sink
 from anabranch.connectors.kafka.client import Topic
 from anabranch.errors import SinkAway, SinkError, SourceError
-from anabranch.runtime.threads import REAL_TIME
+from anabranch.runtime.loop import REAL_TIME
 
 
 class Said:

@@ -14,9 +14,8 @@ import pytest
 
 from anabranch.connectors import SinkContext, make_sink
 from anabranch.connectors.kafka import sink as kafka_sink
-from anabranch.connectors.kafka import tail as kafka_tail
-from anabranch.connectors.kafka.noted import Notes
-from anabranch.connectors.kafka.tail import Tail
+from anabranch.connectors.kafka import written as kafka_tail
+from anabranch.connectors.kafka.written import Notes, Tail
 from anabranch.connectors.sink import Beginning, Continued
 from anabranch.errors import Fenced, SinkAway, SinkBehind, SinkError
 from bench.systems.server_process import free_port

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors.formats.from_values import from_values
+from anabranch.connectors.formats.columns import from_values
 from anabranch.errors import ConfigError, SourceError
 from tests.connectors.reading import UTC_MICROS, CheckedSource, message
 

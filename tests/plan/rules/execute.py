@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch.link.wire import wire_schema
-from anabranch.plan.graph import Node
-from anabranch.plan.operators import Aggregate, Join, Operator, Selection
+from anabranch.plan.operators import Aggregate, Join, Node, Operator, Selection
 from anabranch.site.tasks.aggregate import AggregateBody
 from anabranch.site.tasks.body import Body, SelectionBody, Taken
 from anabranch.site.tasks.join import JoinBody

@@ -9,12 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.plan.catalog import QueryDef
-from anabranch.plan.explain import draw
 from anabranch.plan.placed import settled
 from anabranch.plan.rules import RULES, Graph, outline, rewritten, unplaced
 from anabranch.plan.rules.base import Rule
-from anabranch.plan.tree import tree
-from anabranch.plan.where import Where
+from anabranch.plan.spec import Where
+from anabranch.plan.tree import draw, tree
 from tests.plan.rules.execute import run
 from tests.plan.rules.samples import QUERIES, lookup, query, random_streams, schemas
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from anabranch.approx.assign.greedy import greedy
+from anabranch.approx.assign.baselines import greedy, h_best, h_worst
 from anabranch.approx.assign.problem import Problem, Workers
-from anabranch.approx.assign.spread import h_best, h_worst
 from anabranch.approx.assign.swaps import swaps
 
 Method = Callable[[Problem], Workers]

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from anabranch.approx.assign.loads import Filling, Load
-from anabranch.approx.assign.problem import Problem, Workers
+from anabranch.approx.assign.problem import Filling, Load, Problem, Workers
 from anabranch.approx.gaussian import Indices
 
 TIGHTER = (1.0, 1.25, 1.6, 2.0, 3.0)

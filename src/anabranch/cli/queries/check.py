@@ -15,12 +15,12 @@ from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.base.secrets import Kept
 from anabranch.coordinator.base.sites import absence
 from anabranch.coordinator.placement.placing import Placing
-from anabranch.coordinator.scripts.changes import Changes
+from anabranch.coordinator.scripts.analysis import Types
+from anabranch.coordinator.scripts.replies import Changes
 from anabranch.coordinator.scripts.scripts import ScriptCheck
-from anabranch.coordinator.scripts.types import Types
 from anabranch.errors import AnabranchError
 from anabranch.language import Script, parse
-from anabranch.language.expressions.sketch_types import NoTypes, SketchTypes
+from anabranch.language.expressions.types import NoTypes, SketchTypes
 from anabranch.language.grammar.statements import CreatePocket
 from anabranch.link.message import A, Message
 from anabranch.link.messages import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from anabranch.errors import ScriptError
 from anabranch.language.grammar.lexer import Kind, Token, tokenize
-from anabranch.language.grammar.standby import METHODS, STANDBY_PARTS
+from anabranch.language.grammar.service_levels import METHODS, STANDBY_PARTS
 from anabranch.language.source import Script
 
 STATEMENTS = ("CREATE", "DROP", "RESUME", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "TAIL")

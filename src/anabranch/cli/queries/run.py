@@ -1,10 +1,14 @@
-"""`anabranch run`: a script on sites of its own, from start to end."""
+"""`anabranch run` and `anabranch explain`: a script on sites of its own, from start to end or
+only as it would run, and what becomes of sites that are lost meanwhile.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from rich.live import Live
@@ -12,7 +16,6 @@ from rich.markup import escape
 
 from anabranch.cli.queries.check import check_early
 from anabranch.cli.queries.scripts import cluster_for, read_script
-from anabranch.cli.show.losses import Losses
 from anabranch.cli.show.tables import (
     err,
     out,
@@ -22,13 +25,63 @@ from anabranch.cli.show.tables import (
     working,
 )
 from anabranch.config.cluster import Cluster
-from anabranch.coordinator.service.idle import failures, idle
+from anabranch.coordinator.base.reports import SystemStatus
+from anabranch.coordinator.scripts.analysis import asked, explained
 from anabranch.coordinator.service.temporary import TemporarySystem
-from anabranch.coordinator.status.report import SystemStatus
-from anabranch.errors import ConfigError
+from anabranch.coordinator.status.query_states import failures, idle
+from anabranch.errors import ConfigError, SiteError
 from anabranch.language.grammar.parser import parse
 from anabranch.language.source import Script
 from anabranch.link.message import plain
+from anabranch.plan.catalog import AnyDef, QueryDef
+from anabranch.plan.definitions import relation
+from anabranch.plan.picture import picture
+from anabranch.plan.tasks import tasks_of
+from anabranch.plan.tree import Branch, Lookup, explain, tree
+
+PATIENCE_S = 1.0
+"""A site that does not answer may be slow; and who takes over has to say so first."""
+
+
+class Losses:
+    """Looks at each status of a run in turn; `say` is called once a lost site has been replaced."""
+
+    def __init__(
+        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say = say
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._primaries: dict[str, str] = {}
+        self._taken: defaultdict[str, list[str]] = defaultdict(list)
+        """Lost site → the queries that others have taken over from it, and who has."""
+
+    def look(self, status: SystemStatus) -> None:
+        """Raises SiteError if a lost site ran something that no other site has."""
+        down = {one.site: one for one in status.sites if one.state != "up"}
+        self._follow(status, down)
+        for site, report in down.items():
+            lost_for = self._clock() - self._since.setdefault(site, self._clock())
+            if report.state == "stuck" or (report.lost and lost_for >= PATIENCE_S):
+                died = report.state == "starting"  # again, by us: what it had is lost
+                raise SiteError(f"a site is lost: {f'{site} died' if died else report.problem}")
+            if not report.missing:
+                self._tell(site)
+        for site in [one for one in self._since if one not in down]:
+            del self._since[site]
+            self._tell(site)
+
+    def _follow(self, status: SystemStatus, down: Iterable[str]) -> None:
+        for name, primary in status.protection.items():
+            before = self._primaries.get(name, primary.site)
+            self._primaries[name] = primary.site
+            if before != primary.site and before in {*down, *self._since}:
+                self._taken[before].append(f"{primary.site} took over {name}")
+
+    def _tell(self, site: str) -> None:
+        if taken := self._taken.pop(site, None):
+            self._say(f"site {site} is lost; {', '.join(taken)}")
+
 
 POLL_S = 0.1
 
@@ -111,3 +164,55 @@ def _watch(run: Run, seconds: float | None, until_idle: bool, *, live: bool) -> 
         return run.watch(
             seconds, until_idle, lambda status: table.update(queries_table(status), refresh=True)
         )
+
+
+def explain_script(path: Path, name: str | None, svg: Path | None, cluster: Path | None) -> None:
+    """Explains the queries. The sites are started, because only Spark knows the types, but nothing
+    is deployed on them.
+    """
+    script = read_script(path)
+    with working("Starting …") as say:
+        run = Run(cluster_for(script, cluster), say)
+
+    with run:
+        known = {one.name: one for one in run.coordinator.plan(script, str(path.resolve().parent))}
+        lookup = partial(relation, known)
+        notes = run.coordinator.placement_notes(known)
+        queries = choose(known, name, str(path))
+        sites = run.coordinator.sites
+        plans = [explained(asked(sites), tasks_of(query, lookup)) for query in queries]
+    for index, query in enumerate(queries):
+        title = f"query {query.name}"
+        text = "\n\n".join(filter(None, [explain(query, lookup, notes), plans[index]]))
+        out.print(f"{title}\n{'─' * len(title)}\n{text}", markup=False)
+        if index < len(queries) - 1:
+            out.print()
+    if svg:
+        trees = [one for query in queries for one in titled(query, lookup)]
+        try:
+            svg.write_text(picture(trees), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write it: {error.strerror}", place=str(svg)) from None
+        err.print(f"wrote {svg}", markup=False)
+
+
+def titled(query: QueryDef, lookup: Lookup) -> list[tuple[str, Branch]]:
+    """The trees of a picture: as written, and as run where that differs."""
+    run = tree(query, query.nodes, lookup)
+    if query.nodes == (query.written,):
+        return [(f"query {query.name}", run)]
+    written = tree(query, (query.written,), lookup)
+    return [(f"query {query.name}, as written", written), (f"query {query.name}, as run", run)]
+
+
+def choose(known: dict[str, AnyDef], name: str | None, place: str) -> list[QueryDef]:
+    queries = [one for one in known.values() if isinstance(one, QueryDef)]
+    if not queries:
+        raise ConfigError("this script creates no query", place=place)
+    if name is None:
+        return queries
+    chosen = [one for one in queries if one.name.lower() == name.lower()]
+    if not chosen:
+        names = ", ".join(one.name for one in queries)
+        raise ConfigError(f"it creates no query {name}", place=place, remedy=f"It has {names}.")
+    return chosen

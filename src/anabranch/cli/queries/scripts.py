@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.config.cluster import Cluster, load_cluster
-from anabranch.coordinator.scripts.sites import check_site_names, sites_named
+from anabranch.coordinator.scripts.references import check_site_names, sites_named
 from anabranch.errors import ConfigError
 from anabranch.language import Script
 

@@ -10,8 +10,7 @@ from anabranch.coordinator.requests import Submit
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import ConfigError
 from anabranch.pocket import Pocket
-from anabranch.site.programs.submission import named, submission
-from anabranch.site.programs.user_class import classes
+from anabranch.site.programs.submission import classes, named, submission
 
 SUBMIT_S = 300.0
 

@@ -18,10 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from anabranch.cli.show.deadlines import deadline_lines
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.scripts.replies import Answer
-from anabranch.coordinator.status.description import primaries, protections
-from anabranch.coordinator.status.report import SystemStatus
-from anabranch.coordinator.status.workers import task_and_sink
+from anabranch.coordinator.status.description import primaries, protections, task_and_sink
 from anabranch.errors import AnabranchError, ScriptError
 from anabranch.link.reports import TaskReport
 from anabranch.terminal import printable

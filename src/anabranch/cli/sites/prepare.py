@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 from anabranch.cli.show.tables import err, working
 from anabranch.errors import SetupError
 from anabranch.scratch import scratch_folder
-from anabranch.spark.archive import archive_path, writing
 from anabranch.spark.own import evaluate_small_query
-from anabranch.spark.session import JVM_OPTIONS, start_session, stop_session
+from anabranch.spark.session import JVM_OPTIONS, archive_path, start_session, stop_session, writing
 
 END_S = 120.0
 """A JVM that archives takes some seconds to end."""

@@ -1,12 +1,17 @@
-"""`anabranch site`: one site in this process, joining a coordinator elsewhere."""
+"""`anabranch site`: one site in this process, which joins a coordinator elsewhere; or a process
+that waits, with its Spark up, to become a site that has died.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from pydantic_core import PydanticCustomError
@@ -15,7 +20,7 @@ from anabranch.cli.show.tables import err
 from anabranch.config.address import HostPort, read_address
 from anabranch.config.cluster import Cluster, SiteConfig
 from anabranch.config.model import SiteSettings
-from anabranch.disk.own import own_folder
+from anabranch.disk.real import own_folder
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials, check_address
 from anabranch.link.message import PROTOCOL
@@ -23,10 +28,11 @@ from anabranch.link.messages import Join
 from anabranch.link.peer import Peer
 from anabranch.runtime.log import log_to, note
 from anabranch.scratch import scratch_folder
+from anabranch.site.member import StateFolder
 from anabranch.site.site import Site
-from anabranch.site.state_folder import StateFolder
 from anabranch.spark.jvm import jvm
 from anabranch.spark.own import OwnSpark
+from anabranch.spark.session import warm_workers
 from anabranch.version import VERSION
 
 PARENT_CHECK_S = 0.5
@@ -174,3 +180,39 @@ def credentials_from(
         err.print(warning, markup=False)
     token = read_token(token_file) if token_file else os.environ.get("ANABRANCH_TOKEN", "")
     return Credentials(token, tls_cert, tls_key, tls_ca)
+
+
+def run_spare(token: str) -> None:
+    """Reads orders on standard input, a line each: which kind of Spark to start, and, if it is ever
+    needed, which site to become. It ends with the process that gives the orders.
+    """
+    if (kind := _order()) is None:
+        return
+    spark = SiteSpark("a spare", SiteSettings(**kind), scratch_folder())
+    try:
+        warm_workers(spark.session)
+        if order := _order():
+            _become(order, token, spark)
+    finally:
+        spark.close()
+
+
+def _become(order: dict[str, Any], token: str, spark: SiteSpark) -> None:
+    _write_to(Path(order.pop("log")))
+    state, coordinator, name = (order.pop(key) for key in ("state", "coordinator", "site"))
+    own_folder(Path(state))
+    run_site(name, coordinator, Credentials(token, **order), state=Path(state), spark=spark)
+
+
+def _order() -> dict[str, Any] | None:
+    line = sys.stdin.readline()
+    return json.loads(line) if line else None
+
+
+def _write_to(log: Path) -> None:
+    """From now on all output of this process goes to the site's log. (The JVM's output does
+    not.)
+    """
+    with log.open("ab") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)

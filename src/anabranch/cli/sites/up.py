@@ -1,23 +1,27 @@
-"""`anabranch up`: a system that goes on until it is told to stop."""
+"""`anabranch up`: a system that goes on until it is told to stop. It says how far it is after a
+restart, and asks before it deletes what it had.
+"""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
 from rich.markup import escape
 
 from anabranch.cli.queries.scripts import ONLY_SITE
 from anabranch.cli.show.tables import err, working
-from anabranch.cli.sites.anew import confirm_anew
-from anabranch.cli.sites.catching_up import CatchingUp
 from anabranch.config.address import HostPort
 from anabranch.config.cluster import Cluster, load_cluster
 from anabranch.config.rules import unguarded
+from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.launch import RunningCluster, may_be_up
 from anabranch.coordinator.service.state import (
@@ -26,12 +30,141 @@ from anabranch.coordinator.service.state import (
     write_endpoint,
 )
 from anabranch.coordinator.status.query_states import WELL
-from anabranch.disk.own import own_folder
+from anabranch.disk.real import own_folder
 from anabranch.errors import AnabranchError, ConfigError
+from anabranch.link.reports import SourceReport
+from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
+from anabranch.plan.spec import Call
 from anabranch.runtime.log import log_no_more, log_to
+from anabranch.runtime.loop import supervised
 
 if TYPE_CHECKING:
     from anabranch.face.server import FaceServer
+
+
+def confirm_anew(state: Path, *, yes: bool) -> None:
+    """Says what is deleted, and asks unless `yes`. Raises typer.Abort if it is not meant, and
+    ConfigError if nobody can be asked. Nothing has been deleted yet.
+    """
+    lines = list(deleted(_definitions(state)))
+    if not lines:
+        return
+    err.print("Deploying anew begins every stream and query from the beginning, and deletes:")
+    for line in lines:
+        err.print(f"  {escape(line)}")
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "up --anew deletes what queries have and wrote, and nobody can be asked here",
+            remedy="Say --yes if that is meant; without --anew everything goes on where it was.",
+        )
+    typer.confirm("Go on?", abort=True, err=True)
+
+
+def _definitions(state: Path) -> list[AnyDef]:
+    if not (state / "catalog.db").exists():
+        return []
+    catalog = Catalog(state / "catalog.db")
+    try:
+        return list(catalog.definitions().values())
+    finally:
+        catalog.close()
+
+
+def deleted(definitions: Iterable[AnyDef]) -> Iterator[str]:
+    """A line for each thing that is lost when these are deployed from the beginning."""
+    known = list(definitions)
+    for one in known:
+        if isinstance(one, StreamDef | TableDef):
+            state = (
+                " and the state of its stage" if isinstance(one, StreamDef) and one.stage else ""
+            )
+            yield f"{one.kind} {one.name}: how far it was read, and what it has kept{state}"
+        elif isinstance(one, PocketDef):
+            yield f"pocket {one.name}: the state of its object"
+        elif isinstance(one, QueryDef) and not one.part_of:
+            yield f"query {one.name}: its open windows and positions{_written(one.sink)}"
+        elif isinstance(one, ApproximateDef):
+            yield f"query {one.name}: its open windows and positions{_written(one.template.sink)}"
+
+
+def _written(sink: Call | None) -> str:
+    """Says what happens to the results that were already written."""
+    if sink is None:
+        return ""
+    options = sink.options
+    match sink.name:
+        case "jsonl" | "csv" | "parquet":
+            return f"; what it wrote to {options.get('path')}"
+        case "postgres":
+            return f"; its rows in table {options.get('table')}"
+        case "kafka":
+            return f". Topic {options.get('topic')} keeps its records, and gets them all again"
+        case _:
+            return ""
+
+
+LOOK_S = 1.0
+TELL_S = 5.0
+QUIET_S = 3.0
+"""What is over sooner is not told: most restarts are."""
+GIVE_UP_S = 30.0
+"""So long nothing to be read again may be seen, before there is nothing to tell any more."""
+
+
+class CatchingUp:
+    """Reports how a system catches up. `look` gives the system's status. Nothing here delays the
+    system.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], SystemStatus],
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look = look
+        self._say = say
+        self._clock = clock
+        self._begun = self._seen = self._told = clock()
+        self._since: float | None = None
+
+    def begin(self, stopped: threading.Event) -> None:
+        """Reports from a thread of its own, until the system has caught up or is stopped."""
+
+        def watch() -> None:
+            while not stopped.wait(LOOK_S) and self.tell():
+                pass
+
+        supervised("catching-up", watch, stopped).start()
+
+    def tell(self) -> bool:
+        """Says how far the system is, if that is due. Returns whether there may be more to say."""
+        now = self._clock()
+        streams = list(_behind(self._look()))
+        if streams:
+            self._seen = now
+            self._since = self._since or now
+            if now - self._since >= QUIET_S and now - self._told >= TELL_S:
+                self._told = now
+                self._say(f"catching up: {'; '.join(_line(one) for one in streams)}")
+            return True
+        if self._since is None:
+            return now - self._begun < GIVE_UP_S
+        if now - self._since >= QUIET_S:
+            self._say(f"caught up after {now - self._begun:.0f} s")
+        return False
+
+
+def _behind(status: SystemStatus) -> list[SourceReport]:
+    return [one for one in status.sources() if one.replayed < one.to_replay]
+
+
+def _line(source: SourceReport) -> str:
+    there, whole = source.replayed, source.to_replay
+    left = f", about {(whole - there) / source.rate:.0f} s left" if source.rate else ""
+    return f"stream {source.stream} {there:,} of {whole:,} recorded tuples{left}"
 
 
 def up(

@@ -1,20 +1,26 @@
-"""What sinks of lines have in common: they write one file, or a folder of files by partitions."""
+"""Results as lines of text, CSV or JSON: in one file, or in a folder of files by partitions."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from anabranch.connectors.files.line_file import LineFile
-from anabranch.connectors.files.line_folder import LineFolder
-from anabranch.connectors.files.own import OVERWRITE, check_own, claim
-from anabranch.connectors.files.partitions import PARTITION_BY, Partitions
-from anabranch.connectors.files.paths import absolute
-from anabranch.connectors.options import TEXT, Option, take
-from anabranch.connectors.places import written as written_place
+from anabranch.connectors.files.line_file import LineFile, LineFolder
+from anabranch.connectors.files.paths import (
+    OVERWRITE,
+    PARTITION_BY,
+    Partitions,
+    absolute,
+    check_own,
+    claim,
+)
+from anabranch.connectors.files.paths import written as written_place
+from anabranch.connectors.formats.texts import csv_text, json_objects, text_bytes, writable
+from anabranch.connectors.options import BOOLEAN, TEXT, Option, take
 from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.errors import SinkError
 from anabranch.plan.places import Place
@@ -150,3 +156,57 @@ def _is_something(path: Path) -> bool:
     if path.is_dir():
         return any(path.iterdir())
     return path.is_file() and path.stat().st_size > 0
+
+
+class CsvSink(LineSink):
+    """The query's columns, then `_pos` and `_ts`. Text is quoted, NULL is an empty field without
+    quotes, BINARY is base64, nested values are JSON. A line break inside quotes ends no line.
+
+    `_ts` is quoted too: in a line that a kill cut short, it is missing or a quote is open. Without
+    it, the first digits of a time would look like one.
+    """
+
+    name = "csv"
+    options: ClassVar[tuple[Option, ...]] = (
+        *LineSink.common,
+        Option("header", BOOLEAN, "whether the first line names the columns", default=True),
+    )
+
+    def head(self, schema: pa.Schema) -> bytes:
+        return bytes(_text(schema.empty_table(), header=True)) if self.chosen["header"] else b""
+
+    def last_position(self, file: LineFile) -> int:
+        """The position in the last line. That line ends with a position and a time, or it is the
+        header.
+        """
+        position = file.last_line('"').split(b",")[-2:-1]
+        return int(position[0]) if position and position[0].isdigit() else 0
+
+    def lines(self, table: pa.Table) -> memoryview:
+        return _text(table, header=False)
+
+
+def _text(table: pa.Table, *, header: bool) -> memoryview:
+    columns = [writable(column.combine_chunks()) for column in table.columns]
+    columns[-1] = columns[-1].cast(pa.string())
+    return csv_text(pa.table(columns, names=table.column_names), header=header)
+
+
+_PIECE_ROWS = 65_536
+"""Joined at a time; an Arrow array of texts ends at 2 GB."""
+
+
+class JsonlSink(LineSink):
+    """One object a tuple: the query's columns, then `_pos` and `_ts`. `json_text` says how types
+    are written, `line_file` how lines stay whole.
+    """
+
+    name = "jsonl"
+
+    def last_position(self, file: LineFile) -> int:
+        line = file.last_line()
+        return int(json.loads(line)["_pos"]) if line else 0
+
+    def lines(self, table: pa.Table) -> bytes:
+        batches = table.to_batches(_PIECE_ROWS)
+        return b"".join(text_bytes(json_objects(batch, end="\n")) for batch in batches)

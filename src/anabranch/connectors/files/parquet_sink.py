@@ -25,17 +25,21 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.connectors.files.line_file import LineFile, sync_folder, write_error
-from anabranch.connectors.files.line_folder import check_folder
-from anabranch.connectors.files.own import OVERWRITE, check_own, claim
-from anabranch.connectors.files.partitions import PARTITION_BY, Partitions
-from anabranch.connectors.files.paths import absolute
+from anabranch.connectors.files.line_file import LineFile, check_folder, sync_folder, write_error
+from anabranch.connectors.files.paths import (
+    OVERWRITE,
+    PARTITION_BY,
+    Partitions,
+    absolute,
+    check_own,
+    claim,
+)
+from anabranch.connectors.files.paths import written as written_place
 from anabranch.connectors.options import COUNT, DURATION, TEXT, Option, take
-from anabranch.connectors.places import written as written_place
 from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.errors import SinkError
 from anabranch.plan.places import Place
-from anabranch.stream.names import EVENT_TIME, POSITION
+from anabranch.stream.batch import EVENT_TIME, POSITION
 
 _RECORD = ".positions"
 _GROUP_ROWS = 65_536

@@ -14,10 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from anabranch.connectors.files.read_lines import too_long
-from anabranch.connectors.files.unchanged import Unchanged
-from anabranch.connectors.formats.csv_rows import explained
-from anabranch.connectors.formats.fields import locate
+from anabranch.connectors.files.read_lines import Unchanged, too_long
 from anabranch.connectors.formats.plain_csv import (
     filled_lines,
     from_csv,
@@ -25,7 +22,8 @@ from anabranch.connectors.formats.plain_csv import (
     line_ends,
     plain_columns,
 )
-from anabranch.connectors.formats.table_builder import Block, TableBuilder, source_names
+from anabranch.connectors.formats.rows import explained
+from anabranch.connectors.formats.table_builder import Block, TableBuilder, locate, source_names
 from anabranch.connectors.source import SourceContext
 from anabranch.errors import SourceError
 

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from anabranch.connectors.files.read_lines import Lines, too_long
-from anabranch.connectors.formats.from_values import from_values
-from anabranch.connectors.formats.json_rows import json_block, json_parser
+from anabranch.connectors.formats.columns import from_values
+from anabranch.connectors.formats.rows import json_block, json_parser
 from anabranch.connectors.formats.table_builder import Block, TableBuilder, source_names
 from anabranch.connectors.source import SourceContext
 from anabranch.errors import SourceError

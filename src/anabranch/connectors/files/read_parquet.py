@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.connectors.formats.fields import locate
-from anabranch.connectors.formats.from_arrow import from_arrow
+from anabranch.connectors.formats.columns import from_arrow
 from anabranch.connectors.formats.table_builder import (
     MAX_ROWS,
     UNFIT,
     Block,
     TableBuilder,
+    locate,
     source_names,
     sql_type,
 )

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.types as pt
 
-from anabranch.connectors.formats.from_text import from_text
+from anabranch.connectors.formats.columns import from_text
 
 _NUMBERS = {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()}
 _QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'

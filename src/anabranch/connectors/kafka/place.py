@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from confluent_kafka import Producer
 
-from anabranch.connectors.kafka import noted, tail
 from anabranch.connectors.kafka import reading as kafka_reading
+from anabranch.connectors.kafka import written
 from anabranch.connectors.kafka.client import Topic, client_settings, make_client
-from anabranch.connectors.kafka.noted import Noted
+from anabranch.connectors.kafka.written import Noted
 from anabranch.errors import SinkAway, SinkError
 
 # Where Java's producers put a key, so that records of both meet.
@@ -74,15 +74,15 @@ class BrokerPlace:
     def check(self) -> None:
         self.topic.partitions()
 
-    def notes(self) -> noted.Notes:
-        return noted.Notes(self.topic, self._reader, self.topic.partitions())
+    def notes(self) -> written.Notes:
+        return written.Notes(self.topic, self._reader, self.topic.partitions())
 
     def producer(self) -> Producer:
         made: Producer = make_client(Producer, self._settings, ())
         return made
 
-    def tail(self, run: str) -> tail.Tail:
-        return tail.Tail(self.topic, self._reader, self._query, run)
+    def tail(self, run: str) -> written.Tail:
+        return written.Tail(self.topic, self._reader, self._query, run)
 
     def ends(self) -> dict[int, int]:
         found = kafka_reading.watermarks(self.topic, self._reader)

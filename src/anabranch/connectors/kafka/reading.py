@@ -17,8 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from anabranch.connectors.kafka.client import PATIENCE_S, Topic, make_client, passes
-from anabranch.connectors.kafka.merge import Merge, in_order
-from anabranch.connectors.kafka.records import Record
+from anabranch.connectors.kafka.records import Merge, Record, in_order
 from anabranch.errors import AnabranchError
 
 BATCH = 10_000

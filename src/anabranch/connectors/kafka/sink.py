@@ -18,12 +18,10 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from anabranch.connectors.formats.csv_text import csv_rows
-from anabranch.connectors.formats.json_text import json_column, json_objects
+from anabranch.connectors.formats.texts import csv_rows, json_column, json_objects
 from anabranch.connectors.kafka.client import SERVERS, TOPIC, passes
-from anabranch.connectors.kafka.noted import Noted
 from anabranch.connectors.kafka.place import BrokerPlace, Notes, Place
-from anabranch.connectors.kafka.tail import marks
+from anabranch.connectors.kafka.written import Noted, marks
 from anabranch.connectors.options import TEXT, Option, split, take, unknown
 from anabranch.connectors.sink import (
     ANEW,
@@ -35,7 +33,7 @@ from anabranch.connectors.sink import (
     fenced,
 )
 from anabranch.errors import SinkAway, SinkError
-from anabranch.runtime.threads import REAL_TIME, ThreadTime
+from anabranch.runtime.loop import REAL_TIME, ThreadTime
 
 T = TypeVar("T")
 PATIENCE_S = 10.0

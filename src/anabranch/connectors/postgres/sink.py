@@ -10,14 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.connectors.options import DURATION, TEXT, Option, take
-from anabranch.connectors.postgres.client import PASSWORD, URL, Database, database_of
-from anabranch.connectors.postgres.fence import Fence, Held
-from anabranch.connectors.postgres.place import DatabasePlace, Place, Transaction
-from anabranch.connectors.postgres.session import Session
+from anabranch.connectors.postgres.client import PASSWORD, URL, Database, Session, database_of
+from anabranch.connectors.postgres.place import DatabasePlace, Fence, Held, Place, Transaction
 from anabranch.connectors.postgres.sink_table import ResultTable, of_an_earlier_query
 from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.errors import SinkAway
-from anabranch.runtime.threads import REAL_TIME, ThreadTime
+from anabranch.runtime.loop import REAL_TIME, ThreadTime
 
 _PAUSES_S = (0.05, 0.5)
 """Between two attempts to connect, from the first to the longest."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from psycopg import sql
 
-from anabranch.connectors.formats.from_values import from_values
+from anabranch.connectors.formats.columns import from_values
 from anabranch.connectors.formats.table_builder import Block, TableBuilder
 from anabranch.connectors.options import TEXT, Option, take
 from anabranch.connectors.postgres.client import (

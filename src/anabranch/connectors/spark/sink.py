@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from anabranch.connectors.files.partitions import Partitions
+from anabranch.connectors.files.paths import Partitions
+from anabranch.connectors.files.paths import written as written_place
 from anabranch.connectors.options import TEXT, Option, split, take
-from anabranch.connectors.places import written as written_place
 from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.connectors.spark.options import check_spark_options, local_path, with_absolute_path
 from anabranch.errors import SinkError

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from anabranch.connectors.formats.from_arrow import from_arrow
+from anabranch.connectors.files.paths import below
+from anabranch.connectors.formats.columns import from_arrow
 from anabranch.connectors.formats.table_builder import MAX_ROWS, Block, TableBuilder, source_names
 from anabranch.connectors.options import BOOLEAN, DURATION, TEXT, Option, split, take
-from anabranch.connectors.places import below
 from anabranch.connectors.source import Source, SourceContext
 from anabranch.connectors.spark.options import check_spark_options, local_path, with_absolute_path
 from anabranch.errors import ConfigError, SourceError

@@ -1,5 +1,6 @@
-"""Lessons are learnt one after the other, beside the watch: the model by a Spark job of a site,
-from all that the query's table holds; the bounds here, from what was kept."""
+"""What takes long about approximate queries goes on beside the watch: lessons are learnt one
+after the other, and dead workers are replaced.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +8,42 @@ import base64
 import io
 import queue
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
+from anabranch.approx.assign.problem import Workers
+from anabranch.approx.calibration import ALL_PARTS
+from anabranch.approx.gaussian import Floats
 from anabranch.approx.model import Model
-from anabranch.approx.plan import Plan
+from anabranch.approx.plan import Plan, Promise, judged, learnt
 from anabranch.connectors.postgres.once import stream_pattern
-from anabranch.coordinator.approximate.lesson import Lesson
+from anabranch.coordinator.approximate.results import Key
 from anabranch.coordinator.base.sites import Sites
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.messages import LearnModel
 from anabranch.plan.catalog import ApproximateDef
-from anabranch.runtime.threads import supervised
+from anabranch.runtime.loop import supervised
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """`history` has the windows up to the one that ends at `newest`, as far as they are here; none
+    that ends before `oldest` is to be learnt from. `workers` are the columns of each worker."""
+
+    promise: Promise
+    keys: list[Key]
+    workers: Workers
+    oldest: int
+    newest: int
+    history: Floats
+
+    def plan(self, model: Model | None = None) -> Plan:
+        """With bounds from rehearsals of `history`. `model`, if it was learnt from more."""
+        found, rehearsal, weight = learnt(self.history, self.promise, ALL_PARTS)
+        return judged(model or found, rehearsal, weight, self.promise, self.workers, ALL_PARTS)
+
 
 JOB_S = 120.0
 CLOSE_S = 5.0
@@ -91,3 +116,40 @@ def by_spark(sites: Sites, made: ApproximateDef, lesson: Lesson) -> tuple[Model,
         arrays = [found[name] for name in ("mean", "sample", "spread", "jump")]
     mean, sample, spread, jump = arrays
     return Model(mean, sample, answer.shrinkage, spread, jump), answer.windows
+
+
+AT_ONCE = 4
+
+
+class Changes:
+    """`wake` is called when one has been made, or has failed."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.problems: dict[str, str] = {}
+        """Query → why it could not be changed, the last time that was tried."""
+        self._wake = wake
+        self._pool = ThreadPoolExecutor(AT_ONCE, "change")
+        self._begun: dict[tuple[str, str], Future[None]] = {}
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, made: ApproximateDef, what: str, change: Callable[[], None]) -> None:
+        """Unless it has begun."""
+        place = (made.template.run, what)
+        if place not in self._begun:
+            self._begun[place] = self._pool.submit(change)
+            self._begun[place].add_done_callback(lambda done: self._wake())
+
+    def done(self, made: ApproximateDef, what: str) -> bool:
+        """Once, when it has been made. If it failed, it may be begun again."""
+        place = (made.template.run, what)
+        if place not in self._begun or not self._begun[place].done():
+            return False
+        self.problems.pop(made.name, None)
+        try:
+            self._begun.pop(place).result()
+        except AnabranchError as error:
+            self.problems[made.name] = error.line()
+            return False
+        return True

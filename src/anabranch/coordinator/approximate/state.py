@@ -9,17 +9,15 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from anabranch.approx.estimate import PROBATION
 from anabranch.approx.gaussian import Floats
 from anabranch.approx.plan import Plan, Promise
 from anabranch.approx.recovery import Estimation, Recovery, Windows
-from anabranch.approx.trust import PROBATION
-from anabranch.coordinator.approximate.adopted import Adopted
-from anabranch.coordinator.approximate.deliveries import Deliveries, Owners
-from anabranch.coordinator.approximate.lesson import Lesson
+from anabranch.coordinator.approximate.learning import Lesson
 from anabranch.coordinator.approximate.models import Learnt
-from anabranch.coordinator.approximate.presence import Presence
-from anabranch.coordinator.approximate.report import ApproximationReport, WorkerReport
 from anabranch.coordinator.approximate.results import Estimate, Key, Result
+from anabranch.coordinator.approximate.windows import Adopted, Deliveries, Owners, Presence
+from anabranch.coordinator.base.reports import ApproximationReport, WorkerReport
 from anabranch.plan.approximate import key_text
 from anabranch.plan.catalog import ApproximateDef
 

@@ -10,18 +10,17 @@ from functools import partial
 import psycopg
 
 from anabranch.connectors.postgres.client import reason
-from anabranch.coordinator.approximate.changes import Changes
-from anabranch.coordinator.approximate.learning import Learning
+from anabranch.coordinator.approximate.learning import Changes, Learning
 from anabranch.coordinator.approximate.models import Models
-from anabranch.coordinator.approximate.report import ApproximationReport
 from anabranch.coordinator.approximate.results import ApproximateResults
 from anabranch.coordinator.approximate.state import ApproximateState
 from anabranch.coordinator.approximate.workers import Workers
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.reports import ApproximationReport
 from anabranch.coordinator.base.secrets import Secrets
 from anabranch.errors import AnabranchError
 from anabranch.plan.catalog import ApproximateDef
-from anabranch.runtime.threads import supervised
+from anabranch.runtime.loop import supervised
 
 CLOSE_S = 10.0
 

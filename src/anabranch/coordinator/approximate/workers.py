@@ -14,8 +14,8 @@ from anabranch.link.messages import Attach, Ping, Points, Status
 from anabranch.plan.approximate import dealt_out, located, replaced, worker_query
 from anabranch.plan.catalog import ApproximateDef, QueryDef
 from anabranch.plan.definitions import Definitions, relation, tasks
-from anabranch.plan.protection import Standby
 from anabranch.plan.rules import rewritten
+from anabranch.plan.service_levels import Standby
 from anabranch.runtime.base import Runtime
 
 PING_S = 1.0

@@ -16,8 +16,7 @@ from typing import TypeVar
 
 from anabranch.disk.folder import Folder
 from anabranch.errors import ConfigError, StorageError
-from anabranch.plan.secrets import secrets_in, with_secrets
-from anabranch.plan.spec import Secret, Spec
+from anabranch.plan.spec import Secret, Spec, secrets_in, with_secrets
 
 T = TypeVar("T")
 

@@ -1,12 +1,17 @@
-"""Who changes what: whatever has a name is changed by one at a time, and nothing waits for what
-happens to others."""
+"""Whatever has a name is changed by one at a time. What stands in the way is kept, shown and
+tried again, never a reason to throw away.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from types import TracebackType
 
+from anabranch.errors import AnabranchError
+from anabranch.link.reports import Delay
 from anabranch.runtime.base import Runtime
+from anabranch.runtime.troubles import Backoff
 
 
 class Turns:
@@ -51,3 +56,69 @@ class Turn:
         trace: TracebackType | None,
     ) -> None:
         self._turns.give_back(self._names)
+
+
+PASSING = Backoff(0.5, 10.0)
+FINAL = Backoff(5.0, 60.0)
+"""Trying again gives the same, unless a person has done something about it."""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a source or task has not been put back; `since` it was met first, by the runtime's
+    clock."""
+
+    error: AnabranchError
+    since: float
+    tries: int
+    again_at: float
+
+    def report(self, now: float) -> Delay:
+        return Delay(self.error.line(), self.error.passes, round(now - self.since, 1))
+
+
+class Obstacles:
+    """By the name of what cannot go on. `say` hears when one is met and when it is gone."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._met: dict[str, Obstacle] = {}
+
+    def met(self, names: Iterable[str], error: AnabranchError, now: float) -> None:
+        pauses = PASSING if error.passes else FINAL
+        told: AnabranchError | None = None
+        for name in sorted(names):
+            before = self._met.get(name)
+            same = before is not None and before.error.passes == error.passes
+            tries = before.tries + 1 if before and same else 1
+            again_at = now + pauses.pause_s(tries, name)
+            if before is None or before.error.line() != error.line():
+                told = error
+            self._met[name] = Obstacle(error, before.since if before else now, tries, again_at)
+        if told:
+            how = "it is tried again" if error.passes else "it is left as it is"
+            self._say(f"cannot go on yet: {error.line().rstrip('.')}; {how}")
+
+    def over(self, names: Iterable[str], now: float) -> None:
+        """These run, or are no more."""
+        gone = {name: one for name in names if (one := self._met.pop(name, None))}
+        if gone:
+            longest = max(now - one.since for one in gone.values())
+            self._say(f"{_some(sorted(gone))} goes on after {longest:.0f} s")
+
+    def keep(self, lost: Collection[str], now: float) -> None:
+        """Nothing but these is lost any more: somebody else has put the others back, or they were
+        dropped."""
+        self.over([name for name in self._met if name not in lost], now)
+
+    def in_the_way(self, now: float) -> set[str]:
+        """What is not to be tried yet."""
+        return {name for name, one in self._met.items() if one.again_at > now}
+
+    def report(self, now: float) -> dict[str, Delay]:
+        return {name: one.report(now) for name, one in self._met.items()}
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -20,14 +20,13 @@ from anabranch.coordinator.deploy.move import Move
 from anabranch.coordinator.deploy.parts import LostParts
 from anabranch.coordinator.deploy.statements import Statements, touched
 from anabranch.coordinator.deploy.wanted import WantedThere
-from anabranch.coordinator.protection.adoption import adopt, release
-from anabranch.coordinator.protection.follow import Followed, follow
+from anabranch.coordinator.protection.adoption import Followed, adopt, follow, release
 from anabranch.coordinator.protection.protect import Costs, Protector
 from anabranch.link.messages import News
 from anabranch.link.reports import SiteReport
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef
 from anabranch.plan.definitions import Definitions, protected
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import Standby
 from anabranch.runtime.base import Bell, Mutex, Runtime, Spawned
 
 RESTORE_S = 1.0

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from anabranch.coordinator.base.catalog import Catalog
-from anabranch.coordinator.base.obstacles import PASSING
 from anabranch.coordinator.base.sites import Sites
-from anabranch.coordinator.base.turns import Turns
+from anabranch.coordinator.base.turns import PASSING, Turns
 from anabranch.coordinator.deploy.deploy import Deployment, undeploy
 from anabranch.coordinator.deploy.statements import created
 from anabranch.coordinator.protection.protect import Protector

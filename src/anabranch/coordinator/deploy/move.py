@@ -23,7 +23,7 @@ from anabranch.link.messages import Status, TakeOver
 from anabranch.link.reports import TaskReport
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.definitions import spec_of
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import Standby
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Mutex, Runtime
 

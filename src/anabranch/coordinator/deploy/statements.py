@@ -16,21 +16,28 @@ Until it is decided nobody else changes what the statement touches.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 from anabranch.coordinator.base.catalog import Catalog, Intention
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.deploy.deploy import Deployment, undeploy
-from anabranch.coordinator.deploy.runs import new_run
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Status
 from anabranch.link.reports import SiteReport
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.definitions import Definitions, tasks
+from anabranch.plan.spec import run_name
 from anabranch.runtime.base import Runtime
+
+
+def new_run() -> str:
+    return run_name(time.time_ns() // 1000, uuid4().hex)
+
 
 AWAY_S = 60.0
 """So long sites are waited for that an unfinished statement needs."""

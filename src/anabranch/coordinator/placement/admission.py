@@ -6,18 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.coordinator.placement.workload import Free, Latency, Workload
-from anabranch.deadline.plan import Plan
-from anabranch.deadline.problem import Problem
-from anabranch.deadline.relax import relaxation
-from anabranch.deadline.solve import solve
+from anabranch.deadline.problem import Plan, Problem
+from anabranch.deadline.solve import relaxation, solve
 from anabranch.deadline.subdeadlines import Relax
 from anabranch.deadline.tasks import ends, tasks_of
 from anabranch.errors import AdmissionError
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.costs import Measured
 from anabranch.plan.definitions import Definitions, tasks
+from anabranch.plan.service_levels import Urgency
 from anabranch.plan.tasks import TaskSpec
-from anabranch.plan.timeliness import Urgency
 from anabranch.units import show_duration
 
 LIMIT_S = 5.0

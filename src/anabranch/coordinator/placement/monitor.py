@@ -10,11 +10,10 @@ from dataclasses import asdict
 import numpy as np
 
 from anabranch.coordinator.base.catalog import Catalog
-from anabranch.coordinator.placement.moves import Sample
+from anabranch.coordinator.base.reports import Sample
 from anabranch.link.reports import SiteReport, TaskReport
 from anabranch.placement.network import Network
-from anabranch.plan.costs import Measured, TaskCost
-from anabranch.plan.estimates import Rates
+from anabranch.plan.costs import Measured, Rates, TaskCost
 
 KEPT = 60
 RECENT = 12

@@ -1,24 +1,195 @@
-"""The coordinator's placement: of new queries, and of what runs when the network has changed."""
+"""The coordinator's placement of new queries, and of what runs when the network has changed:
+what would move, what that saves, and which deadlines hold.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from anabranch.config.cluster import Cluster
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.reports import Moved, PlacementReport, Replan
 from anabranch.coordinator.base.sites import Sites
-from anabranch.coordinator.placement.deadlines import Deadlines
-from anabranch.coordinator.placement.monitor import Monitor, sample_of
-from anabranch.coordinator.placement.moves import PlacementReport, Replan
-from anabranch.coordinator.placement.replan import Replanner
-from anabranch.coordinator.placement.timely import with_deadlines
-from anabranch.coordinator.placement.together import placed_together
-from anabranch.placement.methods import placer
-from anabranch.plan.catalog import AnyDef, QueryDef, Relation
-from anabranch.plan.definitions import relation
-from anabranch.plan.placed import Surroundings, placed, placed_with_pocket
+from anabranch.coordinator.placement.deadlines import Deadlines, placed_together
+from anabranch.coordinator.placement.monitor import RECENT, Monitor, sample_of
+from anabranch.errors import PlacementError
+from anabranch.placement.methods import Placer, placer
+from anabranch.placement.picture import picture
+from anabranch.placement.problem import MOVE_PENALTY, Problem
+from anabranch.placement.reasons import costs_elsewhere, reasons
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, Relation
+from anabranch.plan.definitions import placed, relation, settled_sink
+from anabranch.plan.placed import Surroundings, allowed, placed_with_pocket
+from anabranch.plan.placed import placed as placed_query
+from anabranch.plan.system import System
+from anabranch.plan.tasks import sink_task
+from anabranch.units import show_duration
+
+BREAKS = "a deadline would not hold any more if it moved"
+
+
+def with_deadlines(
+    found: Replan, known: Mapping[str, AnyDef], deadlines: Deadlines, alive: Sequence[str]
+) -> Replan:
+    """While all deadlines hold where their queries are, these stay; if they do not, their queries
+    are placed anew before anything else is."""
+    if not any(isinstance(one, QueryDef) and one.deadline for one in known.values()):
+        return found
+    if deadlines.hold(known):
+        if not found.moves or deadlines.hold(_after(known, found.moves)):
+            return found
+        stays = {one.task: BREAKS for one in found.moves}
+        return replace(found, after=found.before, moves=(), stays={**found.stays, **stays})
+    moves = _moves(known, deadlines, alive)
+    tasks = {one.task for one in moves}
+    stays = {name: why for name, why in found.stays.items() if name not in tasks}
+    return replace(found, after=found.before, moves=tuple(moves), stays=stays)
+
+
+def _moves(known: Mapping[str, AnyDef], deadlines: Deadlines, alive: Sequence[str]) -> list[Moved]:
+    """What deadlines wait for, to where the deadline program has it; none if no placement would
+    do. Also queries without a deadline that others read which have one."""
+    free: dict[str, tuple[str, ...]] = {}
+    was_at: dict[str, str] = {}
+    urgent = deadlines.timely(known)
+    for query in known.values():
+        if not isinstance(query, QueryDef) or query.pinned or query.stages:
+            continue
+        for node in query.nodes:
+            may = allowed(query, own=node.name == query.name, sites=tuple(alive))
+            here = [one for one in alive if may is None or one in may]
+            here = [one for one in here if one in free.get(node.name, here)]
+            if node.name in urgent and node.site in here:
+                free[node.name] = tuple(sorted(here, key=lambda site: (site != node.site, site)))
+                was_at[node.name] = node.site
+        if query.name in free and query.sink and settled_sink(query) is None:
+            free[sink_task(query.name)] = free[query.name]
+    for one in known.values():
+        if isinstance(one, QueryDef) and one.pinned:
+            for node in one.nodes:
+                free.pop(node.name, None)
+    sites = deadlines.sites(known, free)
+    return [
+        Moved(task, was_at[task], site, why=_why(task, known, deadlines))
+        for task, site in sites.items()
+        if site != was_at.get(task, site)
+    ]
+
+
+def _why(task: str, known: Mapping[str, AnyDef], deadlines: Deadlines) -> str:
+    """The shortest deadline that waits for a task."""
+    waiting = [
+        (one.deadline.us, name)
+        for name, one in known.items()
+        if isinstance(one, QueryDef) and one.deadline and task in deadlines.timely(known, name)
+    ]
+    us, name = min(waiting)
+    return f"for DEADLINE {show_duration(us)} of {name}"
+
+
+def _after(known: Mapping[str, AnyDef], moves: Sequence[Moved]) -> dict[str, AnyDef]:
+    """The same once these have moved."""
+    there = dict(known)
+    for move in moves:
+        there = {name: placed(one, move.task, move.site) for name, one in there.items()}
+    return there
+
+
+ROUNDS = 4
+BUSIEST = 0.9
+"""Of a slot's time: what a site is given to do at most."""
+
+
+class Replanner:
+    def __init__(
+        self, sites: Sites, monitor: Monitor, placer: Placer, slots: Callable[[str], int]
+    ) -> None:
+        self._sites = sites
+        self._monitor = monitor
+        self._placer = placer
+        self._slots = slots
+
+    def problem(
+        self, known: Mapping[str, AnyDef], penalty: float = MOVE_PENALTY
+    ) -> tuple[Problem, System]:
+        """Of all that runs, with what sites can take."""
+        alive = sorted(self._sites.alive())
+        capacity = {site: BUSIEST * self._slots(site) for site in alive}
+        network = self._monitor.network(alive, capacity, last=RECENT)
+        system = System(known, network, self._monitor.rates(), self._monitor.loads())
+        return system.problem(penalty), system
+
+    def look(self, known: Mapping[str, AnyDef]) -> Replan:
+        """What would move: also what pays only once the dearest has moved, since a move costs a
+        share of all. Raises PlacementError."""
+        problem, system = self.problem(known)
+        now = problem
+        for _ in range(ROUNDS):
+            found = self._placer.place(now)
+            if not found.moves(now):
+                break
+            there = [
+                replace(one, at=found.sites[one.name]) if one.at else one for one in now.vertices
+            ]
+            now = replace(now, vertices=there)
+        moves = tuple(Moved(task, *ways) for task, ways in found.moves(problem).items())
+        return Replan(problem.cost(problem.present), found.cost, moves, system.stays)
+
+    def cost(self, known: Mapping[str, AnyDef]) -> float:
+        """Of where everything is, by the newest sample."""
+        network = self._monitor.network(sorted(self._sites.alive()), last=1)
+        problem = System(known, network, self._monitor.rates()).problem()
+        return problem.cost(problem.present)
+
+    def picture(self, known: Mapping[str, AnyDef]) -> str:
+        """What runs, on its sites."""
+        problem, _ = self.problem(known, penalty=0.0)
+        return picture(problem, problem.named(problem.present))
+
+    def standby_costs(self, known: Mapping[str, AnyDef], task: str) -> dict[str, float]:
+        """What a task would cost at sites where it is not; empty if that is not known."""
+        try:
+            problem, _ = self.problem(known, penalty=0.0)
+        except PlacementError:
+            return {}
+        if task not in problem.index:
+            return {}
+        return costs_elsewhere(problem, problem.named(problem.present), task)
+
+    def placement(self, known: Mapping[str, AnyDef]) -> dict[str, PlacementReport]:
+        """Of each operator that the system places, and of pockets: the site, the share of the cost,
+        the runner-up or why it stays, and all that as `text`."""
+        free = {
+            node.name
+            for one in known.values()
+            if isinstance(one, QueryDef) and not one.pinned
+            for node in one.nodes
+        }
+        free |= {one.name for one in known.values() if isinstance(one, PocketDef)}
+        if not free:
+            return {}
+        try:
+            problem, system = self.problem(known, penalty=0.0)
+        except PlacementError:
+            return {}
+        total = problem.cost(problem.present)
+        found = reasons(problem, problem.named(problem.present))
+        return {
+            name: PlacementReport(
+                one.vertex,
+                one.site,
+                one.cost,
+                one.share,
+                one.runner_up,
+                one.worse,
+                one.text(total, system.stays.get(name, "")),
+            )
+            for name, one in found.items()
+            if name in free
+        }
 
 
 class Placing:
@@ -40,7 +211,7 @@ class Placing:
     ) -> QueryDef:
         """With a site for each node. Of sites that are as good, the first stream's is taken. Raises
         PlacementError."""
-        return placed(query, lookup, self._around(query, running), self._placer)
+        return placed_query(query, lookup, self._around(query, running), self._placer)
 
     def together(
         self, new: Sequence[AnyDef], known: Mapping[str, AnyDef], running: Mapping[str, str]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from anabranch.coordinator.base.reports import Moved, Replan
 from anabranch.coordinator.control.control import Control
-from anabranch.coordinator.placement.moves import Moved, Replan
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.errors import AnabranchError
 from anabranch.runtime.base import Mutex, Runtime, Spawned

@@ -10,8 +10,8 @@ from anabranch.deadline.problem import Operator, Output, Problem, Source
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.costs import GUESSED, Measured
 from anabranch.plan.definitions import Definitions, tasks
+from anabranch.plan.service_levels import Deadline
 from anabranch.plan.tasks import TaskSpec, sink_task
-from anabranch.plan.timeliness import Deadline
 
 WAVE = 0.25
 """The part of the shortest deadline whose tuples an instance is taken to hold: they wait that long

@@ -12,17 +12,16 @@ from contextlib import suppress
 from dataclasses import replace
 
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.reports import ProtectionReport
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.base.turns import Turns
-from anabranch.coordinator.protection.assignments import Assignment, Assignments
-from anabranch.coordinator.protection.report import ProtectionReport
-from anabranch.coordinator.protection.restart_points import RestartPoints
+from anabranch.coordinator.protection.assignments import Assignment, Assignments, RestartPoints
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.messages import Announce, Drop, Peers, StandBy, Wishes
 from anabranch.link.reports import StandbyReport
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
 from anabranch.plan.definitions import Definitions, placed, protected, sink_along, spec_of
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import Standby
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime, Spawned
 from anabranch.stream.routes import Route

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.coordinator.approximate.report import ApproximationReport, WorkerReport
+from anabranch.coordinator.base.reports import ApproximationReport, WorkerReport
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.scripts.references import Outside
 from anabranch.language.binding.approximate import bind_approximate
 from anabranch.language.grammar.statements import CreateQuery
 from anabranch.language.source import Script
 from anabranch.plan.catalog import AnyDef, Approximate, ApproximateDef, QueryDef, StreamDef, Worker
-from anabranch.plan.protection import percentage
+from anabranch.plan.service_levels import percentage
 
 Reported = Callable[[str], ApproximationReport | None]
 """Query → what is known about its estimates."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from anabranch.coordinator.scripts.changes import Changes
+from anabranch.coordinator.scripts.replies import Changes
 from anabranch.errors import ConfigError
 from anabranch.language import CreateQuery, CreateStream, Script, parse
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
 from anabranch.plan.expressions import quoted
-from anabranch.plan.program import Submission
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import Standby
+from anabranch.plan.spec import Submission
 from anabranch.site.programs.submission import EXAMPLES
 
 Check = Callable[[Script, dict[str, AnyDef]], Changes]

@@ -1,17 +1,41 @@
-"""What a script names that lies outside of it: sites, and what they would read and write."""
+"""What a script names that lies outside of it: sites, what they would read and write, and who
+needs a definition that is dropped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from anabranch.config.model import check_site_name
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.errors import ConfigError, ScriptError
-from anabranch.language.grammar.statements import CallNode, CreatePocket
+from anabranch.language.grammar.parser import parse
+from anabranch.language.grammar.statements import (
+    CallNode,
+    CreateAggregate,
+    CreatePocket,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    Explain,
+    Name,
+    Statement,
+)
 from anabranch.language.source import Script, Span
 from anabranch.link.messages import Check, DescribePocket
-from anabranch.plan.catalog import AnyDef, QueryDef, Relation, StreamDef, TableDef
+from anabranch.plan.catalog import (
+    AggregateDef,
+    AnyDef,
+    ApproximateDef,
+    PocketDef,
+    QueryDef,
+    Relation,
+    StreamDef,
+    TableDef,
+)
+from anabranch.plan.operators import Aggregate
 from anabranch.plan.places import Place, clash
-from anabranch.plan.program import Submission
+from anabranch.plan.spec import Submission
 from anabranch.plan.tasks import TaskSpec
 
 
@@ -114,3 +138,131 @@ def _blamed(call: CallNode, message: str) -> Span:
         if f"'{one.name}'" in message or f" {one.name} = " in message
     ]
     return named[0] if named else call.span
+
+
+def sites_named(script: Script) -> list[str]:
+    """The sites that a script's AT and ON name, in order; for running without a cluster file."""
+    named = [name.text for statement in parse(script) for name in _named(statement)]
+    return list(dict.fromkeys(named))
+
+
+def check_site_names(script: Script) -> None:
+    """Raises ScriptError, at its place, for the name of a site that none may have."""
+    for statement in parse(script):
+        for name in _named(statement):
+            try:
+                check_site_name(name.text)
+            except ConfigError as error:
+                raise script.error(name.span, error.message, error.remedy) from None
+
+
+def _named(statement: Statement) -> list[Name]:
+    """The sites that a statement names."""
+    if isinstance(statement, CreateQuery):
+        return [*statement.at, *statement.never, *sites_that_run(statement)]
+    if isinstance(statement, CreatePocket):
+        return [statement.site] if statement.site else []
+    if isinstance(statement, CreateStream | CreateTable) and statement.site:
+        return [Name(statement.site, statement.site_span or statement.span)]
+    return []
+
+
+def sites_that_run(statement: CreateQuery) -> list[Name]:
+    """The one that it is pinned to, and those of its sink, standby and stage, if it names them."""
+    standby = statement.standby.on if statement.standby else None
+    pinned = statement.at[0] if len(statement.at) == 1 else None
+    staged = statement.stage.sites if statement.stage else ()
+    return [name for name in (pinned, statement.sink_site, standby, *staged) if name]
+
+
+def sites_needed(script: Script, known: Mapping[str, AnyDef], starting: Iterable[str]) -> set[str]:
+    """Of the sites that are being started, those without which the statements could not be carried
+    out: what they name, those they read from, all where they leave the site open."""
+    waited = set(starting)
+    relations = {name.lower(): one for name, one in known.items()}
+    named: set[str] = set()
+    for statement in map(_unwrapped, parse(script)):
+        if _anywhere(statement):
+            return waited
+        named |= {name.text for name in _named(statement)}
+        if isinstance(statement, CreateQuery):
+            read = (relations.get(one.name.text.lower()) for one in statement.select.sources)
+            named |= {one.site for one in read if one and not isinstance(one, AggregateDef)}
+    return named & waited
+
+
+def asks_types(script: Script) -> bool:
+    """Whether some site has to say the types of what the statements write, whichever it is."""
+    asking = (CreateAggregate, CreatePocket, CreateQuery, CreateStream, CreateTable)
+    return any(isinstance(_unwrapped(one), asking) for one in parse(script))
+
+
+def _unwrapped(statement: Statement) -> Statement:
+    """What is to be explained needs what it would need to be created."""
+    if isinstance(statement, Explain) and isinstance(statement.target, CreateQuery):
+        return statement.target
+    return statement
+
+
+def _anywhere(statement: Statement) -> bool:
+    """It goes to a site that it does not name."""
+    if isinstance(statement, CreateStream | CreateTable | CreatePocket):
+        return statement.site is None
+    return False
+
+
+def needs(one: AnyDef, found: AnyDef) -> bool:
+    """Whether `one` reads, fills or calls `found`."""
+    if isinstance(one, PocketDef):
+        return found.name in (*one.reads, one.output)
+    if not isinstance(one, QueryDef):
+        return False
+    aggregates = (op for op in one.written.operators if isinstance(op, Aggregate))
+    calls = [call.function for aggregate in aggregates for call in aggregate.calls if call.source]
+    return found.name in (calls if isinstance(found, AggregateDef) else (*one.reads, *one.stages))
+
+
+def users(found: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:
+    """Those that need `found` or what goes with it, as a user knows them: a pocket for what came
+    with it, a query for its workers. What a pocket fills may stay without it."""
+    gone = [found, *(known[name] for name in _going_with(found) if name in known)]
+    direct = (one for one in known.values() if any(needs(one, it) for it in gone))
+    named = {one.name: one for one in (_dropped_as(user, known) for user in direct)}
+    return [one for one in named.values() if one not in gone]
+
+
+def flows(one: AnyDef, known: Collection[AnyDef]) -> bool:
+    """Whether tuples of it may have passed already: a source waits for its first reader."""
+    if isinstance(one, StreamDef) and one.source:
+        return any(needs(user, one) for user in known)
+    return isinstance(one, StreamDef | QueryDef)
+
+
+def droppable(found: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:
+    """All that must be dropped before `found`, in an order in which it can be."""
+    order: dict[str, AnyDef] = {}
+
+    def visit(one: AnyDef) -> None:
+        for user in users(one, known):
+            if user.name not in order:
+                visit(user)
+                order[user.name] = user
+
+    visit(found)
+    return list(order.values())
+
+
+def _going_with(found: AnyDef) -> Iterator[str]:
+    if isinstance(found, QueryDef):
+        yield from found.stages
+    elif isinstance(found, PocketDef):
+        yield from (name for name in found.made if name != found.output)
+    elif isinstance(found, ApproximateDef):
+        yield from (*(worker.query for worker in found.workers), *found.leaving)
+
+
+def _dropped_as(one: AnyDef, known: Mapping[str, AnyDef]) -> AnyDef:
+    if isinstance(one, QueryDef) and one.part_of:
+        return known.get(one.part_of, one)
+    pockets = (it for it in known.values() if isinstance(it, PocketDef))
+    return next((pocket for pocket in pockets if one.name in pocket.made), one)

@@ -1,11 +1,13 @@
-"""What statements say back."""
+"""What a checked script asks for, and what its statements say back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from anabranch.coordinator.base.secrets import Kept
+from anabranch.link.messages import GoOnWithout
 from anabranch.plan.catalog import AggregateDef, AnyDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.operators import Column
 from anabranch.plan.tree import show_call
@@ -92,3 +94,17 @@ def describe(found: AnyDef) -> Answer:
 
 def _columns(columns: tuple[Column, ...]) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+@dataclass
+class Changes:
+    """`add` in the order in which they can be made. Secrets to `keep` are there before anything
+    names them, and those to `forget` until nothing does."""
+
+    answers: list[Answer] = field(default_factory=list)
+    add: list[AnyDef] = field(default_factory=list)
+    drop: list[str] = field(default_factory=list)
+    keep: dict[str, Kept] = field(default_factory=dict)
+    forget: list[str] = field(default_factory=list)
+    give_up: tuple[str, GoOnWithout] | None = None
+    """A site, and what a person gives up there. No other change comes with it."""

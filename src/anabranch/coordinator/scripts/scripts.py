@@ -11,22 +11,32 @@ from anabranch.connectors import SINKS
 from anabranch.coordinator.base.secrets import Kept
 from anabranch.coordinator.base.sites import Sites, nearest
 from anabranch.coordinator.placement.placing import Placing
+from anabranch.coordinator.scripts.analysis import (
+    SparkTypes,
+    Types,
+    asked,
+    declared_types,
+    is_function,
+    reported,
+)
+from anabranch.coordinator.scripts.analysis import explained as plans_explained
 from anabranch.coordinator.scripts.approximate import (
     ApproximateScripts,
     Assignment,
     Reported,
 )
-from anabranch.coordinator.scripts.changes import Changes
-from anabranch.coordinator.scripts.plans import asked, reported
-from anabranch.coordinator.scripts.plans import explained as plans_explained
 from anabranch.coordinator.scripts.pockets import changes_for
-from anabranch.coordinator.scripts.references import Outside
-from anabranch.coordinator.scripts.replies import Answer, Row, describe, show
+from anabranch.coordinator.scripts.references import (
+    Outside,
+    droppable,
+    flows,
+    needs,
+    sites_that_run,
+    users,
+)
+from anabranch.coordinator.scripts.replies import Answer, Changes, Row, describe, show
 from anabranch.coordinator.scripts.secrets import ScriptSecrets
-from anabranch.coordinator.scripts.sites import sites_that_run
 from anabranch.coordinator.scripts.stages import StageChoice
-from anabranch.coordinator.scripts.types import SparkTypes, Types, declared_types, is_function
-from anabranch.coordinator.scripts.users import droppable, flows, needs, users
 from anabranch.errors import ConfigError, PlacementError, SinkError
 from anabranch.language.binding.binder import bind_query
 from anabranch.language.binding.sources import bind_aggregate, bind_shed, bind_stream, bind_table
@@ -49,8 +59,7 @@ from anabranch.language.grammar.statements import (
     Show,
     Statement,
 )
-from anabranch.language.source import Script, Span
-from anabranch.language.wording import listed
+from anabranch.language.source import Script, Span, listed
 from anabranch.link.messages import GoOnWithout
 from anabranch.plan.approximate import worker_queries
 from anabranch.plan.catalog import (
@@ -64,13 +73,13 @@ from anabranch.plan.catalog import (
     TableDef,
 )
 from anabranch.plan.definitions import tasks, unprotected_sink
-from anabranch.plan.explain import explain
 from anabranch.plan.expressions import spelled
 from anabranch.plan.operators import Call, Column
 from anabranch.plan.rules import rewritten
 from anabranch.plan.staging import staged
 from anabranch.plan.tasks import tasks_of
-from anabranch.standby.limits import impossible, noticed, reservation
+from anabranch.plan.tree import explain
+from anabranch.standby.detector import impossible, noticed, reservation
 
 __all__ = ["Answer", "Changes", "ScriptCheck"]
 

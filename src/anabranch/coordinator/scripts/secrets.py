@@ -11,13 +11,12 @@ from uuid import uuid4
 from anabranch.coordinator.base.secrets import Kept, Secrets
 from anabranch.coordinator.base.sites import nearest
 from anabranch.coordinator.scripts.replies import Answer
-from anabranch.disk.own import readable_by_all
+from anabranch.disk.real import readable_by_all
 from anabranch.errors import ConfigError
 from anabranch.language.grammar.statements import CreateSecret, Drop
 from anabranch.language.source import Script, Span
 from anabranch.plan.catalog import AnyDef
-from anabranch.plan.secrets import secrets_in, with_secrets
-from anabranch.plan.spec import Secret
+from anabranch.plan.spec import Secret, secrets_in, with_secrets
 
 T = TypeVar("T")
 

@@ -15,17 +15,16 @@ from uuid import uuid4
 from anabranch.config.cluster import Cluster
 from anabranch.connectors.operator import let_use
 from anabranch.coordinator.approximate.learning import Learning, by_spark
-from anabranch.coordinator.approximate.models import Models
+from anabranch.coordinator.approximate.models import FileStore, Models, PostgresStore
 from anabranch.coordinator.approximate.results import ApproximateResults
-from anabranch.coordinator.approximate.stores import FileStore, PostgresStore
 from anabranch.coordinator.approximate.watch import Approximations
 from anabranch.coordinator.approximate.workers import Workers
 from anabranch.coordinator.base.catalog import Catalog
+from anabranch.coordinator.base.reports import Moved, Replan, Sample, SystemStatus
 from anabranch.coordinator.base.secrets import Secrets
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.control.members import Members
-from anabranch.coordinator.placement.moves import Moved, Replan, Sample
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
 from anabranch.coordinator.requests import (
@@ -40,13 +39,11 @@ from anabranch.coordinator.requests import (
     Submitted,
 )
 from anabranch.coordinator.scripts.pockets import changes_for
+from anabranch.coordinator.scripts.references import asks_types, sites_needed
 from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
-from anabranch.coordinator.scripts.sites import asks_types, sites_needed
 from anabranch.coordinator.scripts.stages import forget_database, with_database
 from anabranch.coordinator.service.state import claim
-from anabranch.coordinator.status.query_news import QueryNews
-from anabranch.coordinator.status.report import SystemStatus
-from anabranch.coordinator.status.site_news import Say, SiteNews
+from anabranch.coordinator.status.news import QueryNews, Say, SiteNews
 from anabranch.coordinator.status.status import Seen, look, system_status, tables_in
 from anabranch.disk.real import RealFolder
 from anabranch.errors import SetupError, SiteError
@@ -58,9 +55,7 @@ from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef
 from anabranch.plan.definitions import settled_sink
-from anabranch.plan.program import Submission
-from anabranch.plan.runs import run_name
-from anabranch.plan.secrets import secrets_in
+from anabranch.plan.spec import Submission, run_name, secrets_in
 from anabranch.runtime.log import note
 from anabranch.runtime.loop import process_loop
 

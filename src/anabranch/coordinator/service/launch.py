@@ -19,16 +19,15 @@ from pyspark.sql import SparkSession
 from anabranch.config.address import read_address
 from anabranch.config.cluster import SiteConfig
 from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.coordinator.service.spares import Spares, tell
-from anabranch.coordinator.status.site_output import SiteOutput
+from anabranch.coordinator.service.processes import SiteOutput, Spares, tell
 from anabranch.errors import SiteError
 from anabranch.link.gate import check_address
 from anabranch.link.peer import Peer
 from anabranch.process import birth, end
 from anabranch.runtime.log import note
-from anabranch.runtime.threads import supervised
+from anabranch.runtime.loop import supervised
+from anabranch.site.member import StateFolder
 from anabranch.site.site import Site
-from anabranch.site.state_folder import StateFolder
 from anabranch.site.tasks.task import Task
 from anabranch.spark.own import OwnSpark
 

@@ -1,15 +1,28 @@
-"""The processes of sites on this machine: failures to try out go to those, and to nothing else."""
+"""Processes on this machine: those of sites, to which failures to try out go; those that wait to
+become a site that has died; and what they print.
+
+Starting a JVM and a Spark is nearly all that a site needs to come back.
+"""
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import pairwise
+from typing import IO, Any
 
 import psutil
 
 from anabranch.config.address import read_address
+from anabranch.config.cluster import SiteConfig
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.base.sites import unknown_site
-from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import SiteError
 
 
@@ -70,3 +83,107 @@ def _is_site(process: psutil.Process, name: str) -> bool:
     if ("anabranch", "spare") in pairs:
         return True
     return any("anabranch" in word for word in words) and ("site", name) in pairs
+
+
+Kind = tuple[str, tuple[tuple[str, str], ...]]
+"""What cannot be changed once a Spark is up: its master and its settings."""
+Start = Callable[[], "subprocess.Popen[bytes]"]
+MOST_SKIPPED = 63
+
+
+class Spares:
+    """`count` of each kind that `configs` have; `start` starts a process that takes its orders, a
+    line of JSON each, on standard input."""
+
+    def __init__(self, count: int, configs: Iterable[SiteConfig], start: Start) -> None:
+        self._wanted = Counter({_kind(one): count for one in configs})
+        self._start = start
+        self._ready: list[tuple[Kind, subprocess.Popen[bytes]]] = []
+        self._skip = self._skipped = 0
+
+    def fill(self) -> None:
+        """Start those that are missing, because they were taken or have died. After deaths that
+        nobody asked for, less and less often."""
+        alive = [one for one in self._ready if one[1].poll() is None]
+        if len(alive) < len(self._ready):
+            self._skip, self._skipped = min(2 * self._skip + 1, MOST_SKIPPED), 0
+        self._ready = alive
+        if self._skipped < self._skip:
+            self._skipped += 1
+            return
+        for kind, process in self._missing():
+            master, conf = kind
+            tell(process, {"master": master, "conf": dict(conf)})
+            self._ready.append((kind, process))
+
+    def _missing(self) -> list[tuple[Kind, subprocess.Popen[bytes]]]:
+        there = Counter(kind for kind, _ in self._ready)
+        return [(kind, self._start()) for kind in (self._wanted - there).elements()]
+
+    def take(self, config: SiteConfig) -> subprocess.Popen[bytes] | None:
+        """One that can become this site; None if there is none."""
+        for one in self._ready:
+            kind, process = one
+            if kind == _kind(config) and process.poll() is None:
+                self._ready.remove(one)
+                self._skip = 0
+                return process
+        return None
+
+    def stop(self) -> list[subprocess.Popen[bytes]]:
+        """Those that still wait, told to end; whoever asks waits for that."""
+        told = [process for _, process in self._ready]
+        self._ready.clear()
+        for process in told:
+            process.terminate()
+            with suppress(OSError):  # what was said to one that had died
+                _input(process).close()
+        return told
+
+
+def tell(process: subprocess.Popen[bytes], order: dict[str, Any]) -> bool:
+    """Whether it can still hear."""
+    try:
+        _input(process).write(json.dumps(order).encode() + b"\n")
+        _input(process).flush()
+    except OSError:
+        return False
+    return True
+
+
+def _input(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None, "orders come on standard input"
+    return process.stdin
+
+
+def _kind(config: SiteConfig) -> Kind:
+    return config.master, tuple(sorted(config.conf.items()))
+
+
+REST_S = 5.0
+"""How long what a site that has ended left in its pipe is waited for."""
+
+
+class SiteOutput:
+    """Whole lines, in the order of each site. They go to the `sys.stdout` of the moment: a live
+    table puts itself there, and so knows of them."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None, "a site whose output is passed on writes to a pipe"
+        self._thread = threading.Thread(
+            target=self._pass_on, args=(process.stdout,), name="site-output", daemon=True
+        )
+        self._thread.start()
+
+    def _pass_on(self, lines: IO[bytes]) -> None:
+        with lines:
+            for line in lines:
+                try:
+                    sys.stdout.write(line.decode(errors="replace").rstrip("\n") + "\n")
+                    sys.stdout.flush()
+                except OSError:  # nobody reads us any more: the sites' sinks hear of it, too
+                    return
+
+    def close(self) -> None:
+        """Once the site has ended: the rest of what it printed."""
+        self._thread.join(REST_S)

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from anabranch.config.address import read_address
 from anabranch.config.cluster import Cluster
-from anabranch.disk.own import readable_by_all
+from anabranch.disk.real import readable_by_all
 from anabranch.errors import ConfigError, SetupError, SiteError
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer

@@ -1,4 +1,6 @@
-"""In which state each query and pocket is, as a person would say it, and why it gets nowhere."""
+"""In which state each query and pocket is, as a person would say it, why it gets nowhere, and
+when a run is over.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TypeGuard
 
-from anabranch.coordinator.protection.report import ProtectionReport
+from anabranch.coordinator.base.reports import AnySite, ProtectionReport, State, SystemStatus
 from anabranch.coordinator.status.description import primaries
-from anabranch.coordinator.status.report import AnySite, State
-from anabranch.link.reports import Delay, TaskReport
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.link.reports import Delay, SourceReport, TaskReport
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.definitions import Definitions
-from anabranch.plan.graph import Node
+from anabranch.plan.operators import Node
 from anabranch.plan.tasks import sink_task
 
 CATCHING_UP = "catching up"
@@ -198,3 +200,40 @@ def _as_told(task: TaskReport) -> State:
 
 def _not_yet(site: str) -> str:
     return f"site {site} is back and has not been given it again yet"
+
+
+def failures(status: SystemStatus) -> list[AnabranchError]:
+    """What has failed anywhere, as it was raised there. A standby that failed protects no more; its
+    query goes on."""
+    parts: list[SourceReport | TaskReport] = [*status.sources(), *primaries(status.sites)]
+    return [part.error.error() for part in parts if part.error]
+
+
+def lost_sites(status: SystemStatus) -> list[str]:
+    return [site.problem for site in status.sites if site.state != "up"]
+
+
+def idle(status: SystemStatus) -> bool:
+    """Raises ConfigError if there is nothing finite to wait for. While a site does not run what is
+    its own, what it still has to do is unknown."""
+    if any(site.missing for site in status.sites):
+        return False
+    sources = {one.stream: one for one in status.sources()}
+    finite = {name for name, source in sources.items() if source.finite}
+    ending = [query for query in status.ends if sources_of(query, status.ends) <= finite]
+    if not ending:
+        raise ConfigError(
+            "no query reads a source that ends, so the run would never be idle",
+            remedy="Use --for 30s instead of --until-idle.",
+        )
+    awaited = frozenset[str]().union(*(sources_of(query, status.ends) for query in ending))
+    if any(sources[name].state != "ended" for name in awaited):
+        return False
+    return all(one.state == "done" for one in primaries(status.sites) if one.query in ending)
+
+
+def sources_of(name: str, ends: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """The streams from outside that a query ends with."""
+    if name not in ends:
+        return frozenset({name})
+    return frozenset[str]().union(*(sources_of(one, ends) for one in ends[name]))

@@ -8,20 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-from anabranch.coordinator.approximate.report import ApproximationReport
-from anabranch.coordinator.base.sites import Sites, is_starting
-from anabranch.coordinator.deploy.wanted import WantedThere
-from anabranch.coordinator.placement.moves import PlacementReport
-from anabranch.coordinator.protection.protect import Protector
-from anabranch.coordinator.protection.report import ProtectionReport
-from anabranch.coordinator.status.query_states import is_asked_for, query_states
-from anabranch.coordinator.status.report import (
+from anabranch.coordinator.base.reports import (
     AnySite,
+    ApproximationReport,
+    PlacementReport,
+    ProtectionReport,
     SilentSite,
     SiteStatus,
     State,
     SystemStatus,
 )
+from anabranch.coordinator.base.sites import Sites, is_starting
+from anabranch.coordinator.deploy.wanted import WantedThere
+from anabranch.coordinator.protection.protect import Protector
+from anabranch.coordinator.status.query_states import is_asked_for, query_states
 from anabranch.errors import SiteError
 from anabranch.link.messages import Status
 from anabranch.link.reports import Delay

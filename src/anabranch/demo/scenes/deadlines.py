@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.status.description import primaries
-from anabranch.coordinator.status.report import SystemStatus
 from anabranch.demo.scenes.host import Host, Scene, Told
 from anabranch.errors import AnabranchError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.demo.apartment import CENTRE, SPARE
 from anabranch.demo.database import Database
 from anabranch.demo.scenes.host import Host, Scene, Told

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.service.coordinator import Coordinator
-from anabranch.coordinator.status.report import SystemStatus
 from anabranch.errors import TaskError
 from anabranch.link.messages import Emulate
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from anabranch.coordinator.placement.moves import Replan
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.base.reports import Replan, SystemStatus
 from anabranch.demo.apartment import DESK, HUBS, ROOMS
 from anabranch.demo.scenes.host import Host, Scene, Told
 from anabranch.errors import TaskError

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.coordinator.status.report import SystemStatus
+from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.demo.scenes.host import Host, Scene, Told
 
 FILES, PAGES = 4, 100_000

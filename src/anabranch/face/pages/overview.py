@@ -8,10 +8,9 @@ from urllib.parse import quote
 
 from nicegui import events, ui
 
-from anabranch.face.layout import NARROW, WIDE
 from anabranch.face.model import WELL, QueryView, SiteView, Snapshot
 from anabranch.face.pages.frame import POOR, colour_of, every_second, frame
-from anabranch.face.picture import LEGEND, graph_options
+from anabranch.face.picture import LEGEND, NARROW, WIDE, graph_options
 from anabranch.face.promises import told
 from anabranch.face.system import System
 from anabranch.units import show_ms

@@ -1,4 +1,6 @@
-"""One query: what it says, how it runs and why so, how it keeps its promises, and its rows."""
+"""One query: what it says, how it runs and why so, how it keeps its word, and its rows as they
+come.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,62 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from nicegui import ui
+from nicegui import background_tasks, ui
 
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError
 from anabranch.face.model import QueryView, Snapshot
 from anabranch.face.pages.frame import asked_first, colour_of, every_second, frame
-from anabranch.face.pages.tail import add_tail
 from anabranch.face.promises import told
 from anabranch.face.system import System
 from anabranch.link.message import plain
 from anabranch.units import show_ms
+
+_ROWS = 50
+_LOOK_S = 0.5
+
+
+def add_tail(system: System, name: str) -> None:
+    """Shows the rows that the filter lets through, the newest first, while the switch is on."""
+    with ui.row().classes("items-center w-full"):
+        switch = ui.switch("rows, live")
+        wanted = ui.input(placeholder="only rows that contain …").props("dense clearable")
+    table = ui.table(rows=[], row_key="_pos", pagination=_ROWS).classes("w-full")
+    table.props("dense flat hide-pagination")
+    table.bind_visibility_from(switch, "value")
+    client = ui.context.client
+
+    def show(rows: list[dict[str, Any]]) -> None:
+        text = [{key: str(value) for key, value in row.items()} for row in rows]
+        kept = [row for row in text if (wanted.value or "") in " ".join(row.values())]
+        if kept:
+            table.columns = [
+                {"name": key, "label": key, "field": key, "align": "left"} for key in kept[0]
+            ]
+            table.rows = [*reversed(kept), *table.rows][:_ROWS]
+            table.update()
+
+    async def follow() -> None:
+        opened = system.tail(name, client.ip or "")
+        reader = await system.in_tail(opened.__enter__)
+        try:
+            while switch.value and client.has_socket_connection:
+                rows = await system.in_tail(system.rows_of, reader, _ROWS, _LOOK_S)
+                if rows is None:
+                    break
+                show(rows)
+        finally:
+            await system.in_tail(opened.__exit__, None, None, None)
+
+    async def safely() -> None:
+        try:
+            await follow()
+        except AnabranchError as error:
+            with client:
+                ui.notify(error.line(), type="negative", multi_line=True)
+
+    switch.on_value_change(lambda event: background_tasks.create(safely()) if event.value else None)
+
 
 _CHART_S = 300
 _P50, _P99, _RATE, _DUE = "#0d9488", "#f59e0b", "#6366f1", "#dc2626"

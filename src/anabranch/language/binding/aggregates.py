@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.errors import ScriptError
+from anabranch.language.binding.columns import bind_keys, outputs, place_keys, window_bound
 from anabranch.language.binding.from_clause import Lookup, panes
-from anabranch.language.binding.grouping import bind_keys, place_keys, window_bound
-from anabranch.language.binding.outputs import outputs
-from anabranch.language.expressions.aggregate_calls import BoundCall, asked, bind_call, typed
-from anabranch.language.expressions.aggregates import FoundCall, find_calls, refused, supported
+from anabranch.language.expressions.aggregates import (
+    BoundCall,
+    FoundCall,
+    asked,
+    bind_call,
+    find_calls,
+    refused,
+    supported,
+    typed,
+)
 from anabranch.language.expressions.conjuncts import bind_conditions, conjuncts
 from anabranch.language.expressions.functions import check_functions
-from anabranch.language.expressions.pieces import Placed, elements, expr
-from anabranch.language.expressions.scope import Scope
+from anabranch.language.expressions.scope import Placed, Scope, elements, expr
 from anabranch.language.expressions.types import Asked, Typer, ask
 from anabranch.language.grammar.lexer import Token, collapsed
 from anabranch.language.grammar.statements import ColumnRef, Expression, Select, StarItem

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from anabranch.hidden import MASK, masked, names_password
 from anabranch.language.binding.aggregates import bind_aggregates
+from anabranch.language.binding.columns import outputs
 from anabranch.language.binding.from_clause import Lookup, bind_from, masters, union_ports, windows
-from anabranch.language.binding.outputs import outputs
 from anabranch.language.expressions.aggregates import IsOwn, find_calls, refused, supported
-from anabranch.language.expressions.conjuncts import bind_conditions
-from anabranch.language.expressions.equalities import Sides, equality, sides
+from anabranch.language.expressions.conjuncts import Sides, bind_conditions, equality, sides
 from anabranch.language.expressions.functions import check_functions
 from anabranch.language.expressions.scope import Scope
 from anabranch.language.expressions.types import Asked, Typer, ask
@@ -33,22 +32,22 @@ from anabranch.language.grammar.statements import (
 from anabranch.language.source import Script, Span
 from anabranch.plan.catalog import AggregateDef, QueryDef
 from anabranch.plan.expressions import Expr, Use
-from anabranch.plan.graph import Node, Port
 from anabranch.plan.operators import (
     Call,
     Column,
     Condition,
     Item,
     Join,
+    Node,
     Operator,
+    Port,
     Projection,
     Selection,
     Union,
 )
-from anabranch.plan.protection import Standby
-from anabranch.plan.spec import Secret
-from anabranch.plan.where import Where
-from anabranch.stream.names import POSITION
+from anabranch.plan.service_levels import Standby
+from anabranch.plan.spec import Secret, Where
+from anabranch.stream.batch import POSITION
 
 
 def bind_query(

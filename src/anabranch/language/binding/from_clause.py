@@ -15,8 +15,7 @@ from anabranch.language.grammar.statements import (
     Select,
     WindowNode,
 )
-from anabranch.language.source import Script
-from anabranch.language.wording import did_you_mean_name, listed
+from anabranch.language.source import Script, did_you_mean_name, listed
 from anabranch.plan import catalog
 from anabranch.plan.catalog import (
     AggregateDef,
@@ -26,7 +25,7 @@ from anabranch.plan.catalog import (
     QueryDef,
     StreamDef,
 )
-from anabranch.plan.graph import Port
+from anabranch.plan.operators import Port
 from anabranch.plan.spec import Column
 from anabranch.plan.windows import Panes, Range, Relation, RowPanes, Rows, TimePanes, Window
 

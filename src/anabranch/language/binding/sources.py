@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.language.binding.binder import bind_call
-from anabranch.language.binding.outputs import check_names
+from anabranch.language.binding.columns import check_names
 from anabranch.language.expressions.aggregates import refused
 from anabranch.language.expressions.functions import check_functions
 from anabranch.language.expressions.scope import EVENT_TIME, Scope, Source
@@ -22,7 +22,7 @@ from anabranch.language.grammar.statements import (
 from anabranch.language.source import Script
 from anabranch.plan.catalog import HOUR_US, AggregateDef, StreamDef, TableDef
 from anabranch.plan.operators import Column
-from anabranch.plan.timeliness import Shed
+from anabranch.plan.service_levels import Shed
 
 _RANKED = frozenset(
     {

@@ -1,4 +1,6 @@
-"""Splits a WHERE into the conditions that must all hold."""
+"""A WHERE as the conditions that must all hold, and those of them that a join can have an index
+for.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,13 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from anabranch.language.expressions.pieces import expr
 from anabranch.language.expressions.safety import Types, column_at, is_safe
-from anabranch.language.expressions.scope import Scope
+from anabranch.language.expressions.scope import Scope, expr
 from anabranch.language.grammar.lexer import Token
 from anabranch.language.grammar.statements import ColumnRef, Expression
 from anabranch.language.source import Span
-from anabranch.plan.expressions import Use
-from anabranch.plan.operators import Condition, indexable
+from anabranch.plan.expressions import Expr, Use
+from anabranch.plan.operators import Condition, Equality, indexable
 
 
 @dataclass(frozen=True)
@@ -105,3 +106,62 @@ def _equal(tree: exp.Expr, types: Types) -> tuple[Use, Use] | None:
     (left, left_type), (right, right_type) = sides[0], sides[1]
     same = left_type == right_type and indexable(left_type)
     return (left, right) if left.input != right.input and same else None
+
+
+_WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+
+Sides = tuple[Expr, Expr]
+
+
+def sides(scope: Scope, expression: Expression) -> list[Sides | None]:
+    """For each conjunct of `expression`: its two sides, if it says that expressions of two
+    different inputs are equal and nothing else; otherwise None.
+    """
+    placed = scope.placed(expression)
+    found: list[Sides | None] = []
+    for part in conjuncts(expression):
+        pair = _two_sides(_bare(part))
+        both = [expr(scope.script, tokens, placed) for tokens in pair] if pair else []
+        inputs = [side.inputs for side in both]
+        between = len(both) == 2 and all(len(one) == 1 for one in inputs) and inputs[0] != inputs[1]
+        found.append((both[0], both[1]) if between else None)
+    return found
+
+
+def equality(sides: Sides, types: tuple[str, str]) -> Equality | None:
+    """What is computed of each input and compared; None if there is no index for values of its
+    type.
+    """
+    left, right = (type_.lower() for type_ in types)
+    if left == right and indexable(left):
+        return Equality(sides=sides, type=left)
+    if left in _WHOLE_NUMBERS and right in _WHOLE_NUMBERS:
+        return Equality(sides=(_widened(sides[0]), _widened(sides[1])), type="bigint")
+    return None
+
+
+def _widened(side: Expr) -> Expr:
+    first, *middle, last = f"CAST({side.pieces[0]}", *side.pieces[1:-1], side.pieces[-1]
+    return Expr(pieces=(first, *middle, f"{last} AS BIGINT)"), uses=side.uses)
+
+
+def _bare(part: Conjunct) -> Conjunct:
+    """The conjunct without the brackets around all of it."""
+    while isinstance(part.tree, exp.Paren) and part.tokens[0].key == "(":
+        part = Conjunct(part.tokens[1:-1], part.tree.this)
+    return part
+
+
+def _two_sides(part: Conjunct) -> tuple[Sequence[Token], Sequence[Token]] | None:
+    """The tokens on both sides of the `=`, if there is exactly one."""
+    if not isinstance(part.tree, exp.EQ):
+        return None
+    depth, found = 0, list[int]()
+    for index, token in enumerate(part.tokens):
+        depth += (token.key in ("(", "[", "CASE")) - (token.key in (")", "]", "END"))
+        if depth == 0 and token.key in ("=", "=="):
+            found.append(index)
+    if len(found) != 1:
+        return None
+    before, after = part.tokens[: found[0]], part.tokens[found[0] + 1 :]
+    return (before, after) if before and after else None

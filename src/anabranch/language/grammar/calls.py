@@ -1,12 +1,21 @@
-"""Sources and sinks with their options: `file(path = 'a.csv', loop = TRUE, every = 10s)`."""
+"""Sources and sinks with their options, `file(path = 'a.csv', loop = TRUE, every = 10s)`, and
+CREATE SECRET, a name for what options stand for.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from typing import cast
 
-from anabranch.language.grammar.lexer import Kind
-from anabranch.language.grammar.statements import CallNode, Option, OptionValue
+from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.statements import (
+    CallNode,
+    CreateSecret,
+    Option,
+    OptionValue,
+    Origin,
+)
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.plan.spec import Secret
 
@@ -106,3 +115,26 @@ def _number(cursor: Cursor) -> int | float:
     if math.isinf(value) or (_INTEGER.fullmatch(token.text) and value >= 2**63):
         raise cursor.error(token.span, f"the number {cursor.show(token)} is too large")
     return int(token.text) if _INTEGER.fullmatch(token.text) else value
+
+
+_EXAMPLE = "As in FROM env('PG_PASSWORD'), FROM file('/run/secrets/pg') or AS 'the secret itself'."
+
+
+def create_secret(cursor: Cursor, start: Token) -> CreateSecret:
+    """create secret := CREATE SECRET name (FROM env(string) | FROM file(string) | AS string)"""
+    name = cursor.name("the name of the secret")
+    if not cursor.at("FROM", "AS"):
+        raise cursor.unexpected(("FROM", "AS"), remedy=_EXAMPLE)
+    origin: Origin = "given"
+    if cursor.advance().key == "FROM":
+        origin = cast(Origin, cursor.expect("ENV", "FILE").key.lower())
+        cursor.expect("(")
+    if cursor.peek().kind is not Kind.STRING:
+        raise cursor.unexpected(("a string",), remedy=_EXAMPLE)
+    literal = cursor.peek().span
+    source = string(cursor)
+    if not source.strip():
+        raise cursor.error(literal, "a secret cannot be empty")
+    if origin != "given":
+        cursor.expect(")")
+    return CreateSecret(name.text, origin, source, name.span, cursor.since(start))

@@ -14,8 +14,7 @@ from anabranch.language.grammar.lexer import Kind, Token
 from anabranch.language.grammar.statements import ColumnRef, Expression, Name
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.grammar.translations import clause, reject_function
-from anabranch.language.source import Span
-from anabranch.language.wording import did_you_mean_keyword
+from anabranch.language.source import Span, did_you_mean_keyword
 
 _BRACKETS = {")": "(", "]": "["}
 _AWAITS_OPERAND = frozenset(

@@ -1,4 +1,4 @@
-"""FROM: streams and tables with their windows and aliases."""
+"""FROM: streams and tables with their windows and aliases, UNION ALL, and the state of a stage."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from anabranch.language.grammar.clauses import (
     at_unsupported,
     reject_unsupported,
 )
-from anabranch.language.grammar.lexer import Kind
-from anabranch.language.grammar.statements import Count, Extent, FromItem, Name, WindowNode
+from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.statements import (
+    Count,
+    Extent,
+    FromItem,
+    Name,
+    Select,
+    SelectState,
+    StarItem,
+    WindowNode,
+)
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.grammar.translations import clause, reject_window_function
-from anabranch.language.wording import closest
+from anabranch.language.source import closest
 from anabranch.units import unit_meant
 
 AFTER_FROM = ("WHERE", "GROUP BY", "HAVING", "STANDBY", "DEADLINE", "COST", "INTO", "AT")
@@ -166,3 +175,64 @@ def _reject_misspelt_clause(cursor: Cursor) -> None:
     misspelt = after.key not in follows and closest(word.text, keywords)
     if word.kind is Kind.WORD and (misspelt or closest(word.text, ["STANDBY"], 0.85)):
         raise cursor.unexpected((*AFTER_FROM, ";"))
+
+
+_REMEDY = "Make what is selected a query of its own and unite that."
+
+
+def union(cursor: Cursor) -> tuple[Name, ...]:
+    """{UNION ALL SELECT * FROM name}"""
+    found: list[Name] = []
+    while cursor.at("UNION"):
+        start = cursor.advance()
+        if not cursor.accept("ALL"):
+            remedy = "Write UNION ALL: a stream has no end to wait for."
+            raise cursor.error(start.span, "UNION is not supported", remedy)
+        cursor.expect("SELECT")
+        if not cursor.accept("*"):
+            message = "UNION ALL takes SELECT * FROM a stream"
+            raise cursor.error(cursor.peek().span, message, _REMEDY)
+        cursor.expect("FROM")
+        found.append(cursor.name("the name of a stream"))
+    return tuple(found)
+
+
+def checked_union(cursor: Cursor, select: Select) -> Select:
+    """The select, if all that stands before UNION ALL is SELECT * FROM a stream; else raises."""
+    plain = (
+        len(select.items) == 1
+        and isinstance(select.items[0], StarItem)
+        and len(select.sources) == 1
+        and not select.sources[0].window
+        and not (select.masters or select.where or select.group or select.having)
+    )
+    if select.union and not plain:
+        message = "UNION ALL takes SELECT * FROM a stream"
+        raise cursor.error(select.span, message, _REMEDY)
+    return select
+
+
+def at_state(cursor: Cursor) -> bool:
+    """Whether the SELECT that starts here reads a state."""
+    ahead = 0
+    while (token := cursor.peek(ahead)).key not in (";", ""):
+        if token.key == "FROM" and cursor.peek(ahead + 1).key == "STATE":
+            return cursor.peek(ahead + 2).is_name
+        ahead += 1
+    return False
+
+
+def select_state(cursor: Cursor, start: Token) -> SelectState:
+    """select := SELECT … FROM STATE name …; all but STATE name is Spark SQL over a table"""
+    while not cursor.at("FROM"):
+        cursor.advance()
+    before = cursor.since(start).to(cursor.advance().span)
+    cursor.expect("STATE")
+    name = cursor.name("the name of a query")
+    behind = cursor.previous
+    while not cursor.at_end():
+        cursor.advance()
+    span = cursor.since(start)
+    text = cursor.script.slice(span)
+    after = text[behind.span.end - start.span.start :]
+    return SelectState(name, cursor.script.slice(before), after, span, text)

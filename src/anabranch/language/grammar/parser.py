@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import cast
 
 from anabranch.language.grammar import translations
-from anabranch.language.grammar.calls import call
+from anabranch.language.grammar.calls import call, create_secret
 from anabranch.language.grammar.clauses import Clauses, gather
-from anabranch.language.grammar.column_types import column_type
-from anabranch.language.grammar.event_time import timestamp
+from anabranch.language.grammar.columns import column_type, timestamp
+from anabranch.language.grammar.from_items import at_state, select_state
 from anabranch.language.grammar.lexer import Kind, Token
 from anabranch.language.grammar.queries import create_query, query
-from anabranch.language.grammar.secrets import create_secret
+from anabranch.language.grammar.service_levels import shed
 from anabranch.language.grammar.statements import (
     CallNode,
     ColumnDecl,
@@ -36,8 +36,6 @@ from anabranch.language.grammar.statements import (
     Statement,
     TypeNode,
 )
-from anabranch.language.grammar.states import at_state, select_state
-from anabranch.language.grammar.timeliness import shed
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.source import Script
 

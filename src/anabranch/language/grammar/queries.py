@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from anabranch.language.grammar import translations
-from anabranch.language.grammar.approximate import approximate_clause
 from anabranch.language.grammar.calls import call, options_in_brackets
 from anabranch.language.grammar.clauses import (
     Clauses,
@@ -23,9 +22,15 @@ from anabranch.language.grammar.expressions import (
     parse_expression,
     take_expression,
 )
-from anabranch.language.grammar.from_items import from_items
+from anabranch.language.grammar.from_items import checked_union, from_items, union
 from anabranch.language.grammar.lexer import Kind, Token
-from anabranch.language.grammar.standby import STANDBY_PARTS, standby
+from anabranch.language.grammar.service_levels import (
+    STANDBY_PARTS,
+    approximate_clause,
+    cost,
+    deadline,
+    standby,
+)
 from anabranch.language.grammar.statements import (
     CallNode,
     CreateQuery,
@@ -36,10 +41,8 @@ from anabranch.language.grammar.statements import (
     StageNode,
     StarItem,
 )
-from anabranch.language.grammar.timeliness import cost, deadline
 from anabranch.language.grammar.tokens import Cursor
-from anabranch.language.grammar.unions import checked_union, union
-from anabranch.language.wording import closest
+from anabranch.language.source import closest
 
 _CLAUSES: Clauses = {
     "STANDBY": standby,

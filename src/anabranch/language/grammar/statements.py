@@ -13,9 +13,8 @@ from sqlglot import exp
 
 from anabranch.language.grammar.lexer import Token
 from anabranch.language.source import Span
-from anabranch.plan.protection import Standby
+from anabranch.plan.service_levels import CostHint, Deadline, Standby
 from anabranch.plan.spec import Secret
-from anabranch.plan.timeliness import CostHint, Deadline
 
 OptionValue = str | int | float | bool | Secret
 DropKind = Literal["stream", "table", "query", "aggregate", "pocket", "secret"]

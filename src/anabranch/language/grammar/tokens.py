@@ -9,8 +9,7 @@ from contextlib import suppress
 from anabranch.errors import ConfigError, ScriptError
 from anabranch.language.grammar.lexer import Kind, Token, collapsed, tokenize
 from anabranch.language.grammar.statements import Duration, Name
-from anabranch.language.source import Script, Span
-from anabranch.language.wording import clip, did_you_mean_keyword, either
+from anabranch.language.source import Script, Span, clip, did_you_mean_keyword, either
 from anabranch.units import duration_us
 
 RESERVED = frozenset({"AND", "AS", "CREATE", "FROM", "INTO", "NOT", "OR", "SELECT", "WHERE"})

@@ -8,7 +8,7 @@ from itertools import pairwise
 from anabranch.errors import ScriptError
 from anabranch.language.grammar.lexer import Kind, Token
 from anabranch.language.grammar.tokens import Cursor
-from anabranch.language.wording import closest
+from anabranch.language.source import closest
 
 _SOURCE = (
     "Where tuples come from stands in FROM: CREATE STREAM name (…) FROM kafka(servers = '…',"

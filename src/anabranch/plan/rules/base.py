@@ -7,8 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.plan.catalog import Relation
 from anabranch.plan.expressions import Expr, Use
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Aggregate, Join, Operator, Projection, Selection, Union
+from anabranch.plan.operators import (
+    Aggregate,
+    Join,
+    Node,
+    Operator,
+    Port,
+    Projection,
+    Selection,
+    Union,
+)
 from anabranch.plan.spec import Column
 
 

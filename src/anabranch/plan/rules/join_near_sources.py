@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from anabranch.plan.expressions import Expr, Use, flat_name
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Condition, Item, Join, Projection
+from anabranch.plan.operators import Condition, Item, Join, Node, Port, Projection
 from anabranch.plan.rules.base import Graph, expressions, renamed, with_ports
 from anabranch.plan.rules.push_selections import instants_of
 from anabranch.plan.spec import Column

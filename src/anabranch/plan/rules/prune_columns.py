@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from anabranch.plan.expressions import Expr
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Aggregate, Item, Join, Projection, Union
+from anabranch.plan.operators import Aggregate, Item, Join, Node, Port, Projection, Union
 from anabranch.plan.rules.base import Graph, expressions, with_ports
 from anabranch.plan.spec import Column
 from anabranch.plan.windows import UNTIL, RowPanes, Until

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from anabranch.plan.graph import Node, Port
-from anabranch.plan.operators import Aggregate, Condition, Join, Projection, Selection, Union
+from anabranch.plan.operators import (
+    Aggregate,
+    Condition,
+    Join,
+    Node,
+    Port,
+    Projection,
+    Selection,
+    Union,
+)
 from anabranch.plan.rules.base import Graph, renamed, with_ports
 from anabranch.plan.windows import Range
 

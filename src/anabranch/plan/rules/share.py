@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.plan.expressions import Use
-from anabranch.plan.graph import Node, Port
+from anabranch.plan.operators import Node, Port
 from anabranch.plan.rules.base import Graph, renamed, with_ports
 
 

@@ -17,8 +17,7 @@ from anabranch.errors import SetupError
 from anabranch.link.door import Door
 from anabranch.link.gate import Credentials
 from anabranch.link.reports import SiteReport
-from anabranch.site.http.figures import CONTENT_TYPE
-from anabranch.site.http.metrics import site_exposition
+from anabranch.site.http.metrics import CONTENT_TYPE, site_exposition
 
 _PATIENCE_S = 10.0
 """A caller who is slower than that is no longer listened to."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError, Gap, SiteError, StaleEpoch, Superseded
-from anabranch.link.emulated import EmulatedNetwork
-from anabranch.link.emulation import Emulation, Slowed
+from anabranch.link.emulation import EmulatedNetwork, Emulation, Slowed
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import Ack, Acks, Detach, Follow, Ship
 from anabranch.link.network import Connection, Network

@@ -17,12 +17,12 @@ from anabranch.connectors.python.functions import exception_line, user_place, us
 from anabranch.errors import AnabranchError, StorageError, TaskError
 from anabranch.link.reports import PocketReport
 from anabranch.link.wire import BORN, EVENT_TIME, wire_schema
-from anabranch.plan.program import Program
+from anabranch.plan.spec import Program
 from anabranch.pocket import Pocket, by_row, by_time
 from anabranch.site.programs.snapshots import Snapshots
+from anabranch.site.programs.submission import load_class
 from anabranch.site.programs.ticks import Ticks
 from anabranch.site.programs.to_arrow import as_rows, as_table
-from anabranch.site.programs.user_class import load_class
 from anabranch.site.tasks.body import Produced, Taken
 from anabranch.spark.analyse import complaint
 from anabranch.spark.memory import job_memory

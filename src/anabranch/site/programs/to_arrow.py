@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from anabranch.connectors.formats.from_values import from_values
+from anabranch.connectors.formats.columns import from_values
 from anabranch.errors import TaskError
 from anabranch.link.wire import EVENT_TIME
 

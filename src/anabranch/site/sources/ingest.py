@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch.connectors.source import Source
 from anabranch.errors import AnabranchError, SourceError
@@ -14,16 +14,28 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.link.reports import SourceReport
 from anabranch.plan.catalog import StreamDef
 from anabranch.runtime.log import note, print_trace
-from anabranch.site.sources.arrival import ArrivalClock
-from anabranch.site.sources.beats import beats
-from anabranch.site.sources.intake import Intake
+from anabranch.site.sources.intake import ArrivalClock, Intake
 from anabranch.site.sources.journal import Journal
-from anabranch.site.sources.pace import Pace
+from anabranch.site.sources.pace import Need, Next, Pace, Pause, Room, Steps, at_speed, beats
 from anabranch.site.sources.reading import Reading
 from anabranch.site.sources.shedder import Shedder
-from anabranch.site.sources.speed import at_speed
-from anabranch.site.sources.steps import Need, Next, Pause, Room, Steps
 from anabranch.spark.jvm import NO_JVM, jvm
+
+
+class SourceStream(Protocol):
+    """A source's stream, a table's changes, or a stream that a pocket or program fills."""
+
+    outlet: LiveOutlet[Any]
+    error: AnabranchError | None
+
+    def resume(self, position: int) -> None:
+        """Before the start: go on behind `position`. Raises SourceError if that cannot be."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def report(self) -> SourceReport: ...
 
 
 class Ingest:

@@ -1,12 +1,18 @@
-"""What becomes of the tables of a stream, one after the other: which rows are tuples of it, in what
-time, and what the journal is to know of them.
+"""What becomes of the tables of a stream, one after the other: which rows are tuples of it, in
+what time, and which are late.
+
+What is decided depends on the order of event times alone, not on how they are cut into tables, but
+for what a table comes with: the moment of its arrival and the watermark that the clock had moved.
+Both are kept, so that the same is decided when it is read again.
 
 Tables that came before are judged as they were then, so that the same tuples come of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +20,116 @@ import pyarrow as pa
 
 from anabranch.connectors.ahead import far_ahead, skips, too_far
 from anabranch.errors import CannotResume
+from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.catalog import StreamDef
-from anabranch.site.sources.arrival import ArrivalClock
-from anabranch.site.sources.checksum import checksum
 from anabranch.site.sources.entries import Entry, State
-from anabranch.site.sources.judge import Judge, Judged, Parts
+from anabranch.site.sources.reading_again import checksum
 from anabranch.site.sources.shedder import Shedder
 from anabranch.stream.batch import START_WATERMARK
+from anabranch.stream.restart import END_WATERMARK
+from anabranch.window import lateness
+
+TOLERANCE_US = 50_000
+"""The two clocks are read one after the other, and a wall clock is slewed: so much apart they
+agree."""
+
+
+class ArrivalClock:
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = lambda: time.time_ns(),
+        monotonic_ns: Callable[[], int] = lambda: time.monotonic_ns(),
+    ) -> None:
+        self._wall_ns = wall_ns
+        self._monotonic_ns = monotonic_ns
+        self._now_us = 0
+        self._read_us = monotonic_ns() // 1000
+
+    def begin_at(self, now_us: int) -> None:
+        """It has shown this before."""
+        self._now_us = max(self._now_us, now_us)
+
+    def now_us(self) -> int:
+        """Never less than before."""
+        wall, read = self._wall_ns() // 1000, self._monotonic_ns() // 1000
+        expected = self._now_us + read - self._read_us
+        self._read_us = read
+        if wall >= expected - TOLERANCE_US:
+            self._now_us = max(self._now_us, wall)
+        else:
+            self._now_us = expected
+        return self._now_us
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Of rows in a row: how many came together, when, and the clock's watermark then."""
+
+    rows: Sequence[int]
+    now_us: Sequence[int]
+    floors: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The tuples in time, with `_ts` and `_born`; how many of each part they are; the newest event
+    time of all; the watermark behind them; how many were late."""
+
+    table: pa.Table
+    counts: list[int]
+    newest: int
+    watermark: int
+    late: int
+
+
+class Judge:
+    """`schema` is that of the tuples."""
+
+    def __init__(self, schema: pa.Schema, lateness_us: int) -> None:
+        self._schema = schema
+        self._lateness_us = lateness_us
+
+    def judged(self, table: pa.Table, parts: Parts, newest: int) -> Judged:
+        """`newest` is the newest event time before the table."""
+        count = len(table)
+        now_us, floors = _each(parts.now_us, parts.rows), _each(parts.floors, parts.rows)
+        given = EVENT_TIME in table.schema.names
+        if given:
+            times = table.column(EVENT_TIME).to_numpy()
+        else:  # a clock that is set back makes no tuple late
+            times = np.maximum.accumulate(np.maximum(np.maximum(now_us, floors), newest))
+        timely = times >= floors
+        if (late := lateness.late(times, newest, self._lateness_us)) is not None:
+            timely &= ~late
+        columns = [*table.columns, *([] if given else [pa.array(times)]), pa.array(now_us)]
+        timed = pa.table(columns, schema=self._schema)
+        in_time = int(np.count_nonzero(timely))
+        newest = max(newest, int(times.max())) if count else newest
+        return Judged(
+            timed if in_time == count else timed.filter(pa.array(timely)),
+            [in_time] if len(parts.rows) == 1 else _counts(timely, parts.rows),
+            newest,
+            self.watermark(newest, max(parts.floors)),
+            count - in_time,
+        )
+
+    def watermark(self, newest: int, floor: int) -> int:
+        """After the newest event time, and what the clock has moved it to."""
+        return max(lateness.watermark(newest, self._lateness_us), min(floor, END_WATERMARK - 1))
+
+
+def _each(values: Sequence[int], rows: Sequence[int]) -> np.ndarray:
+    """The value of each row's part."""
+    if len(values) == 1:
+        return np.full(rows[0], values[0], dtype=np.int64)
+    return np.repeat(np.asarray(values, dtype=np.int64), rows)
+
+
+def _counts(timely: np.ndarray, rows: Sequence[int]) -> list[int]:
+    before = np.concatenate(([0], np.cumsum(timely)))
+    ends = np.cumsum(rows)
+    counts: list[int] = (before[ends] - before[ends - np.asarray(rows)]).tolist()
+    return counts
 
 
 class Intake:

@@ -17,10 +17,10 @@ from anabranch.errors import AnabranchError, CannotResume, SourceError, StorageE
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.reports import SourceReport
 from anabranch.link.wire import BORN, EVENT_TIME, record_batches
-from anabranch.log.entry import Entry
+from anabranch.log.segment import Entry
 from anabranch.log.stream_log import StreamLog
 from anabranch.plan.catalog import StreamDef
-from anabranch.site.sources.beats import beats
+from anabranch.site.sources.pace import beats
 from anabranch.site.sources.pushed import Pushed, times_of
 from anabranch.site.tasks.measures import Rate
 from anabranch.stream.batch import END_WATERMARK

@@ -1,14 +1,24 @@
-"""How far a source that is read as fast as possible may run ahead of what becomes of its tuples."""
+"""At which pace sources are read: how far one may run ahead, tuples at the pace of their event
+times, what is done now and then, and the steps for which a reading waits.
+"""
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeAlias
 
-from anabranch.link.budget import Budget
+import numpy as np
+import pyarrow as pa
+
+from anabranch.link.inlet import Budget
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.wire import EVENT_TIME
+from anabranch.runtime.loop import process_loop
 
 POLL_S = 0.01
 REST_S = 2.0
@@ -59,3 +69,110 @@ class Pace:
         kept = self._outlet.kept()[1]
         self._needed = min(self._needed, kept)
         return kept
+
+
+PACE_S = 0.01
+"""Tuples that fall due within this time are sent together."""
+
+
+def at_speed(
+    tables: Iterator[pa.Table], *, speed: float, stopped: threading.Event
+) -> Iterator[pa.Table]:
+    """The tuples of `tables` at `speed` × event time, in pieces."""
+    start, origin = time.monotonic(), None
+    for table in tables:
+        if not len(table):
+            continue
+        times = np.maximum.accumulate(table.column(EVENT_TIME).to_numpy())
+        origin = int(times[0]) if origin is None else origin
+        due = start + (times.astype(float) - origin) / (speed * 1e6)
+        done = 0
+        while done < len(table) and not stopped.is_set():
+            ready = int(np.searchsorted(due, time.monotonic() + PACE_S, side="right"))
+            if ready > done:
+                yield table.slice(done, ready - done)
+                done = ready
+            if done < len(table):
+                wait_s = max(PACE_S, float(due[done]) - time.monotonic())
+                stopped.wait(min(wait_s, threading.TIMEOUT_MAX))
+
+
+Beat = Callable[[], bool]
+
+
+class Beats:
+    """Threads are not to grow with streams, and a beat is short: who could be waited for is asked
+    without waiting. The thread ends when nobody is left to be called."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, float, Beat]] = []
+        self._numbers = count()
+        self._thread: threading.Thread | None = None
+
+    def every(self, seconds: float, beat: Beat) -> None:
+        """Call `beat` every so many seconds, for as long as it gives true."""
+        with self._changed:
+            self._add(seconds, beat)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="beats", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def _add(self, seconds: float, beat: Beat) -> None:
+        due = time.monotonic() + seconds
+        heapq.heappush(self._due, (due, next(self._numbers), seconds, beat))
+
+    def _run(self) -> None:
+        while (found := self._next()) is not None:
+            seconds, beat = found
+            try:
+                goes_on = beat()
+            except Exception as error:  # of one stream: it is tried again, and the others go on
+                process_loop().troubles.happened(
+                    "watermarks that follow the clock", error, time.monotonic()
+                )
+                goes_on = True
+            if goes_on:
+                with self._changed:
+                    self._add(seconds, beat)
+
+    def _next(self) -> tuple[float, Beat] | None:
+        """When it is due; None if there is none."""
+        with self._changed:
+            while self._due:
+                wait_s = self._due[0][0] - time.monotonic()
+                if wait_s <= 0:
+                    _, _, seconds, beat = heapq.heappop(self._due)
+                    return seconds, beat
+                self._changed.wait(wait_s)
+            self._thread = None
+            return None
+
+
+beats = Beats()
+"""Of this process."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """To go on after so long."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Room:
+    """To go on when the outlet has room."""
+
+
+@dataclass(frozen=True)
+class Next:
+    """The next of these; None at their end. What that raises is raised where it was asked for."""
+
+    tables: Iterator[Any]
+
+
+Need: TypeAlias = Pause | Room | Next
+Steps: TypeAlias = Generator[Need, Any, None]
+"""Closed where it is when nobody wants it to go on."""

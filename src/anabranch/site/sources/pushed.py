@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.link.wire import EVENT_TIME
-from anabranch.stream.watermark import START_WATERMARK
+from anabranch.stream.restart import START_WATERMARK
 from anabranch.window import lateness
 
 WRITERS = 1_000

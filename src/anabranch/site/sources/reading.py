@@ -22,11 +22,10 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import record_batches
 from anabranch.plan.catalog import StreamDef
 from anabranch.site.sources.entries import Entry, State
-from anabranch.site.sources.intake import Intake
+from anabranch.site.sources.intake import Intake, Judged
 from anabranch.site.sources.journal import Journal
-from anabranch.site.sources.judge import Judged
+from anabranch.site.sources.pace import Next, Pause, Room, Steps
 from anabranch.site.sources.reading_again import read_again
-from anabranch.site.sources.steps import Next, Pause, Room, Steps
 from anabranch.site.tasks.measures import Rate
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.restart import FOREVER

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.deadline.shed import Allowance, most_valuable
+from anabranch.deadline.urgency import Allowance, most_valuable
 from anabranch.plan.expressions import plain
-from anabranch.plan.timeliness import Shed
+from anabranch.plan.service_levels import Shed
 from anabranch.spark.kept.expressions import Expressions, InSlot, Mode, at_once
 
 VALUE = "_value"

@@ -24,8 +24,8 @@ from anabranch.link.reports import SourceReport
 from anabranch.link.wire import record_batches
 from anabranch.plan.catalog import TableDef
 from anabranch.plan.windows import GONE
-from anabranch.runtime.backoff import Backoff
 from anabranch.runtime.log import note
+from anabranch.runtime.troubles import Backoff
 from anabranch.stream.batch import START_WATERMARK
 
 LEAD_S = 1.0

@@ -9,19 +9,17 @@ from typing import Any, Protocol
 
 from anabranch.config.cluster import Cluster
 from anabranch.errors import AnabranchError, Gap, Refused, SiteError, Superseded
-from anabranch.link.codec import Unpack
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import Alive, Announce, ConsumerState, StandBy
 from anabranch.link.messages import Beat as AskBeat
 from anabranch.link.network import Network
 from anabranch.link.reports import Noticed, StandbyReport
+from anabranch.link.wire import Unpack
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.log import note
 from anabranch.site.links.links import Links
-from anabranch.site.links.producers import Upstream
-from anabranch.site.standby.inputs import StandbyInputs
-from anabranch.site.standby.tuning import Costs, Tuning
-from anabranch.site.standby.warmth import Warmth
+from anabranch.site.standby.inputs import StandbyInputs, Upstream
+from anabranch.site.standby.tuning import Costs, Tuning, Warmth
 from anabranch.site.tasks.measures import Cost
 from anabranch.site.tasks.task import Task
 from anabranch.standby.detector import Beat, Detector, cadence

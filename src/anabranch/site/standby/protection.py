@@ -25,10 +25,10 @@ from anabranch.link.reports import StandbyReport
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
 from anabranch.site.links.links import Links
-from anabranch.site.links.producers import Upstream
 from anabranch.site.standby.guard import Guard, Host
+from anabranch.site.standby.inputs import Upstream
 from anabranch.site.tasks.task import Task, explain
-from anabranch.standby.patience import PATIENCE_S, Patience
+from anabranch.standby.detector import PATIENCE_S, Patience
 from anabranch.stream.restart import RestartPoint
 from anabranch.stream.routes import Route
 

@@ -1,33 +1,135 @@
-"""The body of a window aggregate: Spark evaluates expressions, `window` does all the rest."""
+"""The body of a window aggregate: Spark evaluates keys and arguments, users' classes run as they
+are, `window` does all the rest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 
-from anabranch.errors import AnabranchError
+from anabranch.connectors.python.functions import exception_line, import_function, user_place
+from anabranch.errors import AnabranchError, ConfigError, TaskError
 from anabranch.link.wire import BORN, EVENT_TIME, POSITION, wire_schema
-from anabranch.plan.expressions import plain
-from anabranch.plan.operators import Aggregate, Column, Operator, Projection
+from anabranch.plan.expressions import plain, quoted
+from anabranch.plan.operators import Aggregate, AggregateCall, Column, Operator, Projection
 from anabranch.plan.windows import RowPanes, TimePanes
-from anabranch.site.tasks.aggregate_arguments import Arguments
-from anabranch.site.tasks.aggregate_user import load_custom
 from anabranch.site.tasks.body import Produced, Taken, apply, as_schema
 from anabranch.spark.kept.expressions import Expressions
 from anabranch.spark.kept.stages import Build
 from anabranch.spark.session import arrow_schema
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window.aggregate.aggregate import BLOCK, Emitted, WindowAggregate
-from anabranch.window.aggregate.calls import CallPlan
+from anabranch.window.aggregate.calls import CallPlan, Custom
 from anabranch.window.aggregate.cells import Argument
 from anabranch.window.aggregate.lift import Lift, arguments
 from anabranch.window.aggregate.pending import Ready
+from anabranch.window.aggregate.state import Columns
 from anabranch.window.panes import Grid
+
+
+class Arguments:
+    """Of tables of `schema`: the values of `arguments`, a row per tuple, in order."""
+
+    def __init__(
+        self, expressions: Expressions, schema: pa.Schema, arguments: Sequence[Argument]
+    ) -> None:
+        direct = {one: _direct(one, schema) for one in arguments}
+        self._direct = {one: take for one, take in direct.items() if take}
+        self._names = {one: f"_a{i}" for i, one in enumerate(arguments) if not direct[one]}
+        self._evaluate = expressions.evaluation(schema, self._select) if self._names else None
+
+    def _select(self, frame: DataFrame) -> DataFrame:
+        return frame.selectExpr(*(f"{one.spark} AS {name}" for one, name in self._names.items()))
+
+    def open(self) -> None:
+        if self._evaluate:
+            self._evaluate.open()
+
+    def __call__(self, table: pa.Table) -> Mapping[Argument, pa.ChunkedArray]:
+        found = {one: take(table) for one, take in self._direct.items()}
+        if self._evaluate:
+            given = self._evaluate(table)
+            found |= {one: given.column(name) for one, name in self._names.items()}
+        return found
+
+
+Take = Callable[[pa.Table], pa.ChunkedArray]
+
+
+def _direct(argument: Argument, schema: pa.Schema) -> Take | None:
+    """How to take it from a table, if it is a column there, or a number to be a DOUBLE."""
+    names = {quoted(name): name for name in schema.names}
+    name = names.get(argument.sql)
+    if name is None:
+        return None
+    if not argument.double:
+        return lambda table: table.column(name)
+    type = schema.field(name).type
+    if pa.types.is_integer(type) or pa.types.is_floating(type):
+        return lambda table: table.column(name).cast(pa.float64(), safe=False)
+    return None
+
+
+METHODS = ("lift", "merge", "lower")
+
+
+def load_class(name: str, base: str) -> Any:
+    """An object of the class `module:Class`, whose file is in `base` or which is installed."""
+    found = import_function(name, Path(base))
+    if not isinstance(found, type):
+        raise ConfigError(f"{name} is not a class", remedy="Write it as 'module:Class'.")
+    missing = [method for method in METHODS if not callable(getattr(found, method, None))]
+    if missing:
+        raise ConfigError(
+            f"the class {name} has no method {missing[0]}",
+            remedy="An aggregate is a class with lift(*values), merge(a, b) and lower(partial).",
+        )
+    return _guarded(name, "__init__", found)()
+
+
+def load_custom(call: AggregateCall, type: pa.DataType) -> tuple[Custom, Callable[[Columns], Any]]:
+    """The cell of a call of a user's aggregate, and how its results get their Arrow type."""
+    assert call.source is not None
+    options = call.source.opened()
+    name = str(options["class"])
+    instance = load_class(name, str(options.get("base", "")))
+    lift, merge, lower = (_guarded(name, one, getattr(instance, one)) for one in METHODS)
+    arguments = tuple(Argument(argument.sql(plain)) for argument in call.arguments)
+    cell = Custom(call.name, arguments, lift, merge, lower)
+
+    def results(columns: Columns) -> pa.Array:
+        values = cell.lower(columns)
+        try:
+            return pa.array(values, type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise TaskError(
+                f"{name}.lower gave what is no {call.type}: {exception_line(error)}"
+            ) from error
+
+    return cell, results
+
+
+def _guarded(name: str, method: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*values: Any) -> Any:
+        try:
+            return function(*values)
+        except AnabranchError:
+            raise
+        except Exception as error:
+            raise TaskError(
+                f"{name}.{method} failed: {exception_line(error)}", place=user_place(error)
+            ) from error
+
+    return call
+
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 _TS, _BORN = "_result_ts", "_result_born"

@@ -1,4 +1,5 @@
-"""The inside of a task: what it does with newly taken tuples.
+"""The inside of a task: what it does with newly taken tuples. The plainest one merges streams,
+and may select after that.
 
 A body is called by one thread at a time, in input order. What it produces is a function of the
 input sequences alone, however they are cut into calls.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, runtime_checkable
 
@@ -24,6 +25,7 @@ from anabranch.plan.expressions import Naming, plain, quoted
 from anabranch.plan.operators import Operator, Projection, Selection
 from anabranch.spark.kept.expressions import Expressions
 from anabranch.stream.batch import START_WATERMARK, Batch
+from anabranch.window.union import UnionState
 
 
 @dataclass(frozen=True)
@@ -225,3 +227,36 @@ def ages_s(table: pa.Table, now_us: int, most: int = 32) -> np.ndarray:
     sample = table.column(BORN).to_numpy()[:: max(1, len(table) // most)]
     values: np.ndarray = (now_us - sample) / 1e6
     return values
+
+
+class UnionBody:
+    """`behind` is what is done with the merged stream; all `count` inputs have `columns`."""
+
+    def __init__(self, behind: SelectionBody, columns: pa.Schema, count: int) -> None:
+        self._behind = behind
+        self._schema = wire_schema(columns)
+        self._count = count
+        self._state = UnionState(self._schema, count)
+
+    def open(self, instant: int = START_WATERMARK) -> None:
+        self._state.open(instant)
+        self._behind.open(instant)
+
+    def reopen(self, instant: int) -> None:
+        self._state = UnionState(self._schema, self._count)
+        self._state.open(instant)
+
+    def warm_up(self) -> bool:
+        return self._behind.warm_up()
+
+    def step(self, inputs: Sequence[Taken]) -> Produced:
+        arrivals = [(one.table(self._schema), one.last, one.watermark) for one in inputs]
+        for one in inputs:
+            one.forget()
+        merged = self._state.step(arrivals)
+        batches = [Batch("", 1, 0, 0, piece) for piece in merged.table.to_batches()]
+        produced = self._behind.step([Taken(batches, len(merged.table), merged.watermark)])
+        return replace(produced, needless=merged.needless, instant=merged.instant)
+
+    def close(self) -> None:
+        self._behind.close()

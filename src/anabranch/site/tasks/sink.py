@@ -22,8 +22,8 @@ from anabranch.errors import (
 from anabranch.link.reports import Delay, TaskReport
 from anabranch.link.wire import EVENT_TIME, POSITION, wire_schema
 from anabranch.plan.expressions import spelled
-from anabranch.runtime.backoff import Backoff
 from anabranch.runtime.log import note
+from anabranch.runtime.troubles import Backoff
 from anabranch.site.tasks.body import Produced, Taken
 from anabranch.site.tasks.task import Task
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK

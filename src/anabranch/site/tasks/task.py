@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from pyspark.errors import PySparkException
 
-from anabranch.deadline.edf import NO_DEADLINE
+from anabranch.deadline.urgency import NO_DEADLINE
 from anabranch.errors import AnabranchError, ProtocolError, SinkError, TaskError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.outlet import LiveOutlet
@@ -29,7 +29,7 @@ from anabranch.site.tasks.timeliness import Timeliness
 from anabranch.spark.analyse import complaint
 from anabranch.spark.jobs import Jobs
 from anabranch.spark.jvm import NO_JVM, jvm
-from anabranch.standby.patience import Patience
+from anabranch.standby.detector import Patience
 from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import FOREVER, RestartLog, RestartPoint, beyond
 

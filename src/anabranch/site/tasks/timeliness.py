@@ -7,9 +7,9 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from anabranch.deadline.edf import NO_DEADLINE
+from anabranch.deadline.urgency import NO_DEADLINE
 from anabranch.link.inlet import LiveInlet
-from anabranch.plan.timeliness import Urgency
+from anabranch.plan.service_levels import Urgency
 from anabranch.site.tasks.measures import Measures
 
 

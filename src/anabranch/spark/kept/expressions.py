@@ -1,12 +1,17 @@
-"""Evaluates a task's Spark expressions: by a plan that is kept, or by a job."""
+"""Evaluates a task's Spark expressions: by a plan that is kept, or by a job, whichever has cost
+less.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from math import log2
+from statistics import median
 from typing import Literal
 
 import pyarrow as pa
@@ -15,12 +20,72 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from anabranch.link.reports import PlanReport
-from anabranch.spark.footprint import footprint
 from anabranch.spark.inside import from_arrow_schema
-from anabranch.spark.kept.choice import JOB, KEPT, Choice
 from anabranch.spark.kept.plan import KeptPlan
 from anabranch.spark.kept.stages import Build, Unfit
-from anabranch.spark.memory import job_memory
+from anabranch.spark.memory import footprint, job_memory
+
+KEPT, JOB = "kept", "job"
+_HARDLY_A_JOB_S = 0.05
+"""No job is quicker than that by much, however large the cluster: none is tried below."""
+_FEW = 5
+_AGAIN = 64
+"""After so many instances of a size the slower way is tried again."""
+
+
+class Choice:
+    """For each size of instance, in octaves: the way that was quicker at the median of the last
+    few. A job is tried only if the kept plan goes on taking long: its first instance, in which the
+    JVM loads and compiles, says nothing."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str, int], deque[float]] = {}
+        self._last = KEPT, 0
+        self._since: dict[tuple[str, int], int] = {}
+
+    def pick(self, rows: int) -> str:
+        size = _size(rows)
+        kept, job = self._typical(KEPT, size), self._typical(JOB, size)
+        if kept is None or kept < _HARDLY_A_JOB_S or len(self._seconds[KEPT, size]) < _FEW:
+            return KEPT
+        if job is None:
+            return JOB
+        better, other = (KEPT, JOB) if kept <= job else (JOB, KEPT)
+        return other if self._since.get((other, size), 0) >= _AGAIN else better
+
+    def add(self, way: str, rows: int, seconds: float) -> None:
+        size = _size(rows)
+        self._last = way, size
+        self._seconds.setdefault((way, size), deque(maxlen=_FEW)).append(seconds)
+        other = JOB if way == KEPT else KEPT
+        self._since[(way, size)] = 0
+        self._since[(other, size)] = self._since.get((other, size), 0) + 1
+
+    @property
+    def last(self) -> str:
+        return self._last[0]
+
+    def why(self) -> str:
+        """What both ways cost at the size of the last instance."""
+        size = self._last[1]
+        kept, job = self._typical(KEPT, size), self._typical(JOB, size)
+        if kept is None and job is None:
+            return "nothing to evaluate yet"
+        told = [
+            f"{name} {seconds * 1e3:.1f} ms"
+            for name, seconds in (("kept plan", kept), ("job", job))
+            if seconds is not None
+        ]
+        return f"{', '.join(told)} for some {2**size:,} tuples"
+
+    def _typical(self, way: str, size: int) -> float | None:
+        known = self._seconds.get((way, size))
+        return median(known) if known else None
+
+
+def _size(rows: int) -> int:
+    return int(log2(max(rows, 1)))
+
 
 Mode = Literal["auto", "kept", "job"]
 NameJob = Callable[[int], None]

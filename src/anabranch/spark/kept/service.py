@@ -1,4 +1,9 @@
-"""The JVM's side of a kept plan: a thread that answers requests on one connection.
+"""The JVM's side of a kept plan: a thread that answers requests on one connection, and what
+becomes of threads that nobody waits for any more.
+
+Java lets nobody end a thread that does not look whether it should: a regular expression that tries
+2⁴⁰ ways looks nowhere. Its connection is closed, its instance has failed, and it goes on at the
+lowest priority that the machine has, until it is through or its process ends.
 
 A request is one Arrow record batch and the end-of-stream mark; the answer is the record batches of
 the results, each behind its length, and then `DONE` or `FAILED`. After a failure the thread ends,
@@ -7,15 +12,63 @@ having given Arrow's memory back and put the exception where `failure` finds it.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from anabranch.spark.jvm import jvm as jvm_process
-from anabranch.spark.kept.abandoned import abandoned, thread_name
 from anabranch.spark.kept.handles import Handles, handles_of, named
+
+MOST = 8
+"""With more of them a site's process ends: its standby, or it itself in a new process, goes on."""
+_LOWEST = 19
+_numbers = count(1)
+
+
+def thread_name() -> str:
+    """Of fifteen letters at most, which is what the machine knows of a thread."""
+    return f"kept-{next(_numbers)}"
+
+
+class Abandoned:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: list[JavaObject] = []
+
+    def add(self, thread: JavaObject, name: str, jvm_pid: int | None) -> None:
+        with self._lock:
+            self._threads.append(thread)
+        if jvm_pid is not None:
+            _slow_down(jvm_pid, name)
+
+    def look(self) -> int:
+        """How many there are still. Asks the JVM, so it may take its time."""
+        with self._lock:
+            threads = list(self._threads)
+        alive = [one for one in threads if one.isAlive()]
+        with self._lock:
+            self._threads = [one for one in self._threads if one in alive or one not in threads]
+            return len(self._threads)
+
+
+def _slow_down(pid: int, name: str) -> None:
+    """Only on Linux, where a thread has a priority of its own. Elsewhere it goes on as it was."""
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError, ValueError):
+            if (thread / "comm").read_text().strip() == name:
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), _LOWEST)
+
+
+abandoned = Abandoned()
+"""Of this process's JVM."""
+
 
 DONE, FAILED = -11, -12
 """In the place of a length; Spark uses others for its own ends."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from anabranch.stream.names import POSITION
+from anabranch.stream.batch import POSITION
 from anabranch.window.aggregate.aggregate import Lifted
 from anabranch.window.aggregate.calls import CallPlan
 from anabranch.window.aggregate.cells import Argument, valid_of

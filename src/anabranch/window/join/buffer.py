@@ -1,4 +1,6 @@
-"""Tuples of one input that some input's watermark has not passed yet."""
+"""Tuples of one input that some input's watermark has not passed yet, the instants at which they
+are evaluated, and the steps of that.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from anabranch.stream.batch import START_WATERMARK
 from anabranch.window.arrays import I64, concatenated
 
 
@@ -104,3 +107,64 @@ def _ordered(tuples: Closed) -> Closed:
     if bool(np.all(later | (same & (tuples.pos[1:] > tuples.pos[:-1])))):
         return tuples
     return tuples.take(np.lexsort((tuples.pos, tuples.ts)))
+
+
+@dataclass(frozen=True)
+class Instants:
+    """Times, ascending, and when each one's trigger entered the system."""
+
+    times: I64
+    born: I64
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+def instants(masters: Sequence[Closed | None], after: int) -> Instants:
+    """The instants of tuples that closed together, given in the order of MASTER; only those after
+    `after`.
+    """
+    behind = [
+        closed.slice(int(np.searchsorted(closed.ts, after, side="right")), len(closed))
+        for closed in masters
+        if closed is not None
+    ]
+    if not any(map(len, behind)):
+        return Instants(np.empty(0, np.int64), np.empty(0, np.int64))
+    ts = np.concatenate([closed.ts for closed in behind])
+    born = np.concatenate([closed.born for closed in behind])
+    # Each is in the order of (time, position): a stable sort puts the trigger first.
+    order = np.argsort(ts, kind="stable")
+    times, first = np.unique(ts[order], return_index=True)
+    return Instants(times, born[order][first])
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """The tuples that one step takes from one input with their `_ts` and `_born`, their positions,
+    the last position taken so far, and the watermark after them.
+    """
+
+    table: pa.Table
+    positions: I64
+    last: int
+    watermark: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`table`: results in order, with `_ts`, `_born`, and what a partial join adds; None if there
+    are none. The rest is as in a body's `Produced`."""
+
+    table: pa.Table | None
+    watermark: int
+    needless: tuple[int, ...]
+    instant: int
+    more: bool = False
+    """A step without arrivals goes on where this one was cut."""
+
+
+def at_start(arrivals: Sequence[Arrival], instant: int) -> Outcome:
+    """The outcome before anything was evaluated."""
+    before = [int(a.positions[0]) - 1 if len(a.positions) else a.last for a in arrivals]
+    return Outcome(None, START_WATERMARK, tuple(before), instant)

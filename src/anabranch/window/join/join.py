@@ -18,17 +18,20 @@ import pyarrow as pa
 from anabranch.plan.expressions import Use
 from anabranch.plan.operators import Condition, Join
 from anabranch.plan.windows import Window
-from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
-from anabranch.stream.names import BORN, EVENT_TIME
-from anabranch.window.arrays import I64
-from anabranch.window.hashing import hashable
-from anabranch.window.join.buffer import Buffer, Closed
-from anabranch.window.join.combine import Combinations, Limits, Work, combinations
-from anabranch.window.join.instants import Instants, instants
+from anabranch.stream.batch import BORN, END_WATERMARK, EVENT_TIME, START_WATERMARK
+from anabranch.window.arrays import I64, hashable
+from anabranch.window.join.buffer import (
+    Arrival,
+    Buffer,
+    Closed,
+    Instants,
+    Outcome,
+    at_start,
+    instants,
+)
+from anabranch.window.join.combine import Combinations, Limits, Path, Work, combinations, paths
 from anabranch.window.join.members import OWN, Members
-from anabranch.window.join.paths import Path, paths
 from anabranch.window.join.results import Evaluator, Results, Source
-from anabranch.window.join.steps import Arrival, Outcome, at_start
 
 DEFAULT_LIMITS = Limits()
 _BLOCK_BYTES = 32_000_000

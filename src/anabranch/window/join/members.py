@@ -1,4 +1,4 @@
-"""The tuples of one input that may still take part in a result.
+"""The tuples of one input that may still take part in a result, found by the hash of their key.
 
 Rows are in the order of (event time, position), so they fall in three groups: first the old ones,
 which have been evaluated with each other; then the fresh ones, which the present instants bring in;
@@ -7,20 +7,105 @@ then those after the newest instant, which wait for the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.plan.windows import Relation, Rows, Window
-from anabranch.stream.batch import START_WATERMARK
-from anabranch.stream.names import BORN, EVENT_TIME, POSITION
-from anabranch.window.arrays import I64, U64, Carried, Growing, Mask
-from anabranch.window.hashing import combined, hashed, valid
+from anabranch.stream.batch import BORN, EVENT_TIME, POSITION, START_WATERMARK
+from anabranch.window.arrays import (
+    I64,
+    MERGED_AT,
+    U64,
+    Carried,
+    Growing,
+    Mask,
+    combined,
+    hashed,
+    valid,
+)
 from anabranch.window.join import lifetimes
 from anabranch.window.join.buffer import Closed
-from anabranch.window.join.index import Index
 from anabranch.window.join.lifetimes import FOREVER
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows by ascending key hash; rows with the same hash keep their own order."""
+
+    hashes: U64
+    rows: I64
+
+    @classmethod
+    def of(cls, hashes: U64, rows: I64) -> Segment:
+        order = np.argsort(hashes, kind="stable")
+        return cls(hashes[order], rows[order])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def only(self, mask: Mask) -> Segment:
+        return self if mask.all() else Segment(self.hashes[mask], self.rows[mask])
+
+    def find(self, sorted_hashes: U64) -> tuple[I64, I64, I64]:
+        """Which of the hashes are here; for each of those, its first place and the number of its
+        rows.
+        """
+        low = np.searchsorted(self.hashes, sorted_hashes)
+        hit = np.flatnonzero(self.hashes[np.minimum(low, len(self) - 1)] == sorted_hashes)
+        high = np.searchsorted(self.hashes, sorted_hashes[hit], side="right")
+        return hit, low[hit], high - low[hit]
+
+
+class Index:
+    """An index of one input on `columns`. The rows that are being evaluated are separate until they
+    are settled.
+    """
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        self._segments: list[Segment] = []
+        self._fresh: Segment | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._segments))
+
+    def add(self, hashes: U64, rows: I64) -> None:
+        self._fresh = Segment.of(hashes, rows) if len(rows) else None
+
+    def segments(self, fresh: bool) -> Iterator[Segment]:
+        yield from self._segments
+        if fresh and self._fresh is not None:
+            yield self._fresh
+
+    def settle(self, ends: I64, horizon: int) -> None:
+        """Makes fresh rows old. Merging drops rows that end at `horizon` or before."""
+        if self._fresh is None:
+            return
+        segments = self._segments
+        segments.append(self._fresh)
+        self._fresh = None
+        while len(segments) > 1 and len(segments[-2]) <= MERGED_AT * len(segments[-1]):
+            alive = [segment.only(ends[segment.rows] > horizon) for segment in segments[-2:]]
+            segments[-2:] = [_merged(alive)]
+        if not len(segments[-1]):
+            segments.pop()
+
+    def renumber(self, alive: Mask, numbers: I64) -> None:
+        """Removes rows that are not `alive`; the others have new numbers, in the same order."""
+        kept = (segment.only(alive[segment.rows]) for segment in self._segments)
+        self._segments = [Segment(s.hashes, numbers[s.rows]) for s in kept if len(s)]
+
+
+def _merged(segments: Sequence[Segment]) -> Segment:
+    # A stable sort of two ascending runs is a merge, and keeps older rows first.
+    return Segment.of(
+        np.concatenate([segment.hashes for segment in segments]),
+        np.concatenate([segment.rows for segment in segments]),
+    )
+
 
 _SWEEP_PER_ROW = 16
 _SWEEP_PER_STEP = 8192

@@ -11,10 +11,10 @@ import pyarrow as pa
 from anabranch.plan.expressions import Use, flat_name
 from anabranch.plan.operators import Condition
 from anabranch.plan.windows import UNTIL
-from anabranch.stream.names import BORN, EVENT_TIME
+from anabranch.stream.batch import BORN, EVENT_TIME
 from anabranch.window.arrays import I64
+from anabranch.window.join.buffer import Instants
 from anabranch.window.join.combine import Combinations, joined
-from anabranch.window.join.instants import Instants
 from anabranch.window.join.members import Members
 
 INDEX = "_index"

@@ -1,0 +1,229 @@
+"""What the windows that came say: which ones workers have delivered, which keys there are, and
+how the plan in use does by them.
+
+A key is *there* if its worker's last window has it; those that are not are not estimated. One that
+has not been there for a while is forgotten: if it comes back, it is new.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from anabranch.approx.calibration import lost_residuals
+from anabranch.approx.estimate import Estimator, Trust
+from anabranch.approx.gaussian import Floats
+from anabranch.approx.plan import Plan
+from anabranch.approx.recovery import Recovery
+from anabranch.coordinator.approximate.results import Estimate, Key, Result
+from anabranch.plan.approximate import key_text
+from anabranch.plan.catalog import ApproximateDef, Generation
+
+
+class Owners:
+    """Whose part of the query a row is, by the query's workers and their generations."""
+
+    def __init__(self, made: ApproximateDef) -> None:
+        self._made = made
+        self.places = {
+            generation.query: (number, place)
+            for number, worker in enumerate(made.workers)
+            for place, generation in enumerate(worker.generations)
+        }
+        """Query → its worker, and which generation of that it is."""
+        self._assigned = {text: n for n, keys in enumerate(made.assignment) for text in keys}
+
+    def worker_of(self, key: Key, otherwise: int) -> int:
+        """To which it is assigned; one that is not is where its hash says."""
+        return self._assigned.get(key_text(key), otherwise)
+
+    def of(self, one: Result) -> tuple[int, str]:
+        """The worker and its query. While keys are handed over, old and new queries both deliver
+        windows from then on; whichever is first, it counts for the new."""
+        number, place = self.places[one.stream]
+        after = self._after(number, place)
+        if after is None or not after.handed or one.end < after.since:
+            return number, one.stream
+        number = self.worker_of(one.key, number)
+        every = reversed(self._made.workers[number].generations)
+        return number, next((g.query for g in every if g.since <= one.end), one.stream)
+
+    def _after(self, number: int, place: int) -> Generation | None:
+        generations = self._made.workers[number].generations
+        return generations[place + 1] if place + 1 < len(generations) else None
+
+
+class Deliveries:
+    def __init__(self, recovery: Recovery) -> None:
+        self._recovery = recovery
+        self._came: dict[str, dict[int, set[Key]]] = defaultdict(lambda: defaultdict(set))
+        self._told: set[tuple[str, int]] = set()
+
+    def add(self, stream: str, one: Result) -> None:
+        self._came[stream][one.end].add(one.key)
+
+    def forget(self, before: int) -> None:
+        """Windows that end before that."""
+        for came in self._came.values():
+            for end in [end for end in came if end < before]:
+                del came[end]
+        self._told = {(stream, end) for stream, end in self._told if end < 0 or end >= before}
+
+    def tell(self, made: ApproximateDef, owners: Owners) -> None:
+        """The recovery, what it has not heard. Of queries that keys are being handed over to,
+        nothing before that is over: what the old ones deliver may come later."""
+        events: list[tuple[int, int, str]] = []
+        new = {worker.query for worker in made.workers if worker.generations[-1].handed}
+        for stream in owners.places.keys() - (new if made.leaving else set()):
+            newest = max(self._came[stream], default=0)
+            for end, keys in self._came[stream].items():
+                if (stream, end) not in self._told and (end < newest or self._whole(stream, keys)):
+                    events.append((end, 0, stream))
+        for number, worker in enumerate(made.workers):
+            for before, after in zip(worker.generations, worker.generations[1:], strict=False):
+                if not after.handed and (after.query, -1) not in self._told:
+                    last = max(self._came[before.query], default=0)
+                    events.append((last, 1 + number, after.query))
+        for end, kind, stream in sorted(events):
+            number, place = owners.places[stream]
+            self._told.add((stream, -1 if kind else end))
+            if kind:
+                self._recovery.died(number)
+                since = made.workers[number].generations[place].since
+                self._recovery.replaced(number, since - made.width_us)
+            else:
+                self._recovery.delivered(number, end)
+
+    def _whole(self, stream: str, keys: set[Key]) -> bool:
+        """Whether these are all of a worker's keys, by what it had before; of its first window
+        nobody knows."""
+        earlier = [seen for seen in self._came[stream].values() if seen is not keys]
+        return bool(earlier) and keys >= set().union(*earlier[-3:])
+
+
+class Presence:
+    """`behind`: how long (µs) a key may be away before it is forgotten. `newest`: the end of the
+    last whole window of a worker."""
+
+    def __init__(self, behind: int, newest: Callable[[int], int]) -> None:
+        self.homes: dict[Key, int] = {}
+        """Key → the worker that delivers it."""
+        self._keys: dict[int, set[Key]] = defaultdict(set)
+        """By worker."""
+        self._behind = behind
+        self._newest = newest
+        self._first: dict[Key, int] = {}
+        self._last: dict[Key, int] = {}
+
+    def belongs(self, key: Key, worker: int) -> None:
+        self._keys[self.homes.setdefault(key, worker)].add(key)
+
+    def move(self, key: Key, worker: int) -> None:
+        """Another worker delivers it from now on."""
+        if key in self.homes:
+            self._keys[self.homes.pop(key)].discard(key)
+        self.belongs(key, worker)
+
+    def take(self, key: Key, worker: int, end: int) -> None:
+        """The worker delivered the key in the window that ends at `end`; may be told again."""
+        self.belongs(key, worker)
+        last = self._last.get(key)
+        if last is None or end > last + self._behind:
+            self._first[key] = end
+        self._last[key] = end if last is None else max(last, end)
+
+    def hear_again(self, worker: int) -> None:
+        """All that there is of this worker's keys is going to be told, oldest first."""
+        for key in self._keys[worker] & self._last.keys():
+            self._last[key] = -1 - self._behind
+
+    def first(self, key: Key) -> int:
+        """The end of the window with which it came."""
+        return self._first.get(key, 0)
+
+    def is_there(self, key: Key) -> bool:
+        """One of which nothing has been heard, by who was just started, was there."""
+        return key not in self._last or self._last[key] >= self._newest(self.homes[key])
+
+    def is_known(self, key: Key) -> bool:
+        """It is there, or has not been away for long."""
+        last = self._last.get(key)
+        return last is None or last + self._behind >= self._newest(self.homes[key])
+
+    def there(self, worker: int) -> list[Key]:
+        return [key for key in self._keys[worker] if self.is_there(key)]
+
+    def forget(self, before: int, kept: Iterable[Key]) -> None:
+        """What has not come since `before`, but for `kept`."""
+        old = {key for key, last in self._last.items() if last < before} - set(kept)
+        for key in old:
+            self._keys[self.homes.pop(key)].discard(key)
+            del self._first[key], self._last[key]
+
+
+class Adopted:
+    """`keys` are the plan's columns."""
+
+    def __init__(self, plan: Plan, keys: list[Key]) -> None:
+        self.plan = plan
+        self.keys = keys
+        self._places = {key: place for place, key in enumerate(keys)}
+        promise = plan.promise
+        self._trust = Trust(len(keys), promise.lags, promise.epsilon, promise.confidence)
+        self._clean: dict[int, Floats] = {}
+        """The newest windows, less glitches."""
+        self._estimator: Estimator | None = None
+
+    def knows(self, key: Key) -> bool:
+        return key in self._places
+
+    def bound(self, keys: Iterable[Key]) -> float:
+        """What estimates of these are off by, at most; of keys that it knows."""
+        return float(self.plan.bounds[self._of(keys)].max(initial=0.0))
+
+    def trusts(self, keys: Iterable[Key]) -> bool:
+        """What held on history has held of late."""
+        return bool(self._trust.trusted[self._of(keys)].all())
+
+    def _of(self, keys: Iterable[Key]) -> list[int]:
+        return [self._places[key] for key in keys if key in self._places]
+
+    def follow(self, ends: list[int], windows: Floats) -> None:
+        """The last of these whole windows is new; those before it are checked against, if there
+        are as many as overlap."""
+        model = self.plan.model
+        row = model.without_glitches(windows[-1])
+        self._clean = {end: self._clean[end] for end in ends if end in self._clean}
+        self._clean[ends[-1]] = row
+        if len(ends) > self.plan.promise.lags:
+            self._check(ends, windows)
+        if self.plan.weight:
+            self.plan = replace(self.plan, model=model.refreshed(row[None], self.plan.weight))
+
+    def _check(self, ends: list[int], windows: Floats) -> None:
+        """How far estimates of the last window would have been off, behind each of the others."""
+        plan = self.plan
+        clean = np.array(
+            [self._clean.get(end, row) for end, row in zip(ends, windows, strict=True)]
+        )
+        residuals = lost_residuals(plan.model, plan.workers, windows, clean)
+        before, now = np.nan_to_num(residuals[-2::-1]), residuals[-1]
+        off = np.abs(now - plan.calibration.memory * before)
+        self._trust.take(off, plan.calibration.by_lag)
+
+    def estimate(
+        self, lost: Iterable[int], window: Floats, last: Floats | None, lag: int
+    ) -> list[Estimate]:
+        """Every key of `lost` workers. What is computed ahead for a model serves all windows that
+        are estimated by it."""
+        if self._estimator is None or self._estimator.plan is not self.plan:
+            self._estimator = Estimator(self.plan)
+        found = self._estimator.estimate(sorted(lost), window, last, max(lag, 1))
+        bounds: Floats = found.bounds * self._trust.width[found.keys]
+        return [
+            Estimate(self.keys[index], float(value), float(bound))
+            for index, value, bound in zip(found.keys, found.values, bounds, strict=True)
+        ]

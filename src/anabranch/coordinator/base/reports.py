@@ -1,0 +1,226 @@
+"""What a coordinator says of the whole system; `anabranch status --json` shows it by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar
+
+from anabranch.link.reports import (
+    Delay,
+    DiskReport,
+    SiteReport,
+    SourceReport,
+    SpilledReport,
+    TaskReport,
+)
+from anabranch.runtime.troubles import TroubleReport
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """How many keys a worker has, how far off estimates of them are at most, with the query's
+    confidence, how it is protected and why so, and how many of its windows are to be estimated
+    still. It has `drifted` if estimates have been off more often of late than was promised."""
+
+    query: str
+    site: str
+    keys: int
+    bound: float | None
+    estimable: bool
+    protection: str
+    why: str
+    drifted: bool
+    damaged: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximationReport:
+    """What was asked for, the version of the model, the windows that it was learnt from and what a
+    new one weighs in it, and how many results were estimated so far."""
+
+    within: float
+    confidence: float
+    workers: tuple[WorkerReport, ...]
+    model: int
+    learnt_from: int
+    refresh: float | None
+    estimated: int
+    recovering: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionReport:
+    """Who runs a task and who stands by, as an Assignment says it; why nobody does, and whether the
+    standby could take over now."""
+
+    site: str
+    epoch: int
+    standby: str | None
+    claim: int
+    stream: str
+    problem: str
+    protected: bool
+
+
+@dataclass(frozen=True)
+class Sample:
+    """`latency_s[m][n]` are seconds from site m to site n, half of a round trip; `rates` tuples a
+    second by stream; `selectivities` tuples out per tuple in by task; `loads` the part of the time
+    that a task's instances run."""
+
+    at: float
+    latency_s: dict[str, dict[str, float]] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+    selectivities: dict[str, float] = field(default_factory=dict)
+    loads: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One operator: where from and to, and if it was tried, how long its query's output paused or
+    why it stayed. `why` it moves, if not to save cost."""
+
+    task: str
+    was_at: str
+    site: str
+    pause_ms: float | None = None
+    problem: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Replan:
+    """Costs are Σ rate · latency², of the links as they are and as they would be. `stays` says of
+    operators that are not moved why; `standbys` are those that have followed."""
+
+    before: float
+    after: float
+    moves: tuple[Moved, ...]
+    stays: Mapping[str, str] = field(default_factory=dict)
+    standbys: tuple[Moved, ...] = ()
+
+    @property
+    def saved(self) -> float:
+        return 1 - self.after / self.before if self.before else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "before": self.before,
+            "after": self.after,
+            "saved": self.saved,
+            "moves": [asdict(one) for one in self.moves],
+            "standbys": [asdict(one) for one in self.standbys],
+            "stays": dict(self.stays),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementReport:
+    """Why an operator is where it is, as a Reason says it, and as `text`."""
+
+    vertex: str
+    site: str
+    cost: float
+    share: float
+    runner_up: str | None
+    worse: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state of a query or pocket in one word or two, and what it waits for, if there is
+    something to say."""
+
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteStatus(SiteReport):
+    """A site that answers: it is `up`, or `stuck` and says why. `held` is what it has not been
+    given again, `missing` what the catalog has there and does not run there, `lost` what of that no
+    other site has either, and `ghosts` what runs there though it was dropped."""
+
+    state: str
+    held: dict[str, Delay]
+    missing: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    ghosts: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, report: SiteReport) -> SiteStatus:
+        """As it says itself. It answers, but perhaps its Spark does not."""
+        said = {one.name: getattr(report, one.name) for one in fields(SiteReport)}
+        return cls(**said, state="stuck" if report.problem else "up", held={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentSite:
+    """A site that does not answer: it is `unreachable`, or `starting` still. Where it was last, and
+    the number of its process then."""
+
+    site: str
+    address: str
+    pid: int
+    tasks: tuple[TaskReport, ...] = ()
+    sources: tuple[SourceReport, ...] = ()
+    state: str
+    problem: str
+    held: dict[str, Delay]
+    missing: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    ghosts: tuple[str, ...] = ()
+    http: ClassVar[str | None] = None
+    troubles: ClassVar[tuple[TroubleReport, ...]] = ()
+    abandoned: ClassVar[int] = 0
+    spilled: ClassVar[dict[str, SpilledReport]] = {}
+    disk: ClassVar[DiskReport | None] = None
+    round_trips: ClassVar[dict[str, float]] = {}
+
+
+AnySite = SiteStatus | SilentSite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemStatus:
+    """All sites, and all that the catalog has, by name."""
+
+    address: str
+    placement: dict[str, PlacementReport]
+    """Operator → why it is where it is."""
+    deadlines: str
+    """What is wrong with the deadlines that were promised."""
+    approximations: dict[str, ApproximationReport]
+    endings: dict[str, str]
+    """Site that is away → how its process ended."""
+    troubles: tuple[TroubleReport, ...]
+    pid: int
+    states: dict[str, State]
+    """Query or pocket, as its user knows it → how it is."""
+    sites: tuple[AnySite, ...]
+    homes: dict[str, str]
+    """Query or pocket → the site where it is to run."""
+    runs: dict[str, str]
+    """Query → which creation of it this is."""
+    streams: tuple[str, ...]
+    tables: tuple[str, ...]
+    pockets: tuple[str, ...]
+    protection: dict[str, ProtectionReport]
+    """Task → who runs it and who stands by."""
+    standbys: dict[str, str]
+    """Query or pocket → its STANDBY clause."""
+    reads: dict[str, tuple[str, ...]]
+    workers: dict[str, tuple[str, ...]]
+    """Approximate query → its workers."""
+    ends: dict[str, tuple[str, ...]]
+    """Query, pocket or its stream → what it ends with."""
+
+    def tasks(self) -> Iterator[TaskReport]:
+        """At all sites, those that stand by included."""
+        return (task for site in self.sites for task in site.tasks)
+
+    def sources(self) -> Iterator[SourceReport]:
+        return (source for site in self.sites for source in site.sources)

@@ -1,0 +1,139 @@
+"""Spark jobs that a site runs because somebody asks: what an approximate query's keys have to do
+with one another, and SELECT … FROM STATE.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import TypeVar
+from uuid import uuid4
+
+import numpy as np
+import psycopg
+from psycopg import sql
+from py4j.protocol import Py4JError
+from pyspark import RDD
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from anabranch.approx.gaussian import Floats
+from anabranch.approx.model import Block, learn_from
+from anabranch.connectors.postgres.client import database_of, reason, table_name
+from anabranch.errors import ConfigError, SiteError
+from anabranch.link.messages import LearnModel, Learnt, StateQuery, StateRows
+from anabranch.plan.expressions import plain
+from anabranch.site.tasks.body import apply
+from anabranch.spark.failures import SPARK_ERRORS, cause
+from anabranch.spark.jobs import SparkJobs
+from anabranch.stage.results import StageResults
+
+V = TypeVar("V")
+BLOCK = 500
+"""Windows a task, at least; more if there are very many."""
+BLOCKS = 200
+
+
+class OnSpark:
+    """Blocks of a history that Spark keeps."""
+
+    def __init__(self, blocks: RDD[Block]) -> None:
+        self._blocks = blocks.cache()
+
+    def map(self, change: Callable[[Block], Block]) -> OnSpark:
+        return OnSpark(self._blocks.map(change))
+
+    def fold(self, look: Callable[[Block], V], merge: Callable[[V, V], V]) -> V:
+        return self._blocks.map(look).treeReduce(merge)
+
+
+def learn_model(spark: SparkSession, asked: LearnModel) -> Learnt:
+    """The model's arrays, as text, and the number of windows."""
+    try:
+        first = _first(asked)
+        SparkJobs(spark, "learning", per_instance=False).name(f"learning from {asked.table}")
+        pieces = _pieces(first, asked.newest, asked.slide)
+        context = spark.sparkContext
+        blocks = context.parallelize(pieces, len(pieces)).map(partial(_read, asked))
+        model = learn_from(OnSpark(blocks))
+    except psycopg.Error as error:
+        raise SiteError(f"table {asked.table}: {reason(error)}") from error
+    except (PySparkException, Py4JError) as error:
+        text = str(error).strip().splitlines()[0]
+        raise SiteError(f"the job that learns from {asked.table} failed: {text}") from error
+    body = io.BytesIO()
+    np.savez(body, mean=model.mean, sample=model.sample, spread=model.spread, jump=model.jump)
+    windows = (asked.newest - first) // asked.slide + 1
+    return Learnt(base64.b64encode(body.getvalue()).decode(), model.shrinkage, windows)
+
+
+def _pieces(first: int, newest: int, slide: int) -> list[tuple[int, int]]:
+    """Ends of windows, from and up to, of each task."""
+    count = (newest - first) // slide + 1
+    size = max(BLOCK, -(-count // BLOCKS))
+    return [
+        (first + start * slide, min(first + (start + size - 1) * slide, newest))
+        for start in range(0, count, size)
+    ]
+
+
+def _first(asked: LearnModel) -> int:
+    """The end of the oldest window there is to learn from."""
+    statement = sql.SQL(
+        "SELECT min(_ts) FROM {} WHERE _stream LIKE {} AND _ts >= {} AND _ts <= {}"
+    ).format(
+        table_name(asked.table), *map(sql.Literal, (asked.streams, asked.oldest, asked.newest))
+    )
+    with closing(database_of(asked.sink.opened()).connect()) as connection:
+        row = connection.execute(statement).fetchone()
+    if row is None or row[0] is None:
+        raise SiteError(f"table {asked.table} has no windows to learn from")
+    return int(row[0])
+
+
+def _read(asked: LearnModel, piece: tuple[int, int]) -> Block:
+    """What was computed, not what was estimated, in windows that end in this piece of time."""
+    start, end = piece
+    statement = sql.SQL(
+        "SELECT _ts, {}, {} FROM {} WHERE _stream LIKE {} AND _ts >= {} AND _ts <= {}"
+        " AND NOT estimated"
+    ).format(
+        sql.Identifier(asked.value),
+        sql.SQL(", ").join(map(sql.Identifier, asked.key_columns)),
+        table_name(asked.table),
+        *map(sql.Literal, (asked.streams, start, end)),
+    )
+    columns = {tuple(key): index for index, key in enumerate(asked.keys)}
+    windows: Floats = np.full(((end - start) // asked.slide + 1, len(columns)), np.nan)
+    with closing(database_of(asked.sink.opened()).connect()) as connection:
+        for ts, value, *key in connection.execute(statement):
+            place = columns.get(tuple(key))
+            if place is not None and value is not None:
+                windows[(ts - start) // asked.slide, place] = value
+    return Block(windows, windows)
+
+
+MOST_ROWS = 10_000
+"""That are shown."""
+
+
+def look(spark: SparkSession, results: StageResults, asked: StateQuery) -> StateRows:
+    """The columns and rows of the answer, as text, and the offsets that they belong to."""
+    table, offsets = results.state()
+    name = f"_state_{uuid4().hex}"
+    try:
+        frame = spark.createDataFrame(table.drop_columns("_ts"))
+        apply(frame, asked.operators, plain, carried=()).createOrReplaceTempView(name)
+        found = spark.sql(f"{asked.before} {name} {asked.after}").limit(MOST_ROWS).toArrow()
+    except SPARK_ERRORS as error:
+        raise ConfigError(cause(error)) from error
+    finally:
+        spark.catalog.dropTempView(name)
+    rows = tuple(
+        tuple("NULL" if value is None else str(value) for value in row.values())
+        for row in found.to_pylist()
+    )
+    return StateRows(tuple(found.column_names), rows, offsets)
