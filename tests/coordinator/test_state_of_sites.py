@@ -24,8 +24,8 @@ def sites(catalog: Catalog) -> Sites:
     return Sites(catalog, process_loop(), network, Peers(Credentials("secret")), 5.0)
 
 
-def beat(known: Sites, folder: str | None, site: str = "room1") -> None:
-    state = StateFolderReport(folder, f"/state/{folder}") if folder else None
+def beat(known: Sites, folder: str | None, site: str = "room1", place: str = "") -> None:
+    state = StateFolderReport(folder, place or f"/state/{folder}") if folder else None
     known.heartbeat(a_site(site, folder=state))
 
 
@@ -43,6 +43,9 @@ def test_a_site_that_comes_with_another_folder_is_refused_while_state_is_expecte
         " /state/one (folder one). Start it with --state and that folder; or drop what runs there;"
         " or let all begin anew: anabranch up --anew."
     )
+    beat(known, "two", place="/state/one")
+    with pytest.raises(CannotResume, match="stop the site, write one into that file, and start it"):
+        known.check_state("room1")
     beat(known, "one")
     known.check_state("room1")
 

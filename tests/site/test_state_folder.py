@@ -35,6 +35,19 @@ def test_it_is_known_again(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_person_writes_it_anew_where_it_was_lost(tmp_path: Path) -> None:
+    held = StateFolder.hold(tmp_path, "centre")
+    held.close()
+    (tmp_path / "identity").write_text("garbage")
+    other = StateFolder.hold(tmp_path, "centre")
+    other.close()
+    assert other.identity != held.identity
+    (tmp_path / "identity").write_text(f"{held.identity}\n")
+    again = StateFolder.hold(tmp_path, "centre")
+    again.close()
+    assert again.identity == held.identity
+
+
 def test_a_second_process_says_who_holds_it_or_waits_for_its_end(tmp_path: Path) -> None:
     other = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True

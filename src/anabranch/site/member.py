@@ -5,6 +5,7 @@ nobody else writes.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -53,15 +54,19 @@ LOCK, IDENTITY = "lock", "identity"
 PATIENCE_S = 5.0
 """A process that was just killed may take so long to go."""
 _POLL_S = 0.1
+_WORD = re.compile(rb"[0-9a-f]{16}")
 
 
 def identity(folder: Folder) -> str:
-    """What tells this folder from all others; it is decided when the folder is first used."""
+    """What tells this folder from all others; it is decided when the folder is first used. A person
+    may write it there as a plain word, where the file was lost or damaged."""
     data = folder.read(IDENTITY)
     if data is not None:
         found = read_records(data, folder.place(IDENTITY))
         if found.payloads:
             return found.payloads[0].decode()
+        if _WORD.fullmatch(data.strip()):
+            return data.strip().decode()
     made = secrets.token_hex(8)
     folder.replace(IDENTITY, record(made.encode()))
     return made

@@ -123,11 +123,17 @@ class Sites:
         state = record.report.folder if record and record.report else None
         known = self._state_of(name)
         if state and known and state.id != known.id:
+            remedy = "Start it with --state and that folder"
+            if state.place == known.place:
+                remedy = (
+                    f"If only its file identity was lost or damaged, stop the site, write"
+                    f" {known.id} into that file, and start it again"
+                )
             raise CannotResume(
                 f"site {name} keeps its state in {state.place} (folder {state.id}), and what"
                 f" it is to go on with is in {known.place} (folder {known.id})",
-                remedy="Start it with --state and that folder; or drop what runs there; or let all"
-                " begin anew: anabranch up --anew.",
+                remedy=f"{remedy}; or drop what runs there; or let all begin anew:"
+                " anabranch up --anew.",
             )
 
     def starts(self, name: str) -> None:
