@@ -8,6 +8,7 @@ AnabranchError
 ├── SiteError          a site is unknown, unreachable or died
 │   └── Refused        nobody listens there: its process has ended
 ├── StorageError       our own state folder cannot be written or read: disk full, I/O error
+│   └── Damaged        a file there is not what was written
 ├── SourceError        a source cannot be read: missing file, malformed row
 │   ├── SourceAway     the service that it reads from does not answer
 │   └── CannotResume   it cannot be read again from where it was; says both positions
@@ -142,6 +143,12 @@ class StorageError(AnabranchError):
     passes = True
 
 
+class Damaged(StorageError):
+    """Only a person can put it right."""
+
+    passes = False
+
+
 class SourceError(AnabranchError):
     pass
 
@@ -214,6 +221,7 @@ _KINDS: dict[str, type[AnabranchError]] = {
         SiteError,
         Refused,
         StorageError,
+        Damaged,
         SourceError,
         SourceAway,
         CannotResume,

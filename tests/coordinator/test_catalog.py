@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.coordinator.base.catalog import Catalog, Intention
+from anabranch.errors import Damaged
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.spec import Call
 from tests.plan.samples import FAHRENHEIT, HOT, a_query, a_stream
@@ -123,3 +125,43 @@ def test_moments_rise_though_the_clock_is_set_back(tmp_path: Path) -> None:
     again = Catalog(tmp_path / "catalog.db")
     assert [*moments, again.next_moment(10), again.next_moment(1000)] == [100, 101, 102, 103, 1000]
     again.close()
+
+
+def killed_after(changes: int, folder: Path) -> Path:
+    """What a coordinator leaves that was killed after so many changes."""
+    (folder / "ran").mkdir(parents=True)
+    catalog = Catalog(folder / "ran" / "catalog.db")
+    for number in range(changes):
+        catalog.change(add=[a_stream(f"S{number}")], drop=[])
+    shutil.copytree(folder / "ran", folder / "left")
+    catalog.close()
+    return folder / "left" / "catalog.db"
+
+
+@pytest.mark.parametrize(("name", "size"), [("db", 0), ("db-wal", 0), ("db-wal", 0.5)])
+def test_a_catalog_that_has_lost_its_end_is_not_gone_on_with(
+    tmp_path: Path, name: str, size: float
+) -> None:
+    """SQLite finds nothing wrong with it, and would begin with fewer definitions, or none."""
+    path = killed_after(50, tmp_path)
+    file = path.with_suffix(f".{name}")
+    file.write_bytes(file.read_bytes()[: int(size * file.stat().st_size)])
+    with pytest.raises(
+        Damaged, match=r"knows of \d+ changes, and there were 50: it has lost"
+    ) as found:
+        Catalog(path)
+    assert "remove catalog.db.changes, start with what is left" in found.value.remedy
+    (path.parent / "catalog.db.changes").unlink()
+    left = Catalog(path)
+    assert len(left.definitions()) < 50
+    left.change(add=[a_stream("new")], drop=[])
+    left.close()
+    Catalog(path).close()
+
+
+def test_what_is_no_catalog_any_more_is_said(tmp_path: Path) -> None:
+    path = killed_after(1, tmp_path)
+    path.with_suffix(".db-wal").unlink()
+    path.write_bytes(b"garbage" * 1000)
+    with pytest.raises(Damaged, match="the catalog is damaged: file is not a database"):
+        Catalog(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import socket
 import time
@@ -149,6 +150,25 @@ def test_an_interrupt_leaves_nothing_behind(
     assert all_gone(processes) == []
     assert list((tmp_path / "tmp").iterdir()) == []
     assert all(json.loads(line) for line in (tmp_path / "even.jsonl").read_text().splitlines())
+
+
+@pytest.mark.slow
+def test_a_site_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+    up = start(["up", "--site", "a", "--http", "off"], tmp_path)
+    try:
+        wait_until(lambda: "sites: a" in (tmp_path / "log").read_text(), "up")
+        (line,) = re.findall(r"coordinator at (\S+),", (tmp_path / "log").read_text())
+        joins = ["site", "b", "--coordinator", line, "--token-file", ".anabranch/token"]
+        site = start([*joins, "--state", "b"], tmp_path, "b.log")
+        joined = re.compile(r"^b +\S+ +up", re.MULTILINE)
+        wait_until(lambda: bool(joined.search(anabranch("status", cwd=tmp_path).stdout)), "joined")
+        processes = family(site.pid)
+        site.send_signal(signal.SIGINT)
+        assert site.wait(timeout=20) == 130
+        assert all_gone(processes) == []
+    finally:
+        up.send_signal(signal.SIGINT)
+        assert up.wait(60) == 130
 
 
 @pytest.mark.slow

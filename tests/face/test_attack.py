@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
 import subprocess
 import threading
 import urllib.error
@@ -87,7 +86,7 @@ class Watched:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._strace.send_signal(signal.SIGINT)
+        self._strace.terminate()  # SIGINT may be ignored here
         self._strace.wait(timeout=60)
 
     def calls(self) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
-from anabranch.errors import ConfigError, StorageError
+from anabranch.disk.real import RealFolder
+from anabranch.disk.records import read_records, record
+from anabranch.errors import ConfigError, Damaged, StorageError
 from anabranch.link.message import Origin
 from anabranch.plan.catalog import AnyDef, Definition
 from anabranch.plan.spec import Spec
@@ -73,6 +75,34 @@ def _with_shared(found: Any) -> Any:
     return found
 
 
+class Changes:
+    """How many changes there have been, in a file beside the catalog's: SQLite takes a lost or
+    damaged end of its log for one that was never written, and begins anew where its file is
+    gone."""
+
+    def __init__(self, catalog: Path) -> None:
+        self._folder = RealFolder(catalog.absolute().parent)
+        self._name = f"{catalog.name}.changes"
+
+    def compare(self, known: int) -> None:
+        """Raises Damaged if the catalog, which knows so many, lacks some."""
+        found = read_records(self._folder.read(self._name) or b"", self._folder.place(self._name))
+        noted = int(found.payloads[-1]) if found.payloads else 0
+        if noted > known:
+            raise Damaged(
+                f"the catalog knows of {known} changes, and there were {noted}: it has lost what"
+                " was created or dropped last",
+                place=self._folder.place(self._name.removesuffix(".changes")),
+                remedy=f"Restore it from a backup; or remove {self._name}, start with what is left,"
+                " and create anew what is missing.",
+            )
+
+    def note(self, changes: int) -> None:
+        """Where there is no room, fewer are known, and less is noticed."""
+        with suppress(StorageError):
+            self._folder.replace(self._name, record(b"%d" % changes))
+
+
 class Catalog:
     """Definitions in the order they were made, known sites, settings. Each change is durable when
     the call returns; a change of several definitions happens whole or not at all. A change that
@@ -90,7 +120,10 @@ class Catalog:
             self._db = sqlite3.connect(path, check_same_thread=False)
             pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
             self._db.executescript(pragmas + _TABLES)
+        self._changes = None if str(path) == str(IN_MEMORY) else Changes(Path(path))
         self._check_format()
+        if self._changes:
+            self._changes.compare(int(self.setting("changes") or 0))
         if not self.setting("identity"):
             self.remember("identity", uuid4().hex)
 
@@ -134,11 +167,23 @@ class Catalog:
             yield
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
             raise  # a mistake of whoever asks
-        except (sqlite3.Error, OSError) as error:
-            raise StorageError(
-                f"the catalog {self._place} cannot be read or written: {error}",
-                remedy="It is tried again. See that the disk has room and is mounted.",
+        except sqlite3.OperationalError as error:
+            raise self._away(error) from error
+        except sqlite3.DatabaseError as error:
+            raise Damaged(
+                f"the catalog is damaged: {error}",
+                place=self._place,
+                remedy="Restore it from a backup; or move the state folder away, start again, and"
+                " create anew what ran.",
             ) from error
+        except OSError as error:
+            raise self._away(error) from error
+
+    def _away(self, error: Exception) -> StorageError:
+        return StorageError(
+            f"the catalog {self._place} cannot be read or written: {error}",
+            remedy="It is tried again. See that the disk has room and is mounted.",
+        )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -205,6 +250,11 @@ class Catalog:
                 "UPDATE definition SET body = ? WHERE name = ?",
                 [(definition.model_dump_json(), definition.name) for definition in replace],
             )
+            row = self._db.execute("SELECT value FROM setting WHERE name = 'changes'").fetchone()
+            changes = int(row[0] if row else 0) + 1
+            self._db.execute("REPLACE INTO setting VALUES ('changes', ?)", (str(changes),))
+        if self._changes:
+            self._changes.note(changes)
 
     def replace(self, definitions: Iterable[AnyDef]) -> None:
         """Give definitions that are there another content."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from anabranch.disk.folder import Appending, Folder
 from anabranch.disk.records import record, spared_records
-from anabranch.errors import StorageError
+from anabranch.errors import Damaged, StorageError
 from anabranch.runtime.base import Runtime
 from anabranch.stream.restart import Points, RestartPoint, join_all, point_of
 
@@ -37,7 +37,7 @@ class PointsFile:
         self._points: dict[str, RestartPoint] = {}
         self._file: Appending | None = None
         self._bytes = 0
-        self.damage: StorageError | None = None
+        self.damage: Damaged | None = None
         """What was wrong with the file when it was opened."""
         if folder:
             data = folder.read(POINTS) or b""
@@ -110,11 +110,11 @@ class PointsFile:
             self._file = None
 
 
-def _set_aside(folder: Folder, data: bytes, damaged: int) -> StorageError:
+def _set_aside(folder: Folder, data: bytes, damaged: int) -> Damaged:
     """What was read stays as it was: the file itself is going to be written anew."""
     copy = f"{POINTS}.damaged-{zlib.crc32(data):08x}"
     folder.replace(copy, data)
-    return StorageError(
+    return Damaged(
         f"the record at byte {damaged} is damaged; {copy} beside it is a copy of the file",
         place=folder.place(POINTS),
         remedy="Tasks go on from older points where that can be; `anabranch status` names those"
