@@ -1,4 +1,4 @@
-"""All that users and their programs ask of a coordinator: a message each, with what it answers."""
+"""All requests of users and their programs to a coordinator: a message each, with its answer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from anabranch.plan.spec import Submission
 
 @dataclass(frozen=True, slots=True)
 class AskStatus(Message[SystemStatus], action="status"):
-    """How the whole system is."""
+    """Asks how the whole system is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execute(Message[tuple[Answer, ...]]):
-    """`wait`: for sites that are being started. `readers`: new query → who is going to follow it
-    from its first tuple on."""
+    """Carries out a script. `wait` is the time to wait for sites that are being started. `readers`
+    maps each new query to the consumer that will follow it from its first tuple on.
+    """
 
     text: str
     name: str
@@ -34,7 +35,9 @@ class Execute(Message[tuple[Answer, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A pocket that was started: what it reads and fills, and what of that came with it."""
+    """A pocket that was started: the stream that it reads, the one that it fills, and which of
+    these came with it.
+    """
 
     name: str
     site: str
@@ -45,7 +48,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Submit(Message[Submitted]):
-    """Start a pocket. `reader` is going to follow its output; empty if nobody is."""
+    """Starts a pocket. `reader` is going to follow its output; empty if nobody is."""
 
     pocket: Submission
     base: str
@@ -55,7 +58,7 @@ class Submit(Message[Submitted]):
 
 @dataclass(frozen=True, slots=True)
 class MoveQuery(Message[str], action="move"):
-    """Have a query go on at another site; answered with the one it was at."""
+    """Moves a query to another site; the answer is its former site."""
 
     query: str
     site: str
@@ -63,21 +66,21 @@ class MoveQuery(Message[str], action="move"):
 
 @dataclass(frozen=True, slots=True)
 class ReplanAll(Message[Replan], action="replan"):
-    """Place again what runs; with `dry_run` only say what would move."""
+    """Places again what runs; with `dry_run` only says what would move."""
 
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Samples(Message[tuple[Sample, ...]]):
-    """What was measured of the network, the oldest first."""
+    """Asks for the measurements of the network, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture(Message[str]):
-    """A drawing of what runs, on its sites."""
+    """Asks for a drawing of what runs, on its sites."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop(Message[None]):
-    """End everything that was started here."""
+    """Ends everything that was started here."""

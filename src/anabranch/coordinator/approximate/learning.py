@@ -29,8 +29,9 @@ from anabranch.runtime.loop import supervised
 
 @dataclass(frozen=True)
 class Lesson:
-    """`history` has the windows up to the one that ends at `newest`, as far as they are here; none
-    that ends before `oldest` is to be learnt from. `workers` are the columns of each worker."""
+    """`history` has the windows up to the one that ends at `newest`, as far as they are here;
+    windows that end before `oldest` are not learnt from. `workers` are the columns of each worker.
+    """
 
     promise: Promise
     keys: list[Key]
@@ -40,7 +41,9 @@ class Lesson:
     history: Floats
 
     def plan(self, model: Model | None = None) -> Plan:
-        """With bounds from rehearsals of `history`. `model`, if it was learnt from more."""
+        """The plan with bounds from rehearsals of `history`. If `model` is given, it was learnt
+        from more windows, and is used instead.
+        """
         found, rehearsal, weight = learnt(self.history, self.promise, ALL_PARTS)
         return judged(model or found, rehearsal, weight, self.promise, self.workers, ALL_PARTS)
 
@@ -67,13 +70,15 @@ class Learning:
         self._thread.join(CLOSE_S)
 
     def begin(self, made: ApproximateDef, lesson: Lesson) -> None:
-        """Unless another lesson of this query is being learnt."""
+        """Begins the lesson, unless another lesson of this query is being learnt."""
         if made.template.run not in self._begun:
             self._begun.add(made.template.run)
             self._lessons.put((made, lesson))
 
     def done(self, made: ApproximateDef) -> tuple[Lesson, Plan, int] | None:
-        """What has been learnt, and from how many windows; once."""
+        """Returns the newest lesson with its plan and the number of windows it was learnt from, and
+        forgets it.
+        """
         return self._learnt.pop(made.template.run, None)
 
     def _run(self) -> None:
@@ -96,7 +101,7 @@ class Learning:
 
 
 def by_spark(sites: Sites, made: ApproximateDef, lesson: Lesson) -> tuple[Model, int]:
-    """By a job of the site that has least to do."""
+    """Learns the model by a job of the site that has least to do."""
     there = {site: record for site in sites.alive() if (record := sites.record(site))}
     if not there:
         raise SiteError("no site is up that could learn")
@@ -122,7 +127,7 @@ AT_ONCE = 4
 
 
 class Changes:
-    """`wake` is called when one has been made, or has failed."""
+    """`wake` is called when a change has been made, or has failed."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.problems: dict[str, str] = {}
@@ -135,14 +140,14 @@ class Changes:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def begin(self, made: ApproximateDef, what: str, change: Callable[[], None]) -> None:
-        """Unless it has begun."""
+        """Begins the change unless it has begun."""
         place = (made.template.run, what)
         if place not in self._begun:
             self._begun[place] = self._pool.submit(change)
             self._begun[place].add_done_callback(lambda done: self._wake())
 
     def done(self, made: ApproximateDef, what: str) -> bool:
-        """Once, when it has been made. If it failed, it may be begun again."""
+        """Whether the change has been made; True only once. If it failed, it may be begun again."""
         place = (made.template.run, what)
         if place not in self._begun or not self._begun[place].done():
             return False

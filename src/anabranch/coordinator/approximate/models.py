@@ -47,7 +47,7 @@ class Store(Protocol):
     """Rows of `COLUMNS` by query and version."""
 
     def save(self, query: str, row: Row) -> int:
-        """The version under which it is kept."""
+        """Saves it. Returns the version under which it is kept."""
 
     def newest(self, query: str) -> Row | None:
         """Its version, and the row."""
@@ -56,7 +56,7 @@ class Store(Protocol):
 
 
 class FileStore:
-    """The file is made when something is first saved."""
+    """Keeps models in a file, which is made at the first save."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -86,7 +86,7 @@ class FileStore:
 
 
 class PostgresStore:
-    """A connection each time: models are seldom asked for."""
+    """Keeps models in PostgreSQL, with a new connection each time: models are seldom asked for."""
 
     _NAME = "anabranch_model"
 
@@ -102,7 +102,7 @@ class PostgresStore:
         return self._run(_NEWEST, (query,))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no connection is open."""
 
     def _run(self, statement: str, values: Row) -> Row | None:
         try:
@@ -123,7 +123,7 @@ _BOUNDS = ("memory", "by_lag", "bound")
 
 @dataclass(frozen=True)
 class Learnt:
-    """`windows` is how many it was learnt from, `keys` what its columns are."""
+    """`windows` is the number of windows it was learnt from; `keys` names its columns."""
 
     version: int
     run: str
@@ -132,8 +132,9 @@ class Learnt:
     plan: Plan
 
     def problem(self, asked: Approximate) -> Problem:
-        """Of dealing the keys out for this. Bounds go with the deviation that they were found
-        for."""
+        """The problem of dealing the keys out for this promise. Bounds are proportional to the
+        deviation that they were found for.
+        """
         plan, workers = self.plan, len(asked.sites)
         sigmas = np.zeros(len(self.keys))
         for keys in plan.workers:
@@ -150,7 +151,7 @@ class Learnt:
         )
 
     def better(self, asked: Approximate) -> Workers | None:
-        """Keys by worker, if more workers could be estimated so; None if not."""
+        """Keys by worker, if more workers could be estimated with them; None if not."""
         if len(self.keys) < len(asked.sites):
             return None
         problem = self.problem(asked)
@@ -162,7 +163,7 @@ class Learnt:
         return tuple(tuple(key_text(self.keys[key]) for key in keys) for keys in workers)
 
     def fits(self, assignment: tuple[tuple[str, ...], ...]) -> bool:
-        """No key is elsewhere now than when this was learnt."""
+        """Whether every key is still where it was when this was learnt."""
         homes = {text: worker for worker, keys in enumerate(assignment) for text in keys}
         return all(
             homes.get(text, worker) == worker
@@ -172,14 +173,16 @@ class Learnt:
 
 
 class Models:
-    """The versions of each query's model; of the same name, those of earlier creations too."""
+    """The versions of each query's model, including those of earlier creations under the same
+    name.
+    """
 
     def __init__(self, store: Store) -> None:
         self._lock = threading.Lock()
         self._store = store
 
     def save(self, query: str, learnt: Learnt) -> int:
-        """The version under which it is kept."""
+        """Saves it. Returns the version under which it is kept."""
         plan = learnt.plan
         arrays = {name: getattr(plan.model, name) for name in _ARRAYS}
         arrays |= {name: getattr(plan.calibration, name) for name in _BOUNDS}
@@ -215,8 +218,9 @@ class Models:
         return Learnt(version, run, windows, [tuple(key) for key in json.loads(keys)], plan)
 
     def assignment(self, query: str, asked: Approximate) -> tuple[tuple[str, ...], ...]:
-        """Keys as text, by worker, so that as many workers as possible can be estimated; none if
-        nothing has been learnt. What was is kept where it is good enough."""
+        """Keys as text, by worker, so that as many workers as possible can be estimated; empty if
+        nothing has been learnt. The earlier assignment is kept where it is good enough.
+        """
         found = self.newest(query)
         if found is None or len(found.keys) < len(asked.sites):
             return ()

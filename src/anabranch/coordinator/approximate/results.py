@@ -1,5 +1,6 @@
-"""The table that an approximate query's workers and estimates go to: what is there, and what joins
-it."""
+"""The table that an approximate query's workers and estimates write to: reads its rows, and adds
+estimates.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +42,11 @@ class Estimate(NamedTuple):
 
 class ApproximateResults:
     """All streams of the query share the table; a window of a key is in it once. An estimate is
-    written where nothing is, and an exact value that comes later takes its place."""
+    written where no row is, and an exact value that comes later replaces it.
+    """
 
     def __init__(self, made: ApproximateDef) -> None:
-        """`made` has what its secrets stand for."""
+        """`made` has its secrets filled in."""
         self._made = made
         options = made.sink.opened()
         self._database = database_of(options)
@@ -55,8 +57,9 @@ class ApproximateResults:
         self._once = OnceIndex(self._name.as_string(None), once)
 
     def check_anew(self) -> None:
-        """ConfigError if an earlier query of the same name has left rows, and nobody has said that
-        they may go. They cannot stay: its windows would pass for this one's."""
+        """Raises ConfigError if an earlier query of the same name has left rows, and nobody has
+        said that they may go. They cannot stay: its windows would pass for this one's.
+        """
         if self._made.sink.options.get("mode") == "replace":
             return
         statement = sql.SQL("SELECT count(*) FROM {} WHERE _stream LIKE {}")
@@ -72,8 +75,9 @@ class ApproximateResults:
             raise of_an_earlier_query(self._text, whose, remedy)
 
     def clear(self) -> None:
-        """Before a new run, if that was asked for: what an earlier one of the same name left,
-        estimates included."""
+        """Before a new run, and if the statement asks for it: deletes the rows that an earlier
+        query of the same name left, estimates included.
+        """
         if self._made.sink.options.get("mode") != "replace":
             return
         with self._connected() as connection:
@@ -83,7 +87,9 @@ class ApproximateResults:
                 connection.commit()
 
     def guard(self) -> bool:
-        """That a window of a key cannot be there twice. False: there is no table yet."""
+        """Makes sure that a window of a key cannot be there twice. False if there is no table
+        yet.
+        """
         with self._connected() as connection:
             if not self._exists(connection):
                 return False
@@ -121,7 +127,7 @@ class ApproximateResults:
         ]
 
     def write(self, end: int, estimates: Iterable[Estimate]) -> int:
-        """Those that are not there yet, in one transaction; how many."""
+        """Writes the estimates whose rows are missing, in one transaction; returns how many."""
         made, count = self._made, 0
         with self._connected() as connection:
             for one in estimates:

@@ -1,6 +1,8 @@
-"""One approximate query as its results show it: what came, what is damaged, what the model says.
+"""One approximate query as its results show it: which windows came, which are damaged, what the
+model says.
 
-All of it follows from the table and the catalog: a restarted coordinator goes on where it was."""
+All of it follows from the table and the catalog, so a restarted coordinator goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ LEARNING = "bounds are being found"
 
 
 class ApproximateState:
-    """`take` results, ask for what is `due`, `estimate` it. A `lesson` is learnt elsewhere, as that
-    is slow, and `adopt`ed."""
+    """`take` gets results, `due` says which estimations can be made, `estimate` makes one. A
+    `lesson` is learnt elsewhere, because that is slow, and then `adopt`ed.
+    """
 
     def __init__(self, made: ApproximateDef) -> None:
         self.made = made
@@ -51,13 +54,14 @@ class ApproximateState:
 
     @property
     def least(self) -> int:
-        """So many whole windows there must be before anything is promised."""
+        """The number of whole windows that must exist before anything is promised."""
         return max(48, 12 * self.made.lags)
 
     @property
     def enough(self) -> int:
-        """So many windows a key must have been there before it is learnt: the first windows of a
-        query may lack some."""
+        """The number of windows that a key must have been there before it is learnt: the first
+        windows of a query may lack some.
+        """
         return self.least - self.made.lags
 
     @property
@@ -67,15 +71,16 @@ class ApproximateState:
     # -- what came -------------------------------------------------------------------------------
 
     def need_since(self, newest: int) -> int:
-        """The end from which on there may be results that we do not have; `newest` is the newest
-        that there is."""
+        """The end from which on there may be results that we do not have; `newest` is the newest in
+        the table.
+        """
         whole = self.recovery.last_whole
         if whole is None or self._gaps:
             return max(newest - MOST * self.made.slide_us, 0)
         return whole
 
     def take(self, results: Iterable[Result]) -> None:
-        """Of what there is from `need_since` on, in order."""
+        """Takes the results from `need_since` on, in order."""
         for worker in self._gaps:
             self._presence.hear_again(worker)
         silent = self._silent()
@@ -83,7 +88,7 @@ class ApproximateState:
         self._gaps = silent - self._silent()
 
     def _silent(self) -> set[int]:
-        """Workers without which windows are whole."""
+        """The workers without which windows are whole."""
         whole = self.recovery.last_whole or 0
         count = range(len(self.made.workers))
         return {
@@ -111,7 +116,7 @@ class ApproximateState:
         self._forget()
 
     def _forget(self) -> None:
-        """What is too old to be needed again."""
+        """Forgets what is too old to be needed again."""
         for end in sorted(self._values)[:-MOST]:
             del self._values[end]
         before = self.need_since(0) - MOST * self.made.slide_us
@@ -119,15 +124,18 @@ class ApproximateState:
         self._presence.forget(before, self.adopted.keys if self.adopted else ())
 
     def found(self, worker: int, *, dead: bool) -> None:
-        """What a dead worker owes is estimated from now on, if that can be."""
+        """Takes note that a worker is dead or alive. Results that a dead worker owes are estimated
+        from now on, if that is possible.
+        """
         if dead and self.estimable(worker):
             self.recovery.died(worker)
         elif not dead:
             self.recovery.revived(worker)
 
     def replaced(self, made: ApproximateDef) -> None:
-        """Workers have a new generation. While keys are being dealt out anew, nobody is
-        estimated."""
+        """Takes note that workers have a new generation. While keys are being dealt out again,
+        nobody is estimated.
+        """
         self.made = made
         self.take(())
 
@@ -140,7 +148,7 @@ class ApproximateState:
         return sorted({number for pair in moved if pair[0] != pair[1] for number in pair})
 
     def dealt(self, made: ApproximateDef) -> None:
-        """All windows before are out. Bounds are found anew."""
+        """Takes note that all windows before the hand-over are out. Bounds are computed again."""
         self.made = made
         owners = Owners(made)
         for key, home in list(self._presence.homes.items()):
@@ -156,8 +164,9 @@ class ApproximateState:
 
     @property
     def should_learn(self) -> bool:
-        """Whenever there is twice as much as the last time, or a new key has been there for long
-        enough."""
+        """Whether there is twice as much to learn from as the last time, or a new key has been
+        there for long enough.
+        """
         whole, first = self.recovery.last_whole, self._first
         if self.made.leaving:
             return False
@@ -179,15 +188,16 @@ class ApproximateState:
         return sorted(keys, key=str)
 
     def _oldest(self, keys: list[Key]) -> int:
-        """The end of the first window with all of these keys, about: what was before the newest of
-        them came says nothing about it. 0: all there is."""
+        """About the end of the first window with all of these keys: earlier windows say nothing
+        about the newest of them. 0 means all windows.
+        """
         newest = max(map(self._presence.first, keys), default=0)
         if newest <= (self._first or 0):
             return 0
         return min(newest, (self.recovery.last_whole or 0) - (self.least - 1) * self.made.slide_us)
 
     def lesson(self) -> Lesson:
-        """What there is to learn from, for the workers as they are."""
+        """The input for learning, for the workers as they are."""
         keys = self._to_learn()
         oldest = self._oldest(keys)
         ends = self.whole_windows(oldest)
@@ -199,7 +209,7 @@ class ApproximateState:
         return Lesson(promise, keys, workers, oldest, ends[-1], self._matrix(ends, keys))
 
     def holds(self, lesson: Lesson) -> bool:
-        """Its keys are where they were when it began."""
+        """Whether its keys are still where they were when it began."""
         homes = self._presence.homes
         return not self.made.leaving and all(
             homes.get(lesson.keys[key]) == worker
@@ -208,7 +218,7 @@ class ApproximateState:
         )
 
     def adopt(self, lesson: Lesson, plan: Plan, windows: int) -> None:
-        """What was made of a lesson, and from how many windows."""
+        """Adopts the plan that was made of a lesson, and the number of its windows."""
         self.adopted = Adopted(plan, lesson.keys)
         self.learnt_from, self._refreshed = windows, lesson.newest
         self.calm = [PROBATION * good for good in plan.estimable]
@@ -220,7 +230,7 @@ class ApproximateState:
         return Learnt(self.version, run, self.learnt_from, keys, plan)
 
     def go_on_with(self, learnt: Learnt) -> None:
-        """What was learnt before the coordinator was restarted."""
+        """Goes on with what was learnt before the coordinator was restarted."""
         self.adopted = Adopted(learnt.plan, learnt.keys)
         self.version, self.learnt_from = learnt.version, learnt.windows
         self.calm = [PROBATION * good for good in learnt.plan.estimable]
@@ -229,7 +239,9 @@ class ApproximateState:
                 self._presence.belongs(learnt.keys[key], worker)
 
     def refresh(self) -> None:
-        """The model follows the windows that have become whole since, and is checked by each."""
+        """Refreshes the model with each window that has become whole since; each window also checks
+        it.
+        """
         if self.adopted is None:
             return
         ends = self.whole_windows()
@@ -255,13 +267,15 @@ class ApproximateState:
         return self.adopted is not None and not self.adopted.trusts(self._presence.there(worker))
 
     def wants_standby(self, worker: int, has: bool) -> bool:
-        """One that cannot be estimated; and until it could for a while."""
+        """Whether the worker needs a standby: it cannot be estimated, or could not until a while
+        ago.
+        """
         if self.plan is None or self.made.leaving or not self._presence.there(worker):
             return has
         return not self.estimable(worker) or (has and self.calm[worker] < PROBATION)
 
     def _doubt(self, worker: int) -> str:
-        """Why it cannot be estimated; nothing if it can."""
+        """Why it cannot be estimated; empty if it can."""
         keys = self._presence.there(worker)
         if self.made.leaving:
             return "keys are being dealt out anew"
@@ -296,8 +310,9 @@ class ApproximateState:
         return self.recovery.due()
 
     def estimate(self, one: Estimation) -> list[Estimate]:
-        """The keys of lost workers that are there; for one that is gone there is nothing to
-        estimate."""
+        """The estimates for those keys of lost workers that are there; a key that is gone needs
+        none.
+        """
         assert self.adopted is not None
         keys = self.adopted.keys
         window = self._matrix([one.end], keys)[0]
@@ -309,12 +324,14 @@ class ApproximateState:
         return [estimate for estimate in found if self._presence.is_there(estimate.key)]
 
     def wrote(self, one: Estimation, count: int) -> None:
-        """So many estimates are in the table."""
+        """Takes note that this many estimates are in the table."""
         self.estimated += count
         self.recovery.estimated(one.end)
 
     def report(self, standbys: Mapping[int, str | None]) -> ApproximationReport:
-        """`standbys`: the workers that are to have one, and the site where it is."""
+        """The report. `standbys` maps each worker that should have a standby to the standby's
+        site.
+        """
         plan, asked = self.plan, self.made.asked
         workers = []
         for number, worker in enumerate(self.made.workers):

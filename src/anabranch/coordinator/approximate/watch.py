@@ -1,4 +1,6 @@
-"""Watching over approximate queries: a worker that dies is replaced, what it lost is estimated."""
+"""Watches over approximate queries: replaces a dead worker, and estimates the results that it
+lost.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ CLOSE_S = 10.0
 
 
 class Approximations:
-    """A thread of its own, because it waits for the table and for sites. `say` hears of
-    replacements and estimates."""
+    """Runs in a thread of its own, because it waits for the table and for sites. `say` is called
+    with replacements and estimates.
+    """
 
     def __init__(
         self,
@@ -128,8 +131,9 @@ class Approximations:
         self._reports[made.name] = state.report(self._standbys(state.made))
 
     def _deal(self, state: ApproximateState) -> None:
-        """Have keys dealt out anew if more workers could be estimated then; again only when twice
-        as much is known as the last time."""
+        """Deals keys out again if more workers could be estimated then. It tries again only when
+        twice as much is known as the last time.
+        """
         made = state.made
         if made.leaving or state.recovery.recovering or state.learnt_from < 2 * made.dealt:
             return
@@ -156,7 +160,9 @@ class Approximations:
             self._changes.begin(state.made, "let go", partial(self._workers.let_go, state.made))
 
     def _look_after_workers(self, state: ApproximateState) -> None:
-        """Have those that died and can be estimated replaced; see that others have a standby."""
+        """Replaces dead workers that can be estimated, and makes sure that the others have a
+        standby.
+        """
         for number in range(len(state.made.workers)):
             if self._changes.done(state.made, f"worker {number}"):
                 state.replaced(self._workers.current(state.made))
@@ -171,7 +177,7 @@ class Approximations:
                 self._workers.protect(state.made, number, wanted=not has)
 
     def _state(self, made: ApproximateDef) -> tuple[ApproximateState, ApproximateResults | None]:
-        """Of a query that was created anew, another one."""
+        """The state of a query. A query that was created again has a new one."""
         found = self._watched.get(made.name)
         if found and found[0] == made.template.run:
             return found[1], found[2]

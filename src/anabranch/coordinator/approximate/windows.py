@@ -1,8 +1,8 @@
 """What the windows that came say: which ones workers have delivered, which keys there are, and
 how the plan in use does by them.
 
-A key is *there* if its worker's last window has it; those that are not are not estimated. One that
-has not been there for a while is forgotten: if it comes back, it is new.
+A key is *there* if its worker's last window has it; other keys are not estimated. A key that has
+been away for a while is forgotten: if it comes back, it is new.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anabranch.plan.catalog import ApproximateDef, Generation
 
 
 class Owners:
-    """Whose part of the query a row is, by the query's workers and their generations."""
+    """Which worker's part a row belongs to, by the query's workers and their generations."""
 
     def __init__(self, made: ApproximateDef) -> None:
         self._made = made
@@ -37,12 +37,15 @@ class Owners:
         self._assigned = {text: n for n, keys in enumerate(made.assignment) for text in keys}
 
     def worker_of(self, key: Key, otherwise: int) -> int:
-        """To which it is assigned; one that is not is where its hash says."""
+        """The worker that the key is assigned to; for a key without one, `otherwise`, which its
+        hash gives.
+        """
         return self._assigned.get(key_text(key), otherwise)
 
     def of(self, one: Result) -> tuple[int, str]:
         """The worker and its query. While keys are handed over, old and new queries both deliver
-        windows from then on; whichever is first, it counts for the new."""
+        the later windows; whichever is first, it counts for the new query.
+        """
         number, place = self.places[one.stream]
         after = self._after(number, place)
         if after is None or not after.handed or one.end < after.since:
@@ -66,15 +69,16 @@ class Deliveries:
         self._came[stream][one.end].add(one.key)
 
     def forget(self, before: int) -> None:
-        """Windows that end before that."""
+        """Forgets windows that end before this time."""
         for came in self._came.values():
             for end in [end for end in came if end < before]:
                 del came[end]
         self._told = {(stream, end) for stream, end in self._told if end < 0 or end >= before}
 
     def tell(self, made: ApproximateDef, owners: Owners) -> None:
-        """The recovery, what it has not heard. Of queries that keys are being handed over to,
-        nothing before that is over: what the old ones deliver may come later."""
+        """Tells the recovery what it has not heard. For queries that take keys over, nothing before
+        the hand-over is complete: the old ones may deliver it later.
+        """
         events: list[tuple[int, int, str]] = []
         new = {worker.query for worker in made.workers if worker.generations[-1].handed}
         for stream in owners.places.keys() - (new if made.leaving else set()):
@@ -98,15 +102,17 @@ class Deliveries:
                 self._recovery.delivered(number, end)
 
     def _whole(self, stream: str, keys: set[Key]) -> bool:
-        """Whether these are all of a worker's keys, by what it had before; of its first window
-        nobody knows."""
+        """Whether these are all of a worker's keys, compared with those it had before; for its
+        first window nobody knows.
+        """
         earlier = [seen for seen in self._came[stream].values() if seen is not keys]
         return bool(earlier) and keys >= set().union(*earlier[-3:])
 
 
 class Presence:
-    """`behind`: how long (µs) a key may be away before it is forgotten. `newest`: the end of the
-    last whole window of a worker."""
+    """`behind` is how long (µs) a key may be away before it is forgotten. `newest` is the end of a
+    worker's last whole window.
+    """
 
     def __init__(self, behind: int, newest: Callable[[int], int]) -> None:
         self.homes: dict[Key, int] = {}
@@ -122,13 +128,15 @@ class Presence:
         self._keys[self.homes.setdefault(key, worker)].add(key)
 
     def move(self, key: Key, worker: int) -> None:
-        """Another worker delivers it from now on."""
+        """Takes note that another worker delivers the key from now on."""
         if key in self.homes:
             self._keys[self.homes.pop(key)].discard(key)
         self.belongs(key, worker)
 
     def take(self, key: Key, worker: int, end: int) -> None:
-        """The worker delivered the key in the window that ends at `end`; may be told again."""
+        """Takes note that the worker delivered the key in the window that ends at `end`. It may be
+        called again with the same facts.
+        """
         self.belongs(key, worker)
         last = self._last.get(key)
         if last is None or end > last + self._behind:
@@ -136,7 +144,9 @@ class Presence:
         self._last[key] = end if last is None else max(last, end)
 
     def hear_again(self, worker: int) -> None:
-        """All that there is of this worker's keys is going to be told, oldest first."""
+        """Takes note that all facts about this worker's keys are going to be told again, oldest
+        first.
+        """
         for key in self._keys[worker] & self._last.keys():
             self._last[key] = -1 - self._behind
 
@@ -145,11 +155,13 @@ class Presence:
         return self._first.get(key, 0)
 
     def is_there(self, key: Key) -> bool:
-        """One of which nothing has been heard, by who was just started, was there."""
+        """Whether the key is there. If nothing has been heard of it because its worker was just
+        started, it counts as there.
+        """
         return key not in self._last or self._last[key] >= self._newest(self.homes[key])
 
     def is_known(self, key: Key) -> bool:
-        """It is there, or has not been away for long."""
+        """Whether the key is there, or has not been away for long."""
         last = self._last.get(key)
         return last is None or last + self._behind >= self._newest(self.homes[key])
 
@@ -157,7 +169,7 @@ class Presence:
         return [key for key in self._keys[worker] if self.is_there(key)]
 
     def forget(self, before: int, kept: Iterable[Key]) -> None:
-        """What has not come since `before`, but for `kept`."""
+        """Forgets keys that have not come since `before`, but for `kept`."""
         old = {key for key, last in self._last.items() if last < before} - set(kept)
         for key in old:
             self._keys[self.homes.pop(key)].discard(key)
@@ -181,19 +193,20 @@ class Adopted:
         return key in self._places
 
     def bound(self, keys: Iterable[Key]) -> float:
-        """What estimates of these are off by, at most; of keys that it knows."""
+        """The largest error of estimates for those of these keys that it knows."""
         return float(self.plan.bounds[self._of(keys)].max(initial=0.0))
 
     def trusts(self, keys: Iterable[Key]) -> bool:
-        """What held on history has held of late."""
+        """Whether the promise that held on history has held lately."""
         return bool(self._trust.trusted[self._of(keys)].all())
 
     def _of(self, keys: Iterable[Key]) -> list[int]:
         return [self._places[key] for key in keys if key in self._places]
 
     def follow(self, ends: list[int], windows: Floats) -> None:
-        """The last of these whole windows is new; those before it are checked against, if there
-        are as many as overlap."""
+        """Follows whole windows, of which the last is new; estimates of it from the earlier ones
+        are checked, if there are as many as overlap.
+        """
         model = self.plan.model
         row = model.without_glitches(windows[-1])
         self._clean = {end: self._clean[end] for end in ends if end in self._clean}
@@ -204,7 +217,9 @@ class Adopted:
             self.plan = replace(self.plan, model=model.refreshed(row[None], self.plan.weight))
 
     def _check(self, ends: list[int], windows: Floats) -> None:
-        """How far estimates of the last window would have been off, behind each of the others."""
+        """Checks how far estimates of the last window would have been off, made after each of the
+        others.
+        """
         plan = self.plan
         clean = np.array(
             [self._clean.get(end, row) for end, row in zip(ends, windows, strict=True)]
@@ -217,8 +232,9 @@ class Adopted:
     def estimate(
         self, lost: Iterable[int], window: Floats, last: Floats | None, lag: int
     ) -> list[Estimate]:
-        """Every key of `lost` workers. What is computed ahead for a model serves all windows that
-        are estimated by it."""
+        """The estimates for every key of `lost` workers. What is computed ahead for a model serves
+        all windows that are estimated by it.
+        """
         if self._estimator is None or self._estimator.plan is not self.plan:
             self._estimator = Estimator(self.plan)
         found = self._estimator.estimate(sorted(lost), window, last, max(lag, 1))

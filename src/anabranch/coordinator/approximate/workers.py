@@ -1,5 +1,6 @@
-"""The workers of approximate queries: who is dead, who takes a dead one's keys, who stands by for
-those that cannot be estimated."""
+"""The workers of approximate queries: who is dead, who takes a dead worker's keys, and who stands
+by for workers that cannot be estimated.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ time."""
 
 
 class TooLate(SiteError):
-    """What is to begin with a window begins after it."""
+    """The window that a change was to begin with has begun before the change was ready."""
 
     def __init__(self) -> None:
         super().__init__("the window has begun")
 
 
 class Workers:
-    """For a thread of its own. What it changes, it changes in turn with the `control`."""
+    """For a thread of its own. It makes its changes in turn with the `control`."""
 
     def __init__(
         self,
@@ -50,17 +51,18 @@ class Workers:
         self._say = say
 
     def located(self, made: ApproximateDef) -> ApproximateDef:
-        """With the sites that its workers are at now: a standby may have taken over."""
+        """The query with its workers' present sites: a standby may have taken over."""
         return located(made, self._catalog.definitions())
 
     def current(self, made: ApproximateDef) -> ApproximateDef:
-        """As the catalog has it now, with the generations of its workers."""
+        """The query as the catalog has it now, with the generations of its workers."""
         found = self._catalog.definitions().get(made.name)
         return self.located(found if isinstance(found, ApproximateDef) else made)
 
     def is_dead(self, made: ApproximateDef, number: int) -> bool:
-        """Nobody listens there, it has not been heard of for too long, or whoever started it found
-        its process ended."""
+        """Whether nobody listens at its site, the site has been silent for too long, or its process
+        was found ended.
+        """
         site = made.workers[number].site
         if site not in self._sites.alive():
             return True
@@ -75,7 +77,7 @@ class Workers:
     # -- standbys --------------------------------------------------------------------------------
 
     def has_standby(self, made: ApproximateDef, number: int) -> bool:
-        """It is to have one."""
+        """Whether it should have a standby."""
         query = self._catalog.definitions().get(made.workers[number].query)
         return isinstance(query, QueryDef) and query.standby is not None
 
@@ -85,12 +87,12 @@ class Workers:
             return self._control.protector.stands_by(made.workers[number].query)
 
     def in_hand(self, made: ApproximateDef, number: int) -> bool:
-        """A live standby takes it over, or has done so."""
+        """Whether a live standby takes it over, or has done so."""
         with self._runtime:
             return self._control.protector.in_hand(made.workers[number].query)
 
     def protect(self, made: ApproximateDef, number: int, wanted: bool) -> None:
-        """Have a worker get a standby, or do without from now on."""
+        """Gives a worker a standby, or takes it away."""
         name = made.workers[number].query
         self._runtime.run(self._control.protect(name, Standby() if wanted else None))
         why = "cannot be estimated: it gets a standby" if wanted else "can be estimated again"
@@ -99,7 +101,7 @@ class Workers:
     # -- replacements ----------------------------------------------------------------------------
 
     def replace(self, made: ApproximateDef, number: int) -> None:
-        """Another site takes the keys of a dead worker, from the next whole window on."""
+        """Gives the keys of a dead worker to another site, from the next whole window on."""
         with self._control.turn({made.name, made.workers[number].query}):
             known = self._catalog.definitions()
             current = self._same(made, known)
@@ -131,8 +133,9 @@ class Workers:
         changed: Sequence[int],
         windows: int,
     ) -> None:
-        """Workers that get other keys begin with them in a query each, beside those they have: from
-        the first window on that all of these have whole, they deliver it."""
+        """Starts a new query for each worker that gets other keys, beside its old one. From the
+        first window on that all of the new ones have whole, they deliver it.
+        """
         with self._control.turn({made.name, *(made.workers[n].query for n in changed)}):
             known = self._catalog.definitions()
             made = located(self._same(made, known), known)
@@ -149,7 +152,7 @@ class Workers:
         self._say(f"{made.name}: keys of {len(changed)} workers are being dealt out anew")
 
     def _instants(self, made: ApproximateDef, known: Definitions) -> Iterator[int]:
-        """Ends of windows that begin after queries will have begun, it is hoped."""
+        """Ends of windows that should begin after the queries have begun."""
         for slides in MARGINS:
             first = self._runtime.run(self._first_whole(made, known))
             yield first + slides * made.slide_us
@@ -157,8 +160,9 @@ class Workers:
     def _beside(
         self, then: ApproximateDef, changed: Sequence[int], known: Definitions
     ) -> ApproximateDef | None:
-        """None if its first window had begun by the time the queries had their inputs: then they
-        would not have it whole, and none of them begins."""
+        """Starts the queries beside the old ones. None if their first window had begun by the time
+        they had their inputs: then they would not have it whole, and none of them begins.
+        """
 
         async def in_time() -> None:
             if await self._first_whole(then, known) > then.workers[changed[0]].since:
@@ -174,7 +178,7 @@ class Workers:
         return then
 
     def let_go(self, made: ApproximateDef) -> None:
-        """Of the queries that hand their keys over, if all that they are to deliver is out."""
+        """Ends the queries that hand their keys over, once all their results are out."""
         with self._control.turn({made.name, *made.leaving}):
             known = self._catalog.definitions()
             current = known.get(made.name)
@@ -193,7 +197,7 @@ class Workers:
         self._say(f"{made.name}: keys are dealt out anew")
 
     def _is_out(self, query: QueryDef, since: int) -> bool:
-        """All results with event times before `since` are in the table."""
+        """Whether all results with event times before `since` are in the table."""
         peer = self._sites.peer(query.site)
         tasks_there = peer.send(Status(), STATUS_S).tasks
         made = next((one for one in tasks_there if one.output == query.name), None)
@@ -204,7 +208,7 @@ class Workers:
         return written is not None and written.inputs[0] >= made.position
 
     def _site_for(self, made: ApproximateDef, number: int) -> str:
-        """Alive, and with as few workers of this query as there are."""
+        """A site that is alive and has the fewest workers of this query."""
         alive = set(self._sites.alive())
         load = [worker.site for worker in made.workers]
         there = [site for site in made.asked.sites if site in alive]
@@ -213,8 +217,9 @@ class Workers:
         return min(there, key=lambda site: (load.count(site), made.asked.sites.index(site)))
 
     def _begin(self, made: ApproximateDef, number: int, known: Definitions) -> tuple[int, int]:
-        """The position behind which the replacement reads, and the end of its first whole window:
-        no tuple up to that position is newer than the newest there was when we had it."""
+        """The position after which the replacement reads, and the end of its first whole window: no
+        tuple up to that position was newer than the newest one at that moment.
+        """
         query = self._query(made, number, known)
         every = tasks([query], {**known, query.name: query})
         node = next(task for task in every if task.output == query.name)
@@ -223,7 +228,7 @@ class Workers:
         return start, self._runtime.run(self._first_whole(made, known))
 
     async def _first_whole(self, made: ApproximateDef, known: Definitions) -> int:
-        """The end of the first window that begins behind all that its stream has brought."""
+        """The end of the first window that begins after all that its stream has brought."""
         source = relation(known, made.reads[0])
         report = await self._sites.call(source.site, Status(), STATUS_S)
         newest = next(one.newest for one in report.sources if one.stream == source.name) or 0
@@ -231,7 +236,7 @@ class Workers:
         return -(-(int(newest) + 1) // slide) * slide + made.width_us
 
     def _same(self, made: ApproximateDef, known: Definitions) -> ApproximateDef:
-        """As the catalog has it now. Raises SiteError if it was dropped."""
+        """The query as the catalog has it now. Raises SiteError if it was dropped."""
         current = known.get(made.name)
         if not isinstance(current, ApproximateDef) or current.template.run != made.template.run:
             raise SiteError(f"{made.name} was dropped")

@@ -1,1 +1,1 @@
-"""What all parts of the coordinator stand on: the catalog, the sites, who changes what when."""
+"""The base of all parts of the coordinator: the catalog, the sites, and who changes what when."""

@@ -1,4 +1,4 @@
-"""What the coordinator must not forget, in one SQLite file."""
+"""The facts that the coordinator must not forget, in one SQLite file."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ CREATE TABLE IF NOT EXISTS sample (position INTEGER PRIMARY KEY AUTOINCREMENT, b
 
 
 class Intention(Spec):
-    """What a change that is under way adds, drops and replaces: whole definitions, so that whoever
-    finds it after a crash can complete it or take it back."""
+    """The additions, drops and replacements of a change that is under way, as whole definitions, so
+    that they can be completed or taken back after a crash.
+    """
 
     add: tuple[Definition, ...] = ()
     drop: tuple[Definition, ...] = ()
@@ -57,7 +58,7 @@ class Intention(Spec):
 
 
 def _upgraded(body: str) -> str:
-    """Definitions as they are now, of which a version before `sink_shared` wrote some."""
+    """The definitions in today's form; a version before `sink_shared` wrote some of them."""
     return body if '"sink_shared"' in body else json.dumps(_with_shared(json.loads(body)))
 
 
@@ -104,10 +105,11 @@ class Changes:
 
 
 class Catalog:
-    """Definitions in the order they were made, known sites, settings. Each change is durable when
-    the call returns; a change of several definitions happens whole or not at all. A change that
-    sites must be asked for is an intention until all of them have done it. Each call raises
-    StorageError if the disk does not do its part; then nothing has changed."""
+    """Definitions in the order in which they were made, known sites, settings. Each change is
+    durable when the call returns; a change of several definitions happens whole or not at all. A
+    change that sites must carry out is an intention until all of them have done so. Each call
+    raises StorageError if the disk fails; then nothing has changed.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self._lock = threading.Lock()
@@ -129,7 +131,7 @@ class Catalog:
 
     @cached_property
     def origin(self) -> Origin:
-        """What sites tell this catalog by from others."""
+        """By this sites tell this catalog and others apart."""
         folder = Path(self._place).absolute().parent
         return Origin(self.setting("identity") or "", str(folder))
 
@@ -146,7 +148,9 @@ class Catalog:
             )
 
     def _read(self, body: str) -> AnyDef:
-        """Raises ConfigError for a definition that another version has written in its own way."""
+        """The definition in `body`. Raises ConfigError if another version has written it in its own
+        way.
+        """
         try:
             return _DEFINITION.validate_json(_upgraded(body))
         except ValidationError as error:
@@ -192,12 +196,12 @@ class Catalog:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """What is done within is kept whole at its end, or not at all."""
+        """The changes inside are kept whole at its end, or not at all."""
         with self._lock, self._disk(), self._db:
             yield
 
     def definitions(self) -> dict[str, AnyDef]:
-        """By name; the same object until something changes."""
+        """The definitions by name; the same object until something changes."""
         with self._reading():
             if self._known is None:
                 rows = self._db.execute("SELECT body FROM definition ORDER BY position").fetchall()
@@ -206,8 +210,9 @@ class Catalog:
             return self._known
 
     def intend(self, intention: Intention, number: int | None = None) -> int:
-        """The number under which it is kept until a change says that it is done: a new one, or
-        that of the intention whose place it takes."""
+        """Keeps an intention until a change says that it is done. Returns its number: a new one, or
+        that of the intention whose place it takes.
+        """
         with self._writing():
             self._intended = None
             row = (number, intention.model_dump_json())
@@ -216,7 +221,9 @@ class Catalog:
             return made.lastrowid
 
     def intentions(self) -> dict[int, Intention]:
-        """Those that are not done yet, by number; the same object until something changes."""
+        """The intentions that are not done yet, by number; the same object until something
+        changes.
+        """
         with self._reading():
             if self._intended is None:
                 rows = self._db.execute("SELECT number, body FROM intention ORDER BY number")
@@ -232,8 +239,9 @@ class Catalog:
         replace: Iterable[AnyDef] = (),
         intention: int | None = None,
     ) -> None:
-        """All of it or nothing. `replace`: definitions that are there get another content.
-        `intention`: the one that this completes or takes back."""
+        """Makes all of the changes or none. `replace` gives existing definitions another content.
+        `intention` is the intention that this completes or takes back.
+        """
         with self._writing():
             self._known = self._intended = None
             now = (("format", str(FORMAT)), ("version", VERSION))
@@ -257,7 +265,7 @@ class Catalog:
             self._changes.note(changes)
 
     def replace(self, definitions: Iterable[AnyDef]) -> None:
-        """Give definitions that are there another content."""
+        """Gives existing definitions another content."""
         self.change((), (), definitions)
 
     def sites(self) -> dict[str, tuple[str, int]]:
@@ -295,8 +303,9 @@ class Catalog:
             self._db.execute("REPLACE INTO setting VALUES (?, ?)", (name, value))
 
     def next_number(self) -> int:
-        """Greater than all before it, also after a restart: it is kept before it is used. Epochs
-        and creations are counted together."""
+        """A number greater than all before it, even after a restart: it is kept before it is used.
+        Epochs and creations are counted together.
+        """
         with self._writing():
             row = self._db.execute("SELECT value FROM setting WHERE name = 'epoch'").fetchone()
             number = int(row[0] if row else 0) + 1
@@ -304,8 +313,9 @@ class Catalog:
             return number
 
     def next_moment(self, now_us: int) -> int:
-        """What the clock says, or more: greater than all that were given before it, also if the
-        clock was set back."""
+        """The clock's time or a later one: greater than all that were given before, even if the
+        clock was set back.
+        """
         with self._writing():
             row = self._db.execute("SELECT value FROM setting WHERE name = 'moment'").fetchone()
             moment = max(now_us, int(row[0] if row else 0) + 1)
@@ -313,8 +323,9 @@ class Catalog:
             return moment
 
     def pass_over(self, number: int) -> None:
-        """Somebody has seen it, so it was given out, though this catalog may not know: it may be an
-        older copy. The next is greater."""
+        """Takes note of a number that somebody has seen. It was given out, though this catalog may
+        not know it, because it may be an older copy. The next number is greater.
+        """
         if number > self._counted:
             with self._writing():
                 self._db.execute(
@@ -325,13 +336,13 @@ class Catalog:
                 self._counted = number
 
     def samples(self) -> list[str]:
-        """What was measured of the system, the oldest first."""
+        """The measurements of the system, the oldest first."""
         with self._reading():
             rows = self._db.execute("SELECT body FROM sample ORDER BY position").fetchall()
         return [body for (body,) in rows]
 
     def add_sample(self, body: str, keep: int) -> None:
-        """Of which so many are kept."""
+        """Adds a measurement, and keeps the last `keep`."""
         with self._writing():
             self._db.execute("INSERT INTO sample (body) VALUES (?)", (body,))
             self._db.execute(

@@ -19,9 +19,10 @@ from anabranch.runtime.troubles import TroubleReport
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """How many keys a worker has, how far off estimates of them are at most, with the query's
-    confidence, how it is protected and why so, and how many of its windows are to be estimated
-    still. It has `drifted` if estimates have been off more often of late than was promised."""
+    """How many keys a worker has, the largest error of their estimates at the query's confidence,
+    how it is protected and why so, and how many of its windows are still to be estimated. It has
+    `drifted` if estimates have been off more often lately than was promised.
+    """
 
     query: str
     site: str
@@ -36,8 +37,9 @@ class WorkerReport:
 
 @dataclass(frozen=True, slots=True)
 class ApproximationReport:
-    """What was asked for, the version of the model, the windows that it was learnt from and what a
-    new one weighs in it, and how many results were estimated so far."""
+    """The promise, the version of the model, the number of windows it was learnt from, the weight
+    of a new window in it, and how many results were estimated so far.
+    """
 
     within: float
     confidence: float
@@ -52,8 +54,9 @@ class ApproximationReport:
 
 @dataclass(frozen=True, slots=True)
 class ProtectionReport:
-    """Who runs a task and who stands by, as an Assignment says it; why nobody does, and whether the
-    standby could take over now."""
+    """Who runs a task and who stands by, as in an Assignment; why nobody does, and whether the
+    standby could take over now.
+    """
 
     site: str
     epoch: int
@@ -131,8 +134,7 @@ class PlacementReport:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a query or pocket in one word or two, and what it waits for, if there is
-    something to say."""
+    """The state of a query or pocket in one word or two, and what it waits for, if anything."""
 
     state: str
     reason: str = ""
@@ -141,8 +143,9 @@ class State:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteStatus(SiteReport):
     """A site that answers: it is `up`, or `stuck` and says why. `held` is what it has not been
-    given again, `missing` what the catalog has there and does not run there, `lost` what of that no
-    other site has either, and `ghosts` what runs there though it was dropped."""
+    given again, `missing` what should run there and does not, `lost` those of the missing that no
+    other site runs either, and `ghosts` what runs there though it was dropped.
+    """
 
     state: str
     held: dict[str, Delay]
@@ -152,15 +155,18 @@ class SiteStatus(SiteReport):
 
     @classmethod
     def of(cls, report: SiteReport) -> SiteStatus:
-        """As it says itself. It answers, but perhaps its Spark does not."""
+        """The status from the site's own report. The site answers, but perhaps its Spark does
+        not.
+        """
         said = {one.name: getattr(report, one.name) for one in fields(SiteReport)}
         return cls(**said, state="stuck" if report.problem else "up", held={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentSite:
-    """A site that does not answer: it is `unreachable`, or `starting` still. Where it was last, and
-    the number of its process then."""
+    """A site that does not answer: it is `unreachable`, or still `starting`. It holds the site's
+    last address and process number.
+    """
 
     site: str
     address: str
@@ -186,7 +192,7 @@ AnySite = SiteStatus | SilentSite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemStatus:
-    """All sites, and all that the catalog has, by name."""
+    """All sites, and everything in the catalog, by name."""
 
     address: str
     placement: dict[str, PlacementReport]
@@ -219,7 +225,7 @@ class SystemStatus:
     """Query, pocket or its stream → what it ends with."""
 
     def tasks(self) -> Iterator[TaskReport]:
-        """At all sites, those that stand by included."""
+        """The tasks at all sites, those that stand by included."""
         return (task for site in self.sites for task in site.tasks)
 
     def sources(self) -> Iterator[SourceReport]:

@@ -1,8 +1,7 @@
-"""What secrets stand for: kept apart from the catalog, for its owner's eyes only.
+"""The values of secrets, kept apart from the catalog, for its owner's eyes only.
 
-One that is read from the environment or from a file is read anew whenever a site needs it: of it
-only where it is found is kept here. Those that somebody gave are kept as they are, in a file that
-the owner alone can read.
+A secret in the environment or in a file is read whenever a site needs it; only its place is kept
+here. Secrets that somebody typed are kept as they are, in a file that only the owner can read.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Kept(Spec):
     value: str = ""
 
     def read(self, shown: str) -> str:
-        """Raises ConfigError if it is not there."""
+        """The value. Raises ConfigError if it is not there."""
         if self.env:
             return self._nonempty(os.environ.get(self.env, ""), shown, f"variable {self.env}")
         if self.file:
@@ -62,12 +61,14 @@ class Kept(Spec):
 
 
 class Secrets:
-    """Of one coordinator, by name. Names are compared as Spark does, without regard to case. Each
-    change is durable when the call returns. Safe to use from several threads."""
+    """The secrets of one coordinator, by name. Names are compared as Spark does, without regard to
+    case. Each change is durable when the call returns. Several threads may use it.
+    """
 
     def __init__(self, folder: Folder | None = None) -> None:
-        """`folder` is its owner's; without one nothing outlives the process. Raises StorageError
-        if it cannot be read."""
+        """`folder` belongs to its owner; without one nothing outlives the process. Raises
+        StorageError if it cannot be read.
+        """
         self._folder = folder
         self._lock = threading.Lock()
         self._kept: dict[str, Kept] = {}
@@ -83,7 +84,7 @@ class Secrets:
                 ) from None
 
     def names(self) -> list[str]:
-        """Those that users gave."""
+        """The names that users gave."""
         return sorted(name for name in self._kept if not _unnamed(name))
 
     def known(self) -> dict[str, Kept]:
@@ -102,14 +103,15 @@ class Secrets:
                 self._kept = kept
 
     def keep_only(self, used: object) -> None:
-        """Of those without a name, what these definitions name."""
+        """Keeps, of the secrets without a name, only those that these definitions use."""
         unnamed = {name for name in self._kept if _unnamed(name)}
         if unnamed:
             self.change({}, unnamed - {one.name for one in secrets_in(used)})
 
     def filled(self, value: T) -> T:
-        """A definition or message with the values of its secrets. Raises ConfigError for one that
-        is not there."""
+        """A definition or message with the values of its secrets. Raises ConfigError if a value is
+        missing.
+        """
         return with_secrets(value, self._with_value)
 
     def _with_value(self, secret: Secret) -> Secret:
@@ -127,10 +129,10 @@ def find(kept: Mapping[str, Kept], name: str) -> Kept | None:
 
 
 def create(name: str) -> str:
-    """What to do where there is none."""
+    """The remedy where a secret does not exist."""
     return f"Write CREATE SECRET {name} FROM env('…'), FROM file('…') or AS '…'."
 
 
 def _unnamed(name: str) -> bool:
-    """It was written into a statement; no name of a user's begins like that."""
+    """Whether the secret was written into a statement; no name of a user's begins like that."""
     return name.startswith("#")

@@ -1,4 +1,6 @@
-"""The sites a coordinator knows: where they are, when it heard of them last, what they report."""
+"""The sites that a coordinator knows: where they are, when it last heard of them, what they
+report.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class SiteRecord:
 
 
 class Sites:
-    """Registers by heartbeat; the addresses survive a restart of the coordinator."""
+    """Registers sites by their heartbeats; the addresses survive a restart of the coordinator."""
 
     def __init__(
         self,
@@ -58,8 +60,10 @@ class Sites:
         expected: Iterable[str] = (),
         secrets: Secrets | None = None,
     ) -> None:
-        """`expected`: those of the cluster file, whether or not they have come. `peers` are for
-        threads that may wait for an answer. What is sent has what its `secrets` stand for."""
+        """`expected` are the sites of the cluster file, whether or not they have come. `peers` are
+        for threads that may wait for an answer. Messages are sent with the values of their
+        `secrets`.
+        """
         self._secrets = secrets or Secrets()
         self.expected = frozenset(expected)
         self._catalog = catalog
@@ -77,7 +81,7 @@ class Sites:
             self._peers.update({name: address})
 
     def heartbeat(self, report: SiteReport) -> dict[str, str]:
-        """A site is there and says what it does; the answer is where all the others are."""
+        """Takes a site's heartbeat; the answer says where all the others are."""
         name, address, pid = report.site, report.address, report.pid
         with self._changed:
             self._heard_of_state(name, report.folder)
@@ -91,7 +95,9 @@ class Sites:
             return {other: record.address for other, record in self._records.items()}
 
     def _heard_of_state(self, name: str, state: StateFolderReport | None) -> None:
-        """The first folder of a site is its own; another one, once nothing is expected there."""
+        """Takes note of a site's folder. Its first folder counts as its own; another one does once
+        nothing is expected there.
+        """
         known = self._state_of(name)
         if state and state != known and (known is None or not self._expects_state(name)):
             self._remember_state(name, state)
@@ -110,15 +116,16 @@ class Sites:
         self._states[name] = state
 
     def accept_states(self) -> None:
-        """Everything begins anew, in the folders that sites have now."""
+        """Accepts the folders that sites have now, because everything begins from the beginning."""
         with self._changed:
             for name, record in self._records.items():
                 if record.report and record.report.folder:
                     self._remember_state(name, record.report.folder)
 
     def check_state(self, name: str) -> None:
-        """Raises CannotResume if a site has another folder than the one in which it kept what it
-        is to go on with."""
+        """Raises CannotResume if a site has another folder than the one that holds what it must go
+        on with.
+        """
         record = self._records.get(name)
         state = record.report.folder if record and record.report else None
         known = self._state_of(name)
@@ -137,13 +144,13 @@ class Sites:
             )
 
     def starts(self, name: str) -> None:
-        """Whoever starts our sites has just started it, again if it was here before."""
+        """Takes note that a site has just been started, for the first time or again."""
         with self._changed:
             self._starting[name] = self._runtime.now()
             self.died(name)
 
     def died(self, name: str) -> None:
-        """It is not alive, however lately we have heard of it."""
+        """Takes note that it is not alive, however lately it was heard of."""
         if record := self._records.get(name):
             record.heard = float("-inf")
 
@@ -154,18 +161,18 @@ class Sites:
             return {name: now - since for name, since in self._starting.items()}
 
     def wait_for_starting(self, names: Iterable[str], timeout_s: float) -> None:
-        """Until none of these is starting any more, or that takes too long."""
+        """Waits until none of these is starting any more, or that takes too long."""
         wanted = set(names)
         with self._changed:
             self._changed.wait_for(lambda: not wanted & self._starting.keys(), timeout_s)
 
     def wait_for_any(self, timeout_s: float) -> None:
-        """Until one is here, if any is starting, or that takes too long."""
+        """Waits until a site is up, if any is starting, or that takes too long."""
         with self._changed:
             self._changed.wait_for(lambda: self.alive() or not self._starting, timeout_s)
 
     def alive(self) -> list[str]:
-        """Sites heard of recently."""
+        """The sites that were heard of recently."""
         oldest = self._runtime.now() - self._gone_after_s
         with self._changed:
             return [name for name, record in self._records.items() if record.heard >= oldest]
@@ -174,7 +181,9 @@ class Sites:
         return self._records.get(name)
 
     def forget(self, site: str, sources: Collection[str], tasks: Collection[str]) -> None:
-        """These are dropped: what was measured of them says nothing about others of their names."""
+        """Forgets measurements of these, which are dropped: they say nothing about later ones of
+        the same names.
+        """
         with self._changed:
             record = self._records.get(site)
             if record and record.report:
@@ -192,7 +201,9 @@ class Sites:
             return {name: record.address for name, record in self._records.items()}
 
     def rows(self) -> list[tuple[str, ...]]:
-        """For SHOW SITES: name, address and state of those that are here, were, or are to come."""
+        """The rows of SHOW SITES: name, address and state of the sites that are here, were, or are
+        to come.
+        """
         alive, starting, addresses = self.alive(), self.starting(), self.addresses()
         states = dict.fromkeys(addresses, "unreachable")
         states |= dict.fromkeys(self.expected - addresses.keys(), "not joined")
@@ -201,7 +212,7 @@ class Sites:
         return [(name, addresses.get(name, ""), states[name]) for name in sorted(states)]
 
     def wait_for(self, name: str, timeout_s: float) -> bool:
-        """True once `name` has been heard of, False if that takes too long."""
+        """Waits for `name`. True once it has been heard of, False if that takes too long."""
         deadline = self._runtime.now() + timeout_s
         with self._changed:
             while name not in self._records or self._records[name].heard == float("-inf"):
@@ -216,7 +227,7 @@ class Sites:
         return self._peers[name]
 
     def heard_of(self, name: str) -> bool:
-        """It is here, was here, is starting or is in the cluster file."""
+        """Whether it is here, was here, is starting or is in the cluster file."""
         return name in self._records or name in self.expected or name in self.starting()
 
     def absence(self, name: str) -> tuple[str, str]:
@@ -240,23 +251,24 @@ class Sites:
             raise
 
     def filled(self, message: M) -> M:
-        """With what its secrets stand for, as `call` sends it."""
+        """The message with the values of its secrets, as `call` sends it."""
         return self._secrets.filled(message)
 
     async def reach(self, site: str, message: Message[A]) -> A:
-        """As `call`, of what can do without: a site that hangs is not waited for twice."""
+        """Calls a site whose answer is not essential: a site that hangs is not waited for twice."""
         if self.silent(site):
             raise SiteError(f"site {site} does not answer")
         return await self.call(site, message, ASK_S)
 
     def silent(self, site: str) -> bool:
-        """It has not answered since we heard of it."""
+        """Whether it has failed to answer since we last heard of it."""
         record = self._records.get(site)
         return record is not None and record.silent
 
     async def ask(self, message: Message[A]) -> dict[str, A]:
-        """The answers of those that answer, all asked at once: one that hangs holds up none, and
-        is not asked again before we hear of it."""
+        """The answers of all sites that answer. All are asked at once: a site that hangs delays no
+        other, and is not asked again before we hear of it.
+        """
         asked = [name for name in self.alive() if not self._records[name].silent]
         outcomes = await self._runtime.outcomes([self.call(one, message, ASK_S) for one in asked])
         return {
@@ -266,14 +278,14 @@ class Sites:
         }
 
     def together(self, one: str, other: str) -> bool:
-        """They share a process, and would die together."""
+        """Whether they share a process, and would die together."""
         first, second = self._records.get(one), self._records.get(other)
         if first is None or second is None:
             return one == other
         return _process(first) == _process(second)
 
     def any(self) -> Peer:
-        """A site that answers questions about Spark SQL. For a thread that may wait."""
+        """A site that answers questions about Spark SQL; for a thread that may wait."""
         for name in sorted(self.alive(), key=lambda one: self._records[one].silent):
             peer = self._peers[name]
             try:
@@ -290,8 +302,9 @@ class Sites:
 def absence(
     name: str, starting: Mapping[str, float], joined: Collection[str], expected: Collection[str]
 ) -> tuple[str, str]:
-    """Of a site that is not alive: what is the matter, and what to do. `joined` have been here,
-    `expected` are in the cluster file."""
+    """Why a site is not alive, and what to do. `joined` have been here, `expected` are in the
+    cluster file.
+    """
     if name in starting:
         return f"site {name} {is_starting(starting[name])}", "Try again in a moment."
     if name in joined:
@@ -315,7 +328,7 @@ def is_starting(seconds: float) -> str:
 
 
 def _sites_of(definition: AnyDef) -> set[str | None]:
-    """Where something of it runs."""
+    """The sites where something of it runs."""
     nodes = definition.nodes if isinstance(definition, QueryDef) else ()
     names = [definition, *nodes]
     return {getattr(one, "site", None) for one in names} | {getattr(definition, "sink_site", None)}
@@ -334,7 +347,7 @@ def unknown_site(name: str, known: Any) -> SiteError:
 
 
 def nearest(name: str, known: Any, title: str) -> str:
-    """`Did you mean …?`, or the list of what there is."""
+    """`Did you mean …?`, or the list of existing names."""
     names = sorted(known)
     close = difflib.get_close_matches(name.lower(), [one.lower() for one in names], n=1)
     if close:

@@ -23,13 +23,13 @@ class Turns:
         return self._taken.isdisjoint(names)
 
     async def wait(self, names: Iterable[str]) -> None:
-        """Until nobody changes any of these."""
+        """Waits until nobody changes any of these."""
         wanted = set(names)
         while not self.free(wanted):
             await self._changed.wait()
 
     def of(self, names: Iterable[str]) -> Turn:
-        """`async with`: change these, once nobody else does."""
+        """`async with` it: the block may change these, once nobody else does."""
         return Turn(self, set(names))
 
     def take(self, names: set[str]) -> None:
@@ -65,8 +65,9 @@ FINAL = Backoff(5.0, 60.0)
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a source or task has not been put back; `since` it was met first, by the runtime's
-    clock."""
+    """Why a source or task has not been put back; `since` is when the obstacle was first met, by
+    the runtime's clock.
+    """
 
     error: AnabranchError
     since: float
@@ -78,7 +79,9 @@ class Obstacle:
 
 
 class Obstacles:
-    """By the name of what cannot go on. `say` hears when one is met and when it is gone."""
+    """The obstacles, by the name of what cannot go on. `say` is called when one is met and when it
+    is gone.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -100,19 +103,20 @@ class Obstacles:
             self._say(f"cannot go on yet: {error.line().rstrip('.')}; {how}")
 
     def over(self, names: Iterable[str], now: float) -> None:
-        """These run, or are no more."""
+        """Ends the obstacles of these names, which run or no longer exist."""
         gone = {name: one for name in names if (one := self._met.pop(name, None))}
         if gone:
             longest = max(now - one.since for one in gone.values())
             self._say(f"{_some(sorted(gone))} goes on after {longest:.0f} s")
 
     def keep(self, lost: Collection[str], now: float) -> None:
-        """Nothing but these is lost any more: somebody else has put the others back, or they were
-        dropped."""
+        """Keeps only obstacles of what is still `lost`: somebody else has put the others back, or
+        they were dropped.
+        """
         self.over([name for name in self._met if name not in lost], now)
 
     def in_the_way(self, now: float) -> set[str]:
-        """What is not to be tried yet."""
+        """The names that should not be tried yet."""
         return {name for name, one in self._met.items() if one.again_at > now}
 
     def report(self, now: float) -> dict[str, Delay]:

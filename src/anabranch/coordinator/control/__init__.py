@@ -1,1 +1,3 @@
-"""What a coordinator asks of sites, and when: each change in turn, and what goes on by itself."""
+"""What a coordinator asks of sites, and when: each change in turn, and the work that it does by
+itself.
+"""

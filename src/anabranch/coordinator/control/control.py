@@ -1,6 +1,6 @@
-"""What a coordinator asks of sites, and when: deploying, protecting, restoring, moving.
+"""Decides what a coordinator asks of sites, and when: deploying, protecting, restoring, moving.
 
-Nothing here waits for one site while others could go on: whatever has a name is changed in turn,
+Nothing here waits for one site while others could go on: anything with a name is changed in turn,
 and each change talks to its own sites.
 """
 
@@ -35,7 +35,7 @@ SETTLE_S, LOOK_S = 30.0, 0.05
 
 
 class Control:
-    """`say` hears of what was taken over; `look` is called every `watch_s`."""
+    """`say` is called with take-overs; `look` is called every `watch_s`."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Control:
             self._finishing.cancel()
 
     def heard(self, report: SiteReport) -> News:
-        """A site says what it does."""
+        """Takes a site's report; returns news for it."""
         self.members.heard(report)
         before = self._sites.record(report.site)
         addresses = self._sites.heartbeat(report)
@@ -101,8 +101,9 @@ class Control:
         self._begun.append(self._runtime.spawn(coroutine, "control"))
 
     async def _watch(self) -> None:
-        """See that what asks for protection has it, and that what should run runs. A step that
-        fails is counted and done again in the next round: no other waits for it."""
+        """Sees that what asks for protection has it, and that what should run runs. A step that
+        fails is counted and done again in the next round: no other step waits for it.
+        """
         while True:
             await self._news.heard(self._watch_s)
             self._begun = [one for one in self._begun if not one.done]
@@ -151,10 +152,11 @@ class Control:
         readers: Mapping[str, str],
         between: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Change the system. False if what was decided on the grounds of `known` no longer holds:
-        then nothing has changed. If a site refuses what it is asked to run, only what is to be
-        dropped has gone. `readers`: new query → who is going to follow it from its first tuple.
-        `between` is called when that has gone and nothing has come."""
+        """Changes the system. False if the facts in `known`, on which the change was decided, no
+        longer hold: then nothing has changed. If a site refuses what it is asked to run, only what
+        is to be dropped has gone. `readers` maps each new query to the consumer that will follow it
+        from its first tuple. `between` is called when the old has gone and the new has not come.
+        """
         new, gone = list(add), list(drop)
         names = touched(new, gone, known)
         if not names:
@@ -172,7 +174,7 @@ class Control:
         return True
 
     def _finish(self) -> None:
-        """Complete or take back what was begun and not finished."""
+        """Completes or takes back what was begun and not finished."""
         self.statements.hold()
         if self.statements.left and (self._finishing is None or self._finishing.done):
             self._finishing = self._runtime.supervise("unfinished statements", self._recover)
@@ -187,7 +189,7 @@ class Control:
 
     @contextmanager
     def turn(self, names: Iterable[str]) -> Iterator[None]:
-        """For a thread: change these, once nobody else does."""
+        """A turn for a thread: the block may change these, once nobody else does."""
         turn = self._turns.of(names)
         self._runtime.run(turn.__aenter__())
         try:
@@ -196,7 +198,7 @@ class Control:
             self._runtime.run(turn.__aexit__(None, None, None))
 
     async def protect(self, query: str, standby: Standby | None) -> None:
-        """Have a query that runs get a standby, or do without from now on."""
+        """Gives a running query a standby, or takes it away."""
         async with self._turns.of([query]):
             known = self._catalog.definitions()
             found = known.get(query)
@@ -213,7 +215,7 @@ class Control:
         self._news.ring()
 
     async def stand_by(self, query: str, site: str) -> None:
-        """Have a site stand by for a query that has a standby, instead of who does so."""
+        """Makes a site the standby of a query that has one, instead of the present standby."""
         async with self._turns.of([query]):
             known = self._catalog.definitions()
             found = known.get(query)
@@ -221,7 +223,7 @@ class Control:
                 await self.protector.post(query, site, found.standby, known)
 
     async def move(self, query: str, site: str) -> str:
-        """Have another site run a query, without loss or repetition; the site it was at."""
+        """Moves a query to another site, without loss or repetition; returns its former site."""
         async with self._moving:
             return await self.mover().run(query, site)
 
@@ -229,21 +231,23 @@ class Control:
         return Move(self._runtime, self._sites, self._catalog, self.protector, self._turns)
 
     async def follow(self) -> list[Followed]:
-        """Have standbys go where the network is better now: task, from where, to where."""
+        """Moves standbys to where the network is better now; returns task, from where, to where."""
         known = self._catalog.definitions()
         return await follow(self._runtime, self.protector, self._turns, self._costs, known)
 
     # -- after failures --------------------------------------------------------------------------
 
     async def restore(self) -> list[str]:
-        """Put back what sites ran before they were killed, as far as it can go on by now; the
-        sites that lacked something."""
+        """Puts back what sites ran before they were killed, as far as it can go on by now; returns
+        the sites that lacked something.
+        """
         return await self.restorer.run()
 
     async def settle(self, wait_s: float = SETTLE_S) -> bool:
         """After a restart: what sites do not run of the catalog goes on where it was, and what
-        cannot yet as soon as it can, for as long as we run. Whether something was lacking. Waits
-        until all has been tried once, but not for ever."""
+        cannot yet as soon as it can, for as long as we run. Returns whether something was lacking.
+        Waits until all has been tried once, but not for ever.
+        """
         self._settled = True
         restoring = self._runtime.spawn(self.restore(), "restoring")
         restoring.heard = True
@@ -255,13 +259,13 @@ class Control:
 
     @property
     def deploys_anew(self) -> bool:
-        """Somebody has said so, and it has not been done yet."""
+        """Whether somebody has asked for it, and it has not been done yet."""
         return self._anew.is_begun
 
     async def deploy_anew(
         self, renew: Callable[[AnyDef], AnyDef], clear: Callable[[Definitions], None]
     ) -> None:
-        """Deploy the catalog from the beginning; see `anew`."""
+        """Deploys the catalog from the beginning; see `anew`."""
         await self._anew.run(renew, clear)
         self._settled = True
         self._has_changed()

@@ -1,5 +1,6 @@
 """Which sites are ours: they speak our protocol, belong to our catalog, and have not been started
-again since."""
+again since.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +13,24 @@ from anabranch.version import VERSION
 
 
 class Members:
-    """Each process that becomes a site is given a number, a life of that site. Whoever reports with
-    an earlier one has been replaced, though it may have stood still and not know."""
+    """Each process that becomes a site is given a number, the incarnation of that site. A process
+    that reports with an earlier number has been replaced, though it may have been paused and not
+    know.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._lives = catalog.lives()
 
     def join(self, asked: Join) -> int:
-        """The number of its life. Raises ProtocolError for another protocol."""
+        """The number of the new incarnation. Raises ProtocolError for another protocol."""
         _check_protocol(asked.site, asked.protocol, asked.version)
         return self._catalog.next_number()
 
     def heard(self, report: SiteReport) -> None:
-        """Raises what is wrong with who reports. Else its life is the newest, and no number that it
-        has seen is given out again."""
+        """Raises an error if the reporting site is not ours. Otherwise its incarnation is the
+        newest, and no number that it has seen is given out again.
+        """
         site = report.site
         _check_protocol(site, report.protocol, report.version)
         self._check_origin(site, report)
@@ -43,7 +47,7 @@ class Members:
             self._lives[site] = now
 
     def _check_origin(self, site: str, report: SiteReport) -> None:
-        """One that runs nothing may become ours."""
+        """Checks whose the site is. A site that runs nothing may become ours."""
         theirs, ours = report.origin, self._catalog.origin
         runs = report.tasks or report.sources
         if runs and theirs.id and theirs.id != ours.id:
@@ -54,7 +58,7 @@ class Members:
             )
 
     def started(self, site: str) -> str:
-        """When its process was started, as it said last."""
+        """The time when its process was started, as it last said."""
         return self._lives.get(site, (0, ""))[1]
 
 

@@ -1,8 +1,8 @@
 """Sites go on with what they lost when their processes died: as far as they can by now, and with
 the rest as soon as they can.
 
-Nothing is deployed anew here, and nothing is deleted: what cannot go on is left as it is, shown
-with the reason, and tried again.
+Nothing here is deployed from the beginning, and nothing is deleted: what cannot go on is left as it
+is, shown with the reason, and tried again.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ from anabranch.stream.restart import FOREVER, RestartPoint
 class Restoration:
     """Restores what is `lost`; all else goes on meanwhile.
 
-    A task begins again at its restart point: what it read from then on is still with those who
-    gave it, or is read again from its source, and what it gave up to then is safe with those who
-    got it.
+    A task begins again at its restart point: its input from then on is still with the producers, or
+    is read again from its source, and its output up to then is safe with its readers.
     """
 
     def __init__(self, sites: Sites, lost: Lost, known: Definitions, protector: Protector) -> None:
@@ -70,7 +69,9 @@ class Restoration:
         self._points: dict[str, RestartPoint] = {}
 
     async def run(self) -> None:
-        """If this raises, nothing that was prepared stays: it would pass for running."""
+        """Restores. If this raises, nothing that was prepared stays, because it would pass for
+        running.
+        """
         try:
             await self._run()
         except AnabranchError:
@@ -145,7 +146,7 @@ class Restoration:
         return first
 
     async def _place(self) -> None:
-        """Every outlet begins where the first of its readers needs it."""
+        """Places every outlet where the first of its readers needs it to begin."""
         needed: dict[str, int] = {}
         for task in self._readers:
             for index, source in enumerate(task.inputs):
@@ -166,7 +167,9 @@ class Restoration:
             await self._sites.call(site, Place(outputs, sources))
 
     async def _attach_readers(self) -> None:
-        """Those who read what was lost, wherever they are, are kept tuples for again."""
+        """Attaches the readers of what was lost, wherever they are, so that tuples are kept for
+        them again.
+        """
         for task in self._readers:
             for index, source in enumerate(task.inputs):
                 if source.stream in self._gone:
@@ -205,9 +208,10 @@ class Restorer:
         self._under_way: set[str] = set()
 
     async def run(self) -> list[str]:
-        """Put back what sites ran before they were killed; the sites that lack something still or
-        did when they were asked. What somebody is putting back already, and what is not to be
-        tried again yet, is left to later."""
+        """Puts back what sites ran before they were killed. Returns the sites that still lack
+        something, or did when they were asked. It leaves what somebody else is putting back, and
+        what should not be tried again yet, for later.
+        """
         found = await self.lost()
         now = self._runtime.now()
         self.obstacles.keep(names_in(found) | self._under_way, now)
@@ -221,7 +225,9 @@ class Restorer:
         return list(found)
 
     async def _put_back(self, lost: Lost) -> None:
-        """Who waits for a turn, of a statement that somebody carries out, holds up nobody else."""
+        """Puts it back in the background, so that waiting for the turn of somebody's statement
+        delays nobody else.
+        """
         known = self._catalog.definitions()
         parts = in_parts(lost, known)
         free = [one for one in parts if self._turns.free(_owners(one, known))]
@@ -235,8 +241,9 @@ class Restorer:
                 await self._together(still)
 
     async def _together(self, lost: Lost) -> None:
-        """All at once if that can be, else each part that hangs together by itself: what stands in
-        the way of one is nothing to the others."""
+        """Puts all back at once if possible, or else each connected part by itself: an obstacle of
+        one part does not concern the others.
+        """
         parts = in_parts(lost, self._catalog.definitions())
         if len(parts) > 1:
             try:
@@ -257,7 +264,7 @@ class Restorer:
             self.obstacles.over(names_in(lost), self._runtime.now())
 
     async def restore(self, lost: Lost) -> None:
-        """All of it or nothing. Raises what stands in the way."""
+        """Restores all of it or nothing. Raises the obstacle."""
         if lost:
             known = self._catalog.definitions()
             await Restoration(self._sites, lost, known, self._protector).run()
@@ -267,8 +274,9 @@ class Restorer:
         return await lost_sites(self._runtime, self._sites, known, self._protector, among)
 
     def something_is_missing(self) -> bool:
-        """By the reports that sites sent: cheap, and perhaps not quite up to date. What cannot go
-        on yet counts once it is to be tried again."""
+        """Whether something is missing, by the reports that sites sent: cheap, and perhaps not
+        quite up to date. What cannot go on yet counts once it is due to be tried again.
+        """
         running: set[str] = set()
         alive = self._sites.alive()
         known = self._catalog.definitions()
@@ -282,7 +290,7 @@ class Restorer:
         )
 
     def report(self) -> dict[str, Delay]:
-        """What cannot go on yet → why, since when, and whether that may pass."""
+        """Maps what cannot go on yet to the reason, the time, and whether the reason may pass."""
         return self.obstacles.report(self._runtime.now())
 
 
@@ -296,7 +304,7 @@ def _wanted(known: Definitions, protector: Protector) -> Iterable[tuple[str, str
 
 
 def _owners(lost: Lost, known: Definitions) -> set[str]:
-    """The definitions that what is lost belongs to."""
+    """The definitions that the lost things belong to."""
     gone = names_in(lost)
     queries = {task.query for task in tasks(known.values(), known) if task.name in gone}
     return queries | {name for name in gone if name in known}

@@ -1,1 +1,1 @@
-"""Definitions onto sites and off again; restoring and moving what runs."""
+"""Puts definitions onto sites and takes them off again; restores and moves what runs."""

@@ -1,9 +1,9 @@
-"""Everything from the beginning, since somebody has said so.
+"""Deploys everything from the beginning, because a user has asked for it.
 
-This and DROP are the only ways on which what queries have is deleted.
+This and DROP are the only ways in which the data of queries is deleted.
 
-That it is meant so is kept first. Should the coordinator die meanwhile, its next life begins with
-it again: there is nothing any more that could go on.
+The request is kept first. If the coordinator dies meanwhile, it begins again after its restart:
+nothing is left that could go on.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ class Anew:
 
     @property
     def is_begun(self) -> bool:
-        """And not done."""
+        """Whether it has begun and is not done."""
         return bool(self._catalog.setting(SETTING))
 
     async def run(
         self, renew: Callable[[AnyDef], AnyDef], clear: Callable[[Definitions], None]
     ) -> None:
-        """Each definition is `renew`ed, as if it were created now, and what it had is `clear`ed.
-        Raises the final error of a site, after which it is still begun; what passes is tried
-        again."""
+        """`renew` makes each definition as if it were created now, and `clear` deletes the data
+        that it had. Raises the final error of a site, after which it is still begun; errors that
+        pass are tried again.
+        """
         self._catalog.remember(SETTING, "yes")
         self._sites.accept_states()
         known = dict(self._catalog.definitions())

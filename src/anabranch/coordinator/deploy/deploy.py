@@ -1,4 +1,4 @@
-"""Putting definitions onto sites, and taking them off again: whole or not at all."""
+"""Puts definitions onto sites, and takes them off again: whole or not at all."""
 
 from __future__ import annotations
 
@@ -62,9 +62,11 @@ class Deployment:
         begins: Mapping[str, int] | None = None,
         attached: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`readers`: query → the consumer that will follow it from its first tuple on. `begins`:
-        task → the position behind which it reads, if it has been attached already. `attached` is
-        awaited when all have their inputs and nothing runs yet: if it raises, nothing will."""
+        """`readers` maps each query to the consumer that will follow it from its first tuple on.
+        `begins` maps tasks that have been attached already to the position after which they read.
+        `attached` is awaited when all have their inputs and nothing runs yet: if it raises, nothing
+        will run.
+        """
         self._begins = begins or {}
         self._attached = attached
         self._sites = sites
@@ -77,7 +79,7 @@ class Deployment:
         self._tasks = without(tasks(new, known), tasks(there, known))
 
     async def run(self) -> None:
-        """Nothing is left behind on any site if this raises."""
+        """Deploys. If this raises, nothing is left on any site."""
         prepared: list[str] = []
         try:
             for site in self._sites_needed():
@@ -99,11 +101,13 @@ class Deployment:
 
     @property
     def task_names(self) -> list[str]:
-        """Of those that run for none of the others already."""
+        """The names of the new tasks. Tasks that also run for other definitions are not among
+        them.
+        """
         return [task.name for task in self._tasks]
 
     async def take_back(self) -> None:
-        """Have nothing of it left on any site, however far it came."""
+        """Removes all of it from every site, however far it came."""
         await _take_off(self._sites, self._sites_needed(), self._sources, self._tasks)
 
     def _sites_needed(self) -> list[str]:
@@ -117,7 +121,7 @@ class Deployment:
         await self._sites.call(site, Peers(self._sites.addresses()))
 
     async def _attach(self, task: TaskSpec) -> tuple[int, ...]:
-        """Where the task begins: behind what each of its inputs has given so far."""
+        """The positions where the task begins: after what each of its inputs has given so far."""
         return tuple([await self._attach_input(task, n) for n in range(len(task.inputs))])
 
     async def _attach_input(self, task: TaskSpec, index: int) -> int:
@@ -144,7 +148,9 @@ class Deployment:
             await self._sites.call(site, Start(begin), PREPARE_S)
 
     async def start_sources(self) -> None:
-        """A stream begins when it has a consumer, so that its first tuples are not lost on none."""
+        """Starts the sources. A stream begins when it has a consumer, so that its first tuples are
+        not lost.
+        """
         by_site: dict[str, list[str]] = defaultdict(list)
         read = {source.stream for task in self._tasks for source in task.inputs}
         for name in sorted(read | parts_read(read, self._known)):
@@ -156,9 +162,10 @@ class Deployment:
 
 
 async def undeploy(sites: Sites, definition: AnyDef, known: Definitions) -> list[str]:
-    """Take a definition off its sites, but for what others in `known` use; the names of the tasks
-    that are no more. A site that cannot be reached learns with its next heartbeat that it is not to
-    run it; until then those it read from must not keep tuples for it."""
+    """Takes a definition off its sites, but for what others in `known` use; returns the names of
+    the tasks that no longer exist. A site that cannot be reached learns with its next heartbeat
+    that it must not run it; until then the sites it read from must not keep tuples for it.
+    """
     if isinstance(definition, StreamDef | TableDef):
         await _take_off(sites, [definition.site], [definition], [])
         return []
@@ -186,7 +193,9 @@ async def _take_off(
 
 
 async def _let_go(sites: Sites, tasks: Iterable[TaskSpec]) -> None:
-    """Nobody keeps tuples for these tasks any more, whether or not they could say so themselves."""
+    """Lets the producers release the tuples that these tasks would read, whether or not the tasks
+    can say so themselves.
+    """
     for task in tasks:
         for index, source in enumerate(task.inputs):
             with suppress(AnabranchError):

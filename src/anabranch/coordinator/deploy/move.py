@@ -1,8 +1,8 @@
-"""Moving a query to another site while it runs: a standby is posted there and told to take over.
+"""Moves a query to another site while it runs: a standby is posted there and told to take over.
 
-It is the take-over after a failure, only that nothing has failed: whoever reads the query is sent
-what it lacks, and nothing twice. One node moves at a time, the query's own or one that was made out
-of it; a sink stays where it writes.
+It is the take-over after a failure, only that nothing has failed: the query's readers are sent what
+they lack, and nothing twice. One node moves at a time, the query's own or one that was made out of
+it; a sink stays where it writes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ AT_ONCE = 1
 
 
 class Move:
-    """Changes the query in turn with others, and never while it waits: the watcher, who notes the
-    take-over, needs it too."""
+    """It changes the query in turn with others. It never holds the turn while it waits, because the
+    watcher, who notes the take-over, needs the turn too.
+    """
 
     def __init__(
         self,
@@ -59,8 +60,9 @@ class Move:
         self._turns = turns
 
     async def run(self, name: str, site: str, taking_over: Mutex | None = None) -> str:
-        """The site that the query or node was at; raises if it is there still. `taking_over` is
-        held from the moment it is asked to until it is primary."""
+        """Moves the query or node and returns its former site; raises if it is still there.
+        `taking_over` is held from the moment the standby is asked to take over until it is primary.
+        """
         task = self._task(name)
         await self._check(task, site)
         before, name = task.site, task.name
@@ -79,7 +81,9 @@ class Move:
         return before
 
     async def timed(self, name: str, site: str, taking_over: Mutex) -> float | None:
-        """`run`; the milliseconds from when it was asked to take over until it had caught up."""
+        """Runs `run`; returns the milliseconds from the request to take over until the new primary
+        had caught up.
+        """
         await self.run(name, site, taking_over)
         found: list[float] = []
 
@@ -127,8 +131,9 @@ class Move:
                 )
 
     async def _posted(self, task: TaskSpec, site: str) -> int:
-        """`_post`, and again if where the task would restart moved on while we asked: those who
-        read it move, too, and are asked one after the other."""
+        """Calls `_post`, and again if the task's restart point moved on meanwhile: its readers
+        move, too, and are asked one after the other.
+        """
         deadline = self._runtime.now() + POST_S
         while True:
             try:
@@ -140,7 +145,9 @@ class Move:
             await self._runtime.sleep(LOOK_S)
 
     async def _post(self, query: TaskSpec, site: str) -> int:
-        """The epoch in which the standby at `site` will be primary. One that is there will do."""
+        """The epoch in which the standby at `site` will be primary. A standby that is already there
+        will do.
+        """
         known = self._catalog.definitions()
         if spec_of(query.name, known).born != query.born:
             raise TaskError(f"query {query.name} was dropped, and is another now")
@@ -179,7 +186,7 @@ class Move:
         )
 
     async def _is_primary(self, site: str, claim: int, name: str) -> bool:
-        """It says so itself, and the catalog too."""
+        """Whether the site itself says so, and the catalog too."""
         noted = self._task(name).site == site
         return noted and any(
             task.epoch >= claim and task.standby and task.standby.guard == "primary"
@@ -198,7 +205,7 @@ class Move:
         return [task for task in report.tasks if task.name == name]
 
     async def _call_off(self, name: str, claim: int) -> None:
-        """Nobody stands by any more, unless it has taken over: a route without it says so."""
+        """Removes the standby, unless it has taken over; the routes say so."""
         assignments = self._protector.assignments
         assignment = assignments.get(name)
         if assignment and assignment.claim == claim > assignment.epoch:

@@ -1,4 +1,4 @@
-"""Servers of stages that are lost for good: another site goes on from the global database."""
+"""Moves servers of stages that are lost for good: another site goes on from the global database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DROP_S = 10.0
 
 
 class LostParts:
-    """`say` hears of what was moved. A site that comes back later has nothing of it any more."""
+    """`say` is called with what was moved. A site that comes back later no longer has it."""
 
     def __init__(
         self, sites: Sites, catalog: Catalog, turns: Turns, say: Callable[[str], None]
@@ -32,7 +32,7 @@ class LostParts:
         """Stream → a site that may run it still, though it was moved."""
 
     def find(self, now: float) -> list[StreamDef]:
-        """Those whose sites have been away for too long, as they should be from now on."""
+        """The streams whose sites have been away for too long, as they should be from now on."""
         known, alive = self._catalog.definitions(), set(self._sites.alive())
         staged = [one for one in known.values() if isinstance(one, StreamDef) and is_shared(one)]
         away = {one.site for one in staged} - alive
@@ -40,8 +40,9 @@ class LostParts:
         return moved(staged, {site: now - since for site, since in self._gone.items()}, alive)
 
     async def move(self, streams: Iterable[StreamDef]) -> None:
-        """From now on they are there. Who reads them is stopped, to go on from its restart point
-        with them: whoever restores what is missing does the rest."""
+        """Moves the streams. Their readers are stopped; they go on from their restart points with
+        the new place when the restorer puts them back.
+        """
         new = {one.name: one for one in streams}
         known = self._catalog.definitions()
         readers = [
@@ -62,7 +63,7 @@ class LostParts:
                 await self._sites.call(task.site, Drop((task.name,), resume=True), DROP_S)
 
     async def tidy(self) -> None:
-        """A site that was only out of reach stops what was moved."""
+        """Stops what was moved at a site that was only out of reach."""
         alive = set(self._sites.alive())
         for stream, site in list(self._left.items()):
             found = self._catalog.definitions().get(stream)
@@ -75,14 +76,16 @@ class LostParts:
 
 
 def is_shared(one: AnyDef) -> bool:
-    """Whether it is of a stage whose state another site can go on with."""
+    """Whether it belongs to a stage whose state another site can go on with."""
     return isinstance(one, StreamDef) and one.stage is not None and one.stage.parts > 1
 
 
 def moved(
     staged: Iterable[AnyDef], away_s: Mapping[str, float], alive: Collection[str]
 ) -> list[StreamDef]:
-    """Each goes to that of the stage's sites which has fewest of its streams."""
+    """The streams at their new sites: each goes to the one of the stage's sites that has fewest of
+    its streams.
+    """
     streams = [one for one in staged if isinstance(one, StreamDef) and one.stage]
     at = {one.name: one.site for one in streams}
     found = []

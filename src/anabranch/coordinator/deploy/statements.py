@@ -1,15 +1,14 @@
 """Statements are transactions between the sites and the catalog.
 
 What a statement changes is written to the catalog as an intention before any site is asked. Then
-the sites are asked, and one transaction commits the change and removes the intention. Whoever dies
-on the way leaves the intention, and the next life of the coordinator decides by it:
+the sites are asked, and one transaction commits the change and removes the intention. If the
+coordinator dies on the way, the intention remains, and after its restart decides what to do:
 
-- All that was to be added runs: the statement is committed.
-- Nothing was to be dropped: what may be at the sites is taken off them again, as if a site had
-  refused. What had been written to sinks stays there, as after a DROP.
-- Something was to be dropped: that goes on, since the state of what was dropped may be gone from
-  some sites already. What was to be added in its place is then deployed again from its beginning,
-  under a new number of its creation. If that cannot be, only what was to be dropped has gone.
+- All that was to be added runs: the statement is committed. - Nothing was to be dropped: what may
+be at the sites is taken off them again, as if a site had refused. Results in sinks stay there, as
+after a DROP. - Something was to be dropped: the drop goes on, since the state may be gone from some
+sites already. What was to be added in its place is then deployed again from its beginning, under a
+new number of its creation. If that cannot be, only what was to be dropped has gone.
 
 Until it is decided nobody else changes what the statement touches.
 """
@@ -46,8 +45,9 @@ STATUS_S = 3.0
 
 
 class Statements:
-    """Changes what runs, in the turns of the names that a change touches. `say` hears of what was
-    left by an earlier life and what has become of it."""
+    """Changes what runs, in the turns of the names that a change touches. `say` is called with
+    intentions that an earlier run left and with what has become of them.
+    """
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Statements:
         self.hold()
 
     def hold(self) -> None:
-        """Nobody else changes what is left until it is finished."""
+        """Keeps others from changing what is left until it is finished."""
         for number in self.left.keys() - self._held:
             self._turns.take(self._touched(self.left[number]))
             self._held.add(number)
@@ -89,7 +89,9 @@ class Statements:
         readers: Mapping[str, str],
         between: Callable[[], None],
     ) -> None:
-        """If a site refuses what it is asked to run, only what is to be dropped has gone."""
+        """Makes the change. If a site refuses what it is asked to run, only what is to be dropped
+        has gone.
+        """
         known = self._catalog.definitions()
         left = {name: one for name, one in known.items() if name not in gone}
         new = created(add, left, self._catalog.next_number())
@@ -107,7 +109,7 @@ class Statements:
     async def _carry_out(
         self, intention: Intention, readers: Mapping[str, str], between: Callable[[], None]
     ) -> AnabranchError | None:
-        """Why a site refuses what is to be added, if one does: then nothing of it is left."""
+        """Adds. If a site refuses, returns its reason, and nothing of it is left."""
         await self._take_off(intention.drop)
         await self._runtime.blocking(between)
         deployment = self._deployment(intention, readers)
@@ -127,8 +129,10 @@ class Statements:
         replace: Iterable[AnyDef] = (),
         number: int | None = None,
     ) -> tuple[int, Intention]:
-        """Write down that `add` is to run beside what is there, and then `drop` to go: from now on
-        sites may run it. `number`: the intention in whose place this is."""
+        """Writes down that `add` is going to run beside the existing definitions, and that `drop`
+        will then go: from now on sites may run it. `number` is the intention whose place this
+        takes.
+        """
         new = created(add, self._catalog.definitions(), self._catalog.next_number())
         intention = Intention(
             add=tuple(new), drop=tuple(drop), replace=tuple(replace), drops_first=False
@@ -136,7 +140,7 @@ class Statements:
         return self._catalog.intend(intention, number), intention
 
     def give_up(self, number: int) -> None:
-        """Nothing of the intention is at any site."""
+        """Gives the intention up; nothing of it is at any site."""
         self._catalog.change((), (), intention=number)
 
     async def exchange(
@@ -146,8 +150,9 @@ class Statements:
         begins: Mapping[str, int] | None = None,
         attached: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Carry out what `intend` has written down. If a site refuses, nothing has changed. See
-        `Deployment` for `begins` and `attached`."""
+        """Carries out what `intend` has written down. If a site refuses, nothing has changed. See
+        `Deployment` for `begins` and `attached`.
+        """
         then = self._then(intention)
         try:
             if intention.add:
@@ -179,7 +184,7 @@ class Statements:
         return Deployment(self._sites, new, self._then(intention), readers, self._protector)
 
     def _then(self, intention: Intention) -> dict[str, AnyDef]:
-        """The definitions among which it is deployed."""
+        """The definitions that exist when it is deployed."""
         gone = {one.name for one in intention.drop} if intention.drops_first else set()
         known = self._catalog.definitions()
         left = {name: one for name, one in known.items() if name not in gone}
@@ -188,7 +193,7 @@ class Statements:
     # -- what is left ----------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """Complete or take back what is left."""
+        """Completes or takes back what is left."""
         while self.left:
             number, intention = next(iter(self.left.items()))
             said = await self._recover(number, intention)
@@ -217,8 +222,9 @@ class Statements:
         return f"is done: {dropped} dropped{only}"
 
     async def _complete(self, intention: Intention) -> bool:
-        """Whether all that was to be added runs at its sites, in this creation of it; its sources
-        begin now if they have not."""
+        """Whether all additions run at their sites, in this creation of them; their sources begin
+        now if they have not.
+        """
         wanted = _wanted(intention.add, self._then(intention))
         if not wanted or not await self._are_up(wanted):
             return False
@@ -246,8 +252,9 @@ class Statements:
         await self._protector.forget(deployment.task_names)
 
     async def _again(self, number: int, intention: Intention) -> Intention | None:
-        """Deploy from its beginning what was to come in place of what has gone; None if that
-        cannot be. The results of an approximate query are cleared by whoever creates it."""
+        """Deploys from its beginning what was to replace what has gone; None if that fails. The
+        creation of an approximate query clears its results.
+        """
         if not intention.add or any(isinstance(one, ApproximateDef) for one in intention.add):
             return None
         then = self._then(intention.model_copy(update={"add": ()}))
@@ -267,8 +274,9 @@ class Statements:
 
 
 def created(add: Iterable[AnyDef], known: Mapping[str, AnyDef], number: int) -> list[AnyDef]:
-    """New definitions, with the number of their creation. Nodes that run for others in `known` are
-    of theirs."""
+    """New definitions, with the number of their creation. Nodes that run for others in `known` keep
+    theirs.
+    """
     running = {task.name: task.born for task in tasks(known.values(), known)}
     return [_created(one, running, number) for one in add]
 
@@ -284,15 +292,14 @@ def _created(one: AnyDef, running: Mapping[str, int], number: int) -> AnyDef:
 
 
 def _another_run(one: AnyDef) -> AnyDef:
-    """A creation of its own for the sinks, too."""
+    """The definition with a run of its own for its sinks, too."""
     if not isinstance(one, QueryDef) or not one.run:
         return one
     return one.model_copy(update={"run": new_run()})
 
 
 def _wanted(new: Iterable[AnyDef], known: Definitions) -> dict[str, dict[str, int]]:
-    """Site → the sources and tasks of these that are to run there, and the creations they are
-    of."""
+    """Site → the sources and tasks of these that should run there, with their creations."""
     found: dict[str, dict[str, int]] = {}
     for one in new:
         if isinstance(one, StreamDef | TableDef):
@@ -309,7 +316,7 @@ def _ready(report: SiteReport) -> dict[str, int]:
 
 
 def touched(add: Iterable[AnyDef], drop: Iterable[str], known: Definitions) -> set[str]:
-    """What a change changes, and what it relies on."""
+    """The names that a change changes, and those it relies on."""
     names = set(drop)
     for one in add:
         names.add(one.name)

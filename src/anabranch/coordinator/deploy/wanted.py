@@ -29,8 +29,9 @@ from anabranch.runtime.base import Runtime
 
 
 class WantedThere:
-    """For each site. What may be taken over may run anywhere: which of its sites does, the epochs
-    decide."""
+    """What may run at each site. A task that may be taken over may run anywhere: the epochs decide
+    which of its sites does.
+    """
 
     def __init__(self, catalog: Catalog, protector: Protector) -> None:
         self._catalog = catalog
@@ -67,7 +68,7 @@ class WantedThere:
         return Wanted(sources, there, readers)
 
     def _look(self) -> None:
-        """Only if something has changed."""
+        """Looks again only if something has changed."""
         known, intended = self._catalog.definitions(), self._catalog.intentions()
         now = known, intended, frozenset(name for name, _ in self._protector.assignments.items())
         if self._seen and all(map(is_, now[:2], self._seen)) and now[2] == self._seen[2]:
@@ -89,14 +90,14 @@ class WantedThere:
 
 
 def _with(known: Mapping[str, AnyDef], intention: Intention) -> dict[str, AnyDef]:
-    """What there will be once it is done."""
+    """The definitions that will exist once it is done."""
     gone = {one.name for one in intention.drop}
     left = {name: one for name, one in known.items() if name not in gone}
     return left | {one.name: one for one in (*intention.replace, *intention.add)}
 
 
 def _along(task: TaskSpec, known: Mapping[str, AnyDef]) -> str:
-    """The task by whose side it goes: its own, or of a sink that moves, its query's."""
+    """The task that it moves with: itself, or for a sink that moves, its query's."""
     query = known.get(task.query)
     moves = task.sink and isinstance(query, QueryDef) and settled_sink(query) is None
     return task.query if moves else task.name
@@ -125,8 +126,10 @@ async def lost_sites(
     protector: Protector,
     among: Collection[str] | None = None,
 ) -> dict[str, set[str]]:
-    """What sites that are up, or those `among` them, ought to run and do not. A task with a standby
-    comes back by it, and so does the sink that goes with it. All are asked at once."""
+    """What each site that is up, or each of those `among` them, ought to run and does not. A task
+    with a standby comes back by it, and so does the sink that goes with it. All sites are asked at
+    once.
+    """
     wanted: dict[str, set[str]] = {}
     along = {
         one.name
@@ -152,14 +155,16 @@ async def lost_sites(
 
 
 def _here(report: SiteReport, read: Collection[str]) -> set[str]:
-    """The sources and tasks there, without what only stands by."""
+    """The sources and tasks there, without those that only stand by."""
     standing_by = {one.name for one in report.tasks if one.role != "primary"}
     return begun(report, read) - standing_by
 
 
 def begun(report: SiteReport, read: Collection[str]) -> set[str]:
-    """The sources and tasks that a site's report shows at work. What is only prepared is not:
-    whoever was about to start it may have died. A source that nobody reads waits rightly."""
+    """The sources and tasks that a site's report shows at work. Prepared ones do not count: the
+    statement that was about to start them may have died. A source that nobody reads is right to
+    wait.
+    """
     sources = {
         one.stream for one in report.sources if one.state != "waiting" or one.stream not in read
     }
@@ -171,14 +176,15 @@ def names_in(lost: Lost) -> set[str]:
 
 
 def only(lost: Lost, names: Collection[str]) -> dict[str, set[str]]:
-    """Of what is lost, these."""
+    """Those of the lost things that have these names."""
     found = {site: gone & set(names) for site, gone in lost.items()}
     return {site: gone for site, gone in found.items() if gone}
 
 
 def in_parts(lost: Lost, known: Definitions) -> list[dict[str, set[str]]]:
-    """What hangs together by streams that are lost as well comes in one part: whoever reads one of
-    them can only go on with who gives it. Parts of a stage go on with what merges them."""
+    """The lost things in connected parts: a reader of a lost stream can only go on together with
+    its producer. Parts of a stage go on with the stream that merges them.
+    """
     together = _Together(names_in(lost))
     for names in _neighbours(names_in(lost), known):
         together.join(names)
@@ -186,7 +192,7 @@ def in_parts(lost: Lost, known: Definitions) -> list[dict[str, set[str]]]:
 
 
 def by_sites(parts: Iterable[Lost]) -> list[dict[str, set[str]]]:
-    """Parts of the same sites as one: a site that hangs holds up no others."""
+    """The parts with those of the same sites joined: a site that hangs then delays no others."""
     found: dict[frozenset[str], dict[str, set[str]]] = {}
     for part in parts:
         whole = found.setdefault(frozenset(part), defaultdict(set))
@@ -210,7 +216,7 @@ def _neighbours(gone: Collection[str], known: Definitions) -> Iterator[set[str]]
 
 
 class _Together:
-    """Names that belong together, joined two and more at a time; others than `names` count not."""
+    """Groups of names, joined two and more at a time; names outside `names` are ignored."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._parts = {name: {name} for name in sorted(names)}

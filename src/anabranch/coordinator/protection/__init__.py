@@ -1,1 +1,1 @@
-"""Who protects what."""
+"""Protection: which site runs each task, and which stands by."""

@@ -20,8 +20,9 @@ from anabranch.runtime.base import Runtime
 
 
 def adopt(protector: Protector, name: str, known: Definitions) -> Assignment:
-    """Who runs the task, which may be taken over from now on. It has a standby once `known` asks
-    for one and somebody could be posted."""
+    """The assignment of the task, which may be taken over from now on. It has a standby once
+    `known` asks for one and a site could be posted.
+    """
     assignment = protector.assignments.get(name)
     if assignment is None:
         assignment = Assignment(spec_of(name, known).site, 0, stream=name)
@@ -31,7 +32,7 @@ def adopt(protector: Protector, name: str, known: Definitions) -> Assignment:
 
 
 async def release(protector: Protector, sites: Sites, name: str) -> None:
-    """Nobody stands by for the task any more: a route without a standby says so."""
+    """Removes the task's standby: a route without a standby tells it."""
     assignment = protector.assignments.get(name)
     if assignment and assignment.standby:
         claim = protector.assignments.next_epoch()
@@ -51,7 +52,7 @@ Followed = tuple[str, str, str]
 async def follow(
     runtime: Runtime, protector: Protector, turns: Turns, costs: Costs, known: Definitions
 ) -> list[Followed]:
-    """Those that have gone elsewhere. One whose site the user has named stays."""
+    """The standbys that have gone elsewhere. A standby whose site the user has named stays."""
     done: list[Followed] = []
     for name, standby in _free(protector, known):
         found = await runtime.blocking(costs, name, known)

@@ -19,7 +19,7 @@ from anabranch.stream.restart import RestartPoint, gather
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """`site` runs the task in `epoch`; `standby` would in the epoch `claim`."""
+    """`site` runs the task in `epoch`; `standby` would run it in the epoch `claim`."""
 
     site: str
     epoch: int
@@ -29,7 +29,7 @@ class Assignment:
     """What the task puts out."""
 
     def succeeded(self, site: str, epoch: int) -> Assignment:
-        """Another has taken over, and has no standby yet."""
+        """The assignment after another site has taken over; it has no standby yet."""
         return Assignment(site, epoch, None, epoch, self.stream)
 
 
@@ -62,8 +62,9 @@ class Assignments:
             self._save()
 
     def had(self, task: str) -> bool:
-        """There was one of that name, and a site that was away may still hold it to be there: the
-        next must have a later epoch."""
+        """Whether there was an assignment of that name. A site that was away may still believe it,
+        so the next one must have a later epoch.
+        """
         return task in self._past
 
     def _save(self) -> None:
@@ -71,15 +72,16 @@ class Assignments:
         self._catalog.remember("assignments", json.dumps(kept))
 
     def create(self, tasks: Mapping[str, tuple[int, ...]]) -> None:
-        """They are created and begin behind these positions: whatever is known of earlier ones of
-        the same names is not theirs."""
+        """Takes note that tasks are created and begin after these positions: facts about earlier
+        tasks of the same names are not theirs.
+        """
         self._incarnations |= {task: self.next_epoch() for task in tasks}
         self._starts |= {task: list(inputs) for task, inputs in tasks.items()}
         self._catalog.remember("incarnations", json.dumps(self._incarnations))
         self._catalog.remember("starts", json.dumps(self._starts))
 
     def first(self, task: str) -> RestartPoint | None:
-        """Where it began."""
+        """The point where it began."""
         if task not in self._starts:
             return None
         return RestartPoint(tuple(self._starts[task]), 0, incarnation=self.incarnation(task))
@@ -88,7 +90,7 @@ class Assignments:
         return self._incarnations.get(task, 0)
 
     def next_epoch(self) -> int:
-        """Never the same twice, also after a restart."""
+        """A new epoch, never the same twice, even after a restart."""
         return self._catalog.next_number()
 
 
@@ -103,9 +105,10 @@ class RestartPoints:
         self._assignments = assignments
 
     async def points(self, *needed: str) -> dict[str, RestartPoint]:
-        """Task → the newest restart point that any site has of it: of those that run, and of those
-        that ran before their site was killed, as they or those they read know. Each is true, so
-        they join. Raises the error of a site that is `needed` and does not say."""
+        """Task → the newest restart point that any site has of it: of running tasks, and of tasks
+        that ran before their site was killed, as they or their producers know. Each is true, so the
+        newest is. Raises the error of a site that is `needed` and does not answer.
+        """
         answers = await self._sites.ask(Points())
         for site in needed:
             if site not in answers:
@@ -118,8 +121,9 @@ class RestartPoints:
         }
 
     async def consumer_state(self, spec: TaskSpec) -> Told | None:
-        """What those that a task reads remember of it: its newest restart point, and what they have
-        let go of; None if one of them cannot be asked. It was told to each at another time."""
+        """What the producers of a task remember of it: its newest restart point, and what they have
+        released; None if one of them cannot be asked. It was told to each at another time.
+        """
         point: RestartPoint | None = None
         released = []
         for index, source in enumerate(spec.inputs):
@@ -136,7 +140,7 @@ class RestartPoints:
     def consumers(
         self, spec: TaskSpec, known: Definitions, points: KnownPoints
     ) -> dict[str, Needs]:
-        """Who reads the task's output: what each still needs, and the epoch it is in."""
+        """The readers of the task's output: what each still needs, and its epoch."""
         return {
             task.consumer(index): self.told_by(task, index, points)
             for task in tasks(known.values(), known)
@@ -146,16 +150,18 @@ class RestartPoints:
 
     def told_by(self, task: TaskSpec, index: int, points: KnownPoints) -> Needs:
         """What a reader would tell the producer of one of its inputs, to attach it there: where it
-        once began, if it died before it could say more."""
+        once began, if it died before it could say more.
+        """
         point = points.get(task.name) or self._assignments.first(task.name)
         assignment = self._assignments.get(task.name)
         after = point.inputs[index] if point else 0
         return Needs(after, point, assignment.epoch if assignment else 0, task.born)
 
     async def start(self, spec: TaskSpec, points: KnownPoints) -> RestartPoint:
-        """Where a standby begins: where the task once began, if nobody knows a later point. What
-        its readers need must not lie before, nor what its producers have let go of behind: then
-        somebody knows more than those we hear of."""
+        """The point where a standby begins: where the task once began, if nobody knows a later
+        point. Nothing that its readers need may lie before it, and nothing that its producers have
+        released may lie after it: otherwise somebody knows more than those we hear of.
+        """
         told = await self.consumer_state(spec)
         known = [
             points.get(spec.name),

@@ -1,4 +1,4 @@
-"""Who protects what: gives every protected task a standby, finds out who runs it after a failure.
+"""Gives every protected task a standby, and finds out who runs it after a failure.
 
 Standbys take over by themselves. The coordinator only chooses them, hands out epochs, of which no
 two standbys ever get the same, and replaces those that died or have become primaries.
@@ -68,13 +68,14 @@ class Protector:
         self.want(catalog.definitions())
 
     def want(self, known: Definitions) -> None:
-        """Look whether there is anything to protect."""
+        """Looks whether there is anything to protect."""
         self.wanted = bool(protected(known)) or bool(self.assignments.items())
 
     def look(self, known: Definitions) -> list[Spawned[None]]:
-        """Begin to replace the standbys that are gone, each for itself: one site that hangs holds
-        up none of the others. What only has been moved gets one when it is gone itself, at its own
-        site, to come back by it. What is just being changed is left alone."""
+        """Begins to replace the standbys that are gone, each by itself, so that a site that hangs
+        delays no other. A task that has only been moved gets a standby when it is gone itself, at
+        its own site, to come back by it. What is just being changed is left alone.
+        """
         wanted, begun = protected(known), []
         for name, assignment in self.assignments.items():
             lost = not self._runs(name, assignment) and assignment.site in self._sites.alive()
@@ -88,7 +89,7 @@ class Protector:
         return begun
 
     async def look_at_once(self, names: Iterable[str], known: Definitions) -> None:
-        """Before tuples flow: have standbys of these tasks posted, if that does not take long."""
+        """Before tuples flow: posts standbys of these tasks, if that does not take long."""
         wanted = protected(known)
         posts = [
             self._posted_once(name, wanted[name], known)
@@ -117,8 +118,9 @@ class Protector:
             self._turns.give_back(turn)
 
     def learn(self, known: Definitions) -> list[AnyDef]:
-        """What has moved, as the catalog has it now: a standby has taken over. If the disk does
-        not take it, nothing is learnt, and the next time all of it is."""
+        """Learns which standbys have taken over, and returns what has moved, as the catalog has it
+        now. If the disk refuses it, nothing is learnt, and the next call learns all of it.
+        """
         moved: dict[str, AnyDef] = {}
         successors: dict[str, Assignment] = {}
         for name, assignment in self.assignments.items():
@@ -140,8 +142,10 @@ class Protector:
         return list(moved.values())
 
     def _newest(self, name: str, assignment: Assignment) -> tuple[str, int]:
-        """Who is primary in the latest epoch, and in which: as those say who are, or those who were
-        told. One that died as soon as it had told them is still followed, so it is replaced."""
+        """The primary of the latest epoch, and that epoch, from the reports of primaries and of
+        those they told. A primary that died just after it told them still counts, so that it is
+        replaced.
+        """
         found = list(self._reported(name, "primary").items())
         for site in self._sites.alive():
             record = self._sites.record(site)
@@ -150,7 +154,7 @@ class Protector:
         return max(found, key=lambda one: one[1], default=(assignment.site, assignment.epoch))
 
     def routes(self) -> dict[str, Route]:
-        """For the sites: stream → who produces it and who stands by."""
+        """The routes for the sites: stream → who produces it and who stands by."""
         return {
             r.stream: Route(r.site, r.epoch, r.standby, r.claim)
             for _, r in self.assignments.items()
@@ -165,7 +169,9 @@ class Protector:
         return assignment.standby if assignment else None
 
     async def forget(self, names: Iterable[str]) -> None:
-        """These tasks are dropped: at every site, whoever stands by or has just taken over."""
+        """Forgets these tasks, which are dropped, at every site that stands by or has just taken
+        over.
+        """
         gone = [name for name in names if self.assignments.get(name)]
         if gone:
             await self._sites.ask(Drop(tuple(gone)))
@@ -174,7 +180,7 @@ class Protector:
             self.problems.pop(name, None)
 
     def report(self) -> dict[str, ProtectionReport]:
-        """By task."""
+        """The reports, by task."""
         return {
             name: ProtectionReport(
                 one.site,
@@ -197,7 +203,7 @@ class Protector:
         }
 
     def in_hand(self, name: str) -> bool:
-        """A live standby of the task is about to take over, or has already."""
+        """Whether a live standby of the task is about to take over, or has already."""
         assignment = self.assignments.get(name)
         return assignment is not None and self._standby_is_well(name, assignment)
 
@@ -207,9 +213,10 @@ class Protector:
         known: Definitions,
         starts: Mapping[str, tuple[int, ...]],
     ) -> dict[str, tuple[int, int]]:
-        """The incarnation of tasks that are created to begin behind `starts`, and for those that
-        may ever be taken over the epoch in which they begin. All sites have heard of it before a
-        task runs: who follows it must not look for it where it once was."""
+        """The incarnations of tasks that are created to begin after `starts`; and for those that
+        may ever be taken over, the epoch in which they begin. All sites learn it before a task
+        runs, so that its readers do not look for it at an earlier site.
+        """
         self.assignments.create({spec.name: starts[spec.name] for spec in specs})
         wanted = protected(known)
         epochs = {}
@@ -229,15 +236,17 @@ class Protector:
         }
 
     def keeps(self, name: str) -> bool:
-        """A task that is put back by a standby at its site, if at all; also the sink that goes with
-        it."""
+        """Whether the task is put back only by a standby at its site; this includes the sink that
+        goes with it.
+        """
         return self.assignments.get(name) is not None
 
     # -- choosing --------------------------------------------------------------------------------
 
     def _reported(self, name: str, role: str) -> dict[str, int]:
-        """Sites that say they run the task in this role → its epoch there. A primary that failed by
-        its query goes on to be one: another would fail as well."""
+        """Sites that say they run the task in this role → its epoch there. A primary whose query
+        failed stays primary: another would fail as well.
+        """
         found = {}
         for site in self._sites.alive():
             record = self._sites.record(site)
@@ -249,7 +258,7 @@ class Protector:
         return found
 
     def _standby_is_well(self, name: str, assignment: Assignment) -> bool:
-        """It stands by, or has taken over and we are about to learn it."""
+        """Whether it stands by, or has taken over and we are about to learn it."""
         if assignment.standby is None:
             return False
         if any(
@@ -261,7 +270,9 @@ class Protector:
         return assignment.standby in self._sites.alive() and self._runtime.now() - posted < GRACE_S
 
     def _runs(self, name: str, assignment: Assignment) -> bool:
-        """As far as we know: what was begun a moment ago has not been reported yet."""
+        """Whether it runs, as far as we know: a task that was begun a moment ago has not been
+        reported yet.
+        """
         begun = self._begun.get(name, -math.inf)
         return (
             assignment.site in self._reported(name, "primary")
@@ -273,14 +284,14 @@ class Protector:
         return standby is not None and standby.protects
 
     def _recovers(self, name: str, assignment: Assignment) -> bool:
-        """It has just taken over: what it catches up with comes before its own standby."""
+        """Whether it has just taken over: catching up comes before its own standby."""
         if self._runtime.now() - self._succeeded.get(name, -RECOVERY_S) > RECOVERY_S:
             return False
         standby = self._standby_report(name, assignment.site)
         return standby is None or "recovered" not in standby.timeline
 
     def _standby_report(self, name: str, site: str | None) -> StandbyReport | None:
-        """What a site says of a task that stands by there, or has done so."""
+        """A site's report of a task that stands by there, or has done so."""
         record = self._sites.record(site) if site else None
         found = (task.standby for task in (record.tasks if record else ()) if task.name == name)
         return next(found, None)
@@ -292,10 +303,11 @@ class Protector:
         wanted: str | None,
         costs: Mapping[str, float] | None = None,
     ) -> str | None:
-        """A site for the standby: the one asked for if it is up, or another, that does not die with
-        the primary, rather not with those it reads either, from where its links cost least, and
-        that has little to do. If the primary is dead, whoever is posted takes over: then best where
-        it was."""
+        """A site for the standby: the one asked for if it is up, or else one that does not die with
+        the primary, preferably not with the primary's producers either, from where its links cost
+        least, and that has little to do. If the primary is dead, the posted standby takes over:
+        then its former site is best.
+        """
         alive = self._sites.alive()
         if assignment.site in alive and not self._runs(spec.name, assignment):
             return assignment.site
@@ -335,7 +347,7 @@ class Protector:
             raise
 
     async def post(self, name: str, site: str, standby: Standby, known: Definitions) -> None:
-        """Have `site` stand by for a task, instead of who did so before."""
+        """Makes `site` the standby of a task, instead of the one before."""
         assignment = self.assignments[name]
         if assignment.standby and assignment.standby != site:
             with suppress(AnabranchError):
@@ -373,12 +385,12 @@ class Protector:
         await self.broadcast()
 
     async def broadcast(self) -> None:
-        """Tell all sites; those that miss it hear it with their next heartbeat."""
+        """Tells all sites; those that miss it learn it with their next heartbeat."""
         await self._sites.ask(Announce(self.routes()))
 
 
 def changed_with(name: str, known: Definitions) -> str:
-    """What changes when a standby of this task is posted: the query it belongs to."""
+    """The name that changes when a standby of this task is posted: the query it belongs to."""
     for one in known.values():
         if isinstance(one, QueryDef) and any(node.name == name for node in one.nodes):
             return one.name

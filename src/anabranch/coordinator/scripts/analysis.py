@@ -19,14 +19,14 @@ from anabranch.plan.tasks import TaskSpec
 
 
 class Types(Typer, Protocol):
-    """Who is asked for types while a script is checked."""
+    """Something that can be asked for types while a script is checked."""
 
     def check_types(self, columns: tuple[Column, ...]) -> tuple[TypeAnswer, ...]:
-        """Of each column its type in Spark's spelling, or why it has none."""
+        """For each column its type in Spark's spelling, or why it has none."""
 
 
 class SparkTypes:
-    """Any site that is up knows."""
+    """Asks any site that is up."""
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
@@ -43,7 +43,7 @@ class SparkTypes:
 def declared_types(
     script: Script, types: Types, declared: Iterable[tuple[str, Span]]
 ) -> tuple[str, ...]:
-    """Types in Spark's spelling. Raises ScriptError for what is none."""
+    """Types in Spark's spelling. Raises ScriptError for a text that is no type."""
     written = list(declared)
     columns = tuple(Column(name=f"c{i}", type=type_) for i, (type_, _) in enumerate(written))
     found = []
@@ -59,7 +59,7 @@ def declared_types(
 
 
 def is_function(types: Types, name: str) -> bool:
-    """Of Spark's."""
+    """Whether Spark knows a function of this name."""
     (answer,) = types((), (f"`{name}`()",))
     return not answer.error.startswith(NO_FUNCTION)
 
@@ -68,8 +68,9 @@ PlansOf = Callable[[TaskSpec], Sequence[PlanReport]]
 
 
 def explained(plans_of: PlansOf, tasks: Sequence[TaskSpec]) -> str:
-    """A line: whose plans are kept, and what is a Spark job per instance, and why. Empty if Spark
-    has nothing to evaluate, or nobody knows."""
+    """A line that says whose plans are kept, what is a Spark job per instance, and why. Empty if
+    Spark has nothing to evaluate, or nobody knows.
+    """
     kept: list[str] = []
     jobs: list[str] = []
     for task in tasks:
@@ -86,7 +87,7 @@ def explained(plans_of: PlansOf, tasks: Sequence[TaskSpec]) -> str:
 
 
 def asked(sites: Sites) -> PlansOf:
-    """By having the site of a task make its plans."""
+    """Asks the site of a task to make its plans."""
 
     def plans_of(task: TaskSpec) -> Sequence[PlanReport]:
         if task.site not in sites.alive():
@@ -100,7 +101,7 @@ def asked(sites: Sites) -> PlansOf:
 
 
 def reported(sites: Sites) -> PlansOf:
-    """By what the site of a task told with its last heartbeat: nothing is asked or made."""
+    """Takes the plans from the last heartbeat of the task's site: nothing is asked or made."""
 
     def plans_of(task: TaskSpec) -> Sequence[PlanReport]:
         record = sites.record(task.site)

@@ -1,4 +1,4 @@
-"""What a script may do with approximate queries."""
+"""Binds and explains the approximate queries of a script."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class ApproximateScripts:
     def bind(
         self, statement: CreateQuery, query: QueryDef, known: Mapping[str, AnyDef]
     ) -> ApproximateDef:
-        """`query` is bound; its workers are at the sites it names, else at all but its stream's."""
+        """The definition of an approximate query, from the bound `query`; its workers are at the
+        sites it names, or else at all but its stream's.
+        """
         asked = statement.approximate
         assert asked is not None
         for name in asked.sites:
@@ -56,7 +58,7 @@ class ApproximateScripts:
         return made.model_copy(update={"assignment": keys})
 
     def explain(self, made: ApproximateDef) -> str:
-        """Which worker has what, and why, as far as something has been learnt about it."""
+        """Which worker has which keys, and why, as far as something has been learnt about it."""
         asked, known = made.asked, self._reported(made.name)
         lines = [
             f"approximate {made.value} by {', '.join(made.keys)} within {asked.epsilon:g}"

@@ -1,4 +1,4 @@
-"""From a submitted pocket to what is deployed: its input query, its output stream, itself."""
+"""Turns a submitted pocket into what is deployed: its input query, its output stream, itself."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def changes_for(
 
 
 def _standby(submitted: Submission, site: str, sites: list[str]) -> Standby | None:
-    """As the language reads it behind STANDBY."""
+    """The protection as the language reads it after STANDBY."""
     if submitted.standby is None:
         return None
     place = f"{submitted.name}.standby"
@@ -113,7 +113,7 @@ def _input(
 def _placed(
     query: QueryDef, pocket: str, known: dict[str, AnyDef], changes: Changes, place: Place
 ) -> tuple[QueryDef, str]:
-    """The query that came with the pocket, unless its AT says where it is, placed with it."""
+    """The query that came with the pocket, placed with it unless its AT says where it is."""
     if query.pinned or query.stages:
         return query, query.site
     found, site = place(query, pocket, known)
@@ -129,7 +129,7 @@ def _output(
     changes: Changes,
     check: Check,
 ) -> StreamDef:
-    """The stream that it fills; one that comes with the pocket is where the pocket is."""
+    """The stream that it fills; a stream that comes with the pocket is where the pocket is."""
     name, placed = _name_in(submitted.output), True
     if name is None:
         place = f"{submitted.name}.output"
@@ -168,7 +168,7 @@ def _output(
 
 
 def _upstream(name: str, known: Mapping[str, AnyDef]) -> set[str]:
-    """`name` and all that it is made of, through queries and pockets."""
+    """`name` and all streams that it is computed from, through queries and pockets."""
     reads: dict[str, list[str]] = {}
     for one in known.values():
         if isinstance(one, QueryDef | PocketDef):

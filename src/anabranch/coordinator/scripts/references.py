@@ -49,12 +49,12 @@ class Outside:
         """Query → what is to be told of its sink."""
 
     def check_site(self, site: str, span: Span) -> None:
-        """Raises ScriptError for one that is not there."""
+        """Raises ScriptError for a site that is not there."""
         if site not in self._sites.alive():
             raise self._script.error(span, *self._sites.absence(site))
 
     def pocket(self, statement: CreatePocket, base: str) -> Submission:
-        """What the class of a pocket says; a site runs its file to see."""
+        """The pocket as its class describes it; a site runs its file to see."""
         site = statement.site.text if statement.site else None
         peer = self._sites.peer(site) if site else self._sites.any()
         asked = DescribePocket(statement.name, statement.class_, base)
@@ -65,7 +65,7 @@ class Outside:
         return submitted.model_copy(update={"site": site}) if site else submitted
 
     def check_known(self, site: str, span: Span) -> None:
-        """Raises ScriptError for one that nobody has heard of."""
+        """Raises ScriptError for a site that nobody has heard of."""
         if not self._sites.heard_of(site):
             raise self._script.error(span, *self._sites.absence(site))
 
@@ -78,10 +78,11 @@ class Outside:
         source: StreamDef | TableDef | None = None,
         sink: TaskSpec | None = None,
     ) -> tuple[Place, ...]:
-        """Have the site look at what `call` names, while nothing has changed yet: the files that it
-        means. Raises ScriptError if these are of no use, because of what `known` others do with
-        them or because they are not the query's; and for options that are wrong. A file that is
-        not there is no mistake in the text."""
+        """Lets the site look at what `call` names, while nothing has changed yet; returns the files
+        it uses. Raises ScriptError for wrong options, and if the files cannot be used, because of
+        what `known` others do with them or because they are not the query's. A missing file is no
+        mistake in the text.
+        """
         named = source.name if source else sink.query if sink else ""
         asked = Check((source,) if source else (), (sink,) if sink else ())
         try:
@@ -98,8 +99,9 @@ class Outside:
     def _check_places(
         self, name: str, call: CallNode, places: Sequence[Place], known: Mapping[str, AnyDef]
     ) -> None:
-        """What one writes nobody else reads or writes: a stream would read what becomes of it, or
-        a file hold two queries' results."""
+        """Raises if somebody writes what another reads or writes: a stream would read its own
+        results, or a file hold two queries' results.
+        """
         self._spans[name] = _path_span(call)
         for other in known.values():
             if other.name == name or not isinstance(other, StreamDef | TableDef | QueryDef):
@@ -147,7 +149,7 @@ def sites_named(script: Script) -> list[str]:
 
 
 def check_site_names(script: Script) -> None:
-    """Raises ScriptError, at its place, for the name of a site that none may have."""
+    """Raises ScriptError, at its place, for a name that no site may have."""
     for statement in parse(script):
         for name in _named(statement):
             try:
@@ -168,7 +170,7 @@ def _named(statement: Statement) -> list[Name]:
 
 
 def sites_that_run(statement: CreateQuery) -> list[Name]:
-    """The one that it is pinned to, and those of its sink, standby and stage, if it names them."""
+    """The site that it is pinned to, and those of its sink, standby and stage, if it names them."""
     standby = statement.standby.on if statement.standby else None
     pinned = statement.at[0] if len(statement.at) == 1 else None
     staged = statement.stage.sites if statement.stage else ()
@@ -176,8 +178,9 @@ def sites_that_run(statement: CreateQuery) -> list[Name]:
 
 
 def sites_needed(script: Script, known: Mapping[str, AnyDef], starting: Iterable[str]) -> set[str]:
-    """Of the sites that are being started, those without which the statements could not be carried
-    out: what they name, those they read from, all where they leave the site open."""
+    """Those of the sites that are being started without which the statements cannot be carried out:
+    the sites they name, those they read from, and all sites where they leave the choice open.
+    """
     waited = set(starting)
     relations = {name.lower(): one for name, one in known.items()}
     named: set[str] = set()
@@ -192,20 +195,20 @@ def sites_needed(script: Script, known: Mapping[str, AnyDef], starting: Iterable
 
 
 def asks_types(script: Script) -> bool:
-    """Whether some site has to say the types of what the statements write, whichever it is."""
+    """Whether some site has to say the types that the statements use; any site can."""
     asking = (CreateAggregate, CreatePocket, CreateQuery, CreateStream, CreateTable)
     return any(isinstance(_unwrapped(one), asking) for one in parse(script))
 
 
 def _unwrapped(statement: Statement) -> Statement:
-    """What is to be explained needs what it would need to be created."""
+    """The statement that is explained: it needs the same sites as if it were created."""
     if isinstance(statement, Explain) and isinstance(statement.target, CreateQuery):
         return statement.target
     return statement
 
 
 def _anywhere(statement: Statement) -> bool:
-    """It goes to a site that it does not name."""
+    """Whether it goes to a site that it does not name."""
     if isinstance(statement, CreateStream | CreateTable | CreatePocket):
         return statement.site is None
     return False
@@ -224,7 +227,8 @@ def needs(one: AnyDef, found: AnyDef) -> bool:
 
 def users(found: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:
     """Those that need `found` or what goes with it, as a user knows them: a pocket for what came
-    with it, a query for its workers. What a pocket fills may stay without it."""
+    with it, a query for its workers. The stream that a pocket fills may stay without it.
+    """
     gone = [found, *(known[name] for name in _going_with(found) if name in known)]
     direct = (one for one in known.values() if any(needs(one, it) for it in gone))
     named = {one.name: one for one in (_dropped_as(user, known) for user in direct)}
@@ -239,7 +243,7 @@ def flows(one: AnyDef, known: Collection[AnyDef]) -> bool:
 
 
 def droppable(found: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:
-    """All that must be dropped before `found`, in an order in which it can be."""
+    """All that must be dropped before `found`, in an order in which that is possible."""
     order: dict[str, AnyDef] = {}
 
     def visit(one: AnyDef) -> None:

@@ -17,7 +17,7 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a statement says back: a line, a text, or a table."""
+    """The answer to a statement: a line, a text, or a table."""
 
     kind: Literal["line", "text", "table"]
     text: str = ""
@@ -29,7 +29,7 @@ class Answer:
 
 
 def show(what: str, known: Iterable[AnyDef]) -> Answer:
-    """SHOW STREAMS, TABLES, QUERIES, AGGREGATES or POCKETS."""
+    """The answer to SHOW STREAMS, TABLES, QUERIES, AGGREGATES or POCKETS."""
     columns, row = _TABLES[what]
     rows = (row(definition) for definition in known)
     return Answer("table", columns=columns, rows=tuple(one for one in rows if one))
@@ -80,7 +80,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], Callable[[AnyDef], Row | None]]] = {
 
 
 def describe(found: AnyDef) -> Answer:
-    """The statement that made it, and its columns or types."""
+    """The statement that created it, and its columns or types."""
     if isinstance(found, AggregateDef):
         rows = [(f"argument {i}", type_) for i, type_ in enumerate(found.arguments, start=1)]
         rows.append(("result", found.type))
@@ -98,8 +98,9 @@ def _columns(columns: tuple[Column, ...]) -> str:
 
 @dataclass
 class Changes:
-    """`add` in the order in which they can be made. Secrets to `keep` are there before anything
-    names them, and those to `forget` until nothing does."""
+    """`add` is in the order in which definitions can be made. Secrets to `keep` exist before
+    anything names them, and those to `forget` until nothing does.
+    """
 
     answers: list[Answer] = field(default_factory=list)
     add: list[AnyDef] = field(default_factory=list)

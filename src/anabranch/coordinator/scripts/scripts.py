@@ -1,4 +1,4 @@
-"""Running a script: every statement is checked before any of them changes anything."""
+"""Runs a script: every statement is checked before any of them changes anything."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ Definitions = dict[str, AnyDef]
 
 
 class ScriptCheck:
-    """Checks the statements of one script in order, each against what those before it made."""
+    """Checks the statements of one script in order, each against the results of those before it."""
 
     def __init__(
         self,
@@ -106,9 +106,10 @@ class ScriptCheck:
         assignment: Assignment = lambda *asked: (),
         secrets: Mapping[str, Kept] | None = None,
     ) -> None:
-        """`stands_by`: query → the site that would take it over now. `unnamed`: what a query
-        without a name is called, instead of a name of ours and a sink. `secrets`: those that
-        are there, if that is known."""
+        """`stands_by` maps a query to the site that would take it over now. `unnamed` is the name
+        of a query without one, which then gets no sink. `secrets` are those that exist, if that is
+        known.
+        """
         self._script = script
         self._known = dict(definitions)
         queries = [one for one in definitions.values() if isinstance(one, QueryDef)]
@@ -131,7 +132,9 @@ class ScriptCheck:
         """Queries that are where deadlines want them: known once all have been bound."""
 
     def run(self) -> Changes:
-        """Raises ScriptError at the first statement that is wrong; nothing has changed then."""
+        """Checks the script. Raises ScriptError at the first statement that is wrong; nothing has
+        changed then.
+        """
         statements = parse(self._script)
         self._to_come = {one.name.lower() for one in statements if isinstance(one, Create)}
         alone = next((one for one in statements if isinstance(one, Resume)), None)
@@ -155,7 +158,8 @@ class ScriptCheck:
 
     def explain(self, *, asks_sites: bool = True) -> Answer:
         """How the one query of the script runs or would run, whether it says EXPLAIN or not. If no
-        site may be asked, it is one that is there."""
+        site may be asked, it is an existing query.
+        """
         match statements := parse(self._script):
             case [Explain(target=Name() as target)]:
                 return self._explain(target, asks_sites=asks_sites)
@@ -230,7 +234,7 @@ class ScriptCheck:
         return self._add(source)
 
     def _default_site(self, statement: CreateStream | CreateTable) -> str | None:
-        """Where there is one site, that; what has no source can be anywhere."""
+        """The only site, if there is one; a stream without a source can be anywhere."""
         names = sorted(self._sites.alive())
         anywhere = statement.source is None
         return names[0] if names and (anywhere or len(names) == 1) else None
@@ -250,7 +254,9 @@ class ScriptCheck:
         return self._add(aggregate.model_copy(update=types))
 
     def _create_pocket(self, statement: CreatePocket) -> Answer:
-        """What it is its class says, which a site reads: its own if it is named."""
+        """Creates a pocket. Its class says what it is, and a site reads the class: its own site if
+        it is named.
+        """
         self._check_new(statement.name, statement.name_span)
         if statement.site:
             self._outside.check_site(statement.site.text, statement.site.span)
@@ -305,7 +311,7 @@ class ScriptCheck:
         return replace(answer, text="\n".join([answer.text, *filter(None, notes)]))
 
     def _begins_late(self, query: QueryDef) -> str:
-        """What it does not see of streams that flow already; nothing if it sees all."""
+        """What it misses of streams that flow already; empty if it misses nothing."""
         before = [one for one in self._known.values() if one not in self._changes.add]
         flow = [one.name for one in before if one.name in query.reads and flows(one, before)]
         if not flow or self._unnamed:
@@ -329,7 +335,7 @@ class ScriptCheck:
     def _check_sink(
         self, statement: CreateQuery, query: QueryDef, results: list[StreamDef]
     ) -> QueryDef:
-        """With the places that it writes to."""
+        """The query with the places that it writes to."""
         made: list[AnyDef] = [query, *results]
         for task in tasks([query], self._known | {one.name: one for one in made}):
             if task.sink and statement.sink:
@@ -339,7 +345,7 @@ class ScriptCheck:
         return query
 
     def _free_name(self) -> str:
-        """For a query that was given none."""
+        """A name for a query without one."""
         names = (f"query_{number}" for number in count(1))
         return next(name for name in names if not self._lookup(name) and name not in self._to_come)
 
@@ -443,7 +449,7 @@ class ScriptCheck:
                 self._take_off(self._known[query])
 
     def _drop_made(self, pocket: PocketDef) -> list[str]:
-        """What came with a pocket goes with it, unless others use it by now."""
+        """Drops what came with a pocket, unless others use it by now."""
         made = [self._known[name] for name in pocket.made if name in self._known]
         gone = [one for one in made if not any(needs(user, one) for user in self._known.values())]
         for one in gone:
@@ -502,7 +508,7 @@ class ScriptCheck:
         return Answer("text", text)
 
     def _now(self, query: QueryDef) -> str:
-        """After failures it need not be where it was asked to be."""
+        """Where the query runs now: after failures that may differ from what was asked."""
         standby = self._stands_by(query.name)
         by = f"{standby} stands by" if standby else "no site stands by"
         moved = f", written for {query.written.site}" if query.site != query.written.site else ""
@@ -528,7 +534,7 @@ class ScriptCheck:
         return found
 
     def _lookup(self, name: str) -> AnyDef | None:
-        """Names are compared as Spark does, without regard to case."""
+        """The definition of this name. Names are compared as Spark does, without regard to case."""
         found = self._known.get(name)
         if found is None:
             same = (one for key, one in self._known.items() if key.lower() == name.lower())
@@ -551,12 +557,12 @@ class ScriptCheck:
 
 
 def _word(one: AnyDef) -> str:
-    """What a statement calls it."""
+    """The word that statements use for it."""
     return "QUERY" if isinstance(one, ApproximateDef) else one.kind.upper()
 
 
 def _stays(sink: Call) -> str:
-    """What there still is of a query that is dropped."""
+    """What remains of a query that is dropped."""
     if sink.name == "postgres":
         return f"; its rows in the table {sink.options.get('table')} stay"
     return ""

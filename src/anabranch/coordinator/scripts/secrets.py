@@ -22,7 +22,9 @@ T = TypeVar("T")
 
 
 class ScriptSecrets:
-    """`kept` are there before the script; None if that is not known, and nothing is looked up."""
+    """`kept` are the secrets that exist before the script; if None, that is not known, and nothing
+    is looked up.
+    """
 
     def __init__(self, script: Script, kept: Mapping[str, Kept] | None, base: str) -> None:
         self._script = script
@@ -34,7 +36,7 @@ class ScriptSecrets:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The statements are going to be checked once more."""
+        """Begins again: the statements are going to be checked once more."""
         self.forget: list[str] = []
         self.keep = {name: Kept(value=value) for value, name in self._written.items()}
         self._now = Secrets()
@@ -91,8 +93,9 @@ class ScriptSecrets:
         return Answer("table", columns=("secret",), rows=rows)
 
     def filled(self, value: T, span: Span) -> T:
-        """With what secrets stand for, as sites need it. Raises ScriptError for one that is not
-        there."""
+        """The value with its secrets filled in, as sites need it. Raises ScriptError if one does
+        not exist.
+        """
         return self._told(span, partial(self._now.filled, value)) if self._looks else value
 
     def _told(self, span: Span, do: Callable[[], T]) -> T:
@@ -103,7 +106,9 @@ class ScriptSecrets:
             raise self._script.error(span, message, error.remedy) from None
 
     def sealed(self, value: T) -> T:
-        """With names alone, as the catalog has it: what was written out is kept apart, too."""
+        """The value with names alone, as the catalog has it; a secret that was written out is kept
+        apart, too.
+        """
         return with_secrets(value, self._seal)
 
     def _seal(self, secret: Secret) -> Secret:

@@ -1,4 +1,6 @@
-"""Whether a window aggregate runs as a stage: what was asked for, what can be, what pays."""
+"""Decides whether a window aggregate runs as a stage: if it was asked for, if it can, if it
+pays.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class StageChoice:
     def choose(
         self, query: QueryDef, wanted: StageNode | None, known: Mapping[str, AnyDef]
     ) -> tuple[Stage | None, str]:
-        """The stage, or None; and why, if that was a question."""
+        """The stage, or None; and the reason, if there was a choice."""
         stage, refusal = candidate(query, lambda name: relation(known, name), _is_partitioned)
         if wanted and wanted.wanted:
             if stage is None:
@@ -69,7 +71,7 @@ class StageChoice:
         return Answer("table", f"as of the offsets {offsets}", told.columns, told.rows)
 
     def _tuples(self, stage: Stage, known: Mapping[str, AnyDef]) -> int:
-        """How many there are at present, roughly; 0 if nobody can say."""
+        """Roughly how many tuples there are at present; 0 if nobody can say."""
         site = relation(known, stage.input.stream).site
         try:
             whole = self._secrets.filled(stage, Span(0, 0))
@@ -78,7 +80,7 @@ class StageChoice:
             return 0
 
     def _servers(self, wanted: StageNode) -> dict[str, Any]:
-        """The sites of ON. Where they are on several machines, a file is no database for them."""
+        """The sites of ON. If they are on several machines, a file cannot be their database."""
         names = [one.text for one in wanted.sites]
         for number, one in enumerate(wanted.sites):
             if one.text in names[:number]:
@@ -132,8 +134,9 @@ def _is_partitioned(source: str) -> bool:
 
 
 def with_database(definition: AnyDef, folder: Path) -> AnyDef:
-    """The stream of a stage with several servers that was given no database: a file in `folder` is
-    theirs."""
+    """The stream of a stage with several servers for which no database was given: it gets a file in
+    `folder`.
+    """
     if not isinstance(definition, StreamDef) or not definition.stage:
         return definition
     stage = definition.stage
@@ -144,7 +147,7 @@ def with_database(definition: AnyDef, folder: Path) -> AnyDef:
 
 
 def forget_database(definition: AnyDef, folder: Path) -> None:
-    """Remove the file that it was given there."""
+    """Removes the file that it was given there."""
     stage = definition.stage if isinstance(definition, StreamDef) else None
     if stage and stage.backup and isinstance(stage.backup, str):
         file = Path(stage.backup)

@@ -1,4 +1,4 @@
-"""The coordinator's service: one gate, the catalog behind it, sites around it."""
+"""The coordinator's service: one gate, the catalog, and the sites around it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Coordinator:
         credentials: Credentials,
         say: Say = lambda line: None,
     ) -> None:
-        """`say` hears of sites that go and come, and of what was taken over, a line each."""
+        """`say` is called with a line when sites go and come, and after a take-over."""
         let_use(cluster.security)
         self.cluster = cluster
         self.credentials = credentials
@@ -141,8 +141,9 @@ class Coordinator:
         self._catalog.remember("address", self._gate.address)
 
     def _listen(self) -> str:
-        """The same port as before a restart: the sites keep calling it. Any port was good enough,
-        so if another program has it by now, another one is."""
+        """Listens at the same port as before a restart, because the sites keep calling it. If the
+        configuration allows any port, and another program has that one by now, it takes another.
+        """
         wanted, before = str(self.cluster.listen), self._catalog.setting("address")
         if not before or self.cluster.listen.port != 0:
             return wanted
@@ -154,7 +155,9 @@ class Coordinator:
         return before
 
     def site_state(self, name: str) -> Path:
-        """Where a site of this machine keeps what it needs to go on after it was killed."""
+        """The folder where a site of this machine keeps what it needs to go on after it was
+        killed.
+        """
         return self._state / "sites" / quote(name, safe="")
 
     @property
@@ -177,7 +180,7 @@ class Coordinator:
         }
 
     def _join(self, asked: Join) -> Joined:
-        """What a site needs to know before it starts."""
+        """The facts that a site needs before it starts."""
         life = self.members.join(asked)
         taken = self.sites.record(asked.site)
         if taken and taken.pid != asked.pid and self._answers(asked.site):
@@ -192,7 +195,9 @@ class Coordinator:
         return self._control.members
 
     def _answers(self, site: str) -> bool:
-        """Heard of lately and still there: one that was killed a moment ago may come back."""
+        """Whether it was heard of lately and is still there; a site that was killed a moment ago
+        may come back.
+        """
         if site not in self.sites.alive():
             return False
         try:
@@ -205,11 +210,11 @@ class Coordinator:
         return self._control.heard(asked.report)
 
     def restore(self) -> list[str]:
-        """Put back what sites ran before they were killed; the names of those that were."""
+        """Puts back what sites ran before they were killed; returns the names of those sites."""
         return self._runtime.run(self._control.restore())
 
     def site_died(self, name: str, code: int) -> None:
-        """Whoever starts our sites has found its process ended."""
+        """Takes note that a site's process has ended."""
         self.sites.died(name)
         self._site_news.died(name, code)
         self._approximations.wake()
@@ -228,8 +233,9 @@ class Coordinator:
         return self.execute(script, asked.base, asked.readers, asked.unnamed, pockets)
 
     def wait_for_sites(self, script: Script) -> None:
-        """Until those are up that are being started and without which `script` could not be
-        carried out; not for ever."""
+        """Waits until those sites are up that are being started and without which `script` cannot
+        be carried out; not for ever.
+        """
         needed = sites_needed(script, self._catalog.definitions(), self.sites.starting())
         self.sites.wait_for_starting(needed, START_S)
         if asks_types(script):
@@ -243,13 +249,13 @@ class Coordinator:
         unnamed: str = "",
         pockets: Sequence[tuple[Submission, str]] = (),
     ) -> list[Answer]:
-        """Check the whole script, then change the system.
+        """Checks the whole script, then changes the system.
 
         Nothing has changed if the check raises; if a site refuses what it is asked to run, only
-        what the script drops has gone. `readers`: new query → the name under which someone is
-        going to follow its output, from its first tuple on. `unnamed`: what a query without a name
-        is called, which someone looks at and which needs no sink. `pockets` are started with what
-        the script makes, each with who is going to follow its output, or nobody.
+        what the script drops has gone. `readers` maps each new query to the name under which
+        somebody is going to follow its output, from its first tuple on. `unnamed` is the name of a
+        query without one, which somebody looks at and which needs no sink. `pockets` are started
+        with the definitions of the script, each with the reader of its output, if any.
         """
         while True:
             known = self._catalog.definitions()
@@ -264,21 +270,23 @@ class Coordinator:
                 return changes.answers
 
     def explain(self, script: Script, base: str, *, asks_sites: bool = True) -> Answer:
-        """How the one query of `script` runs or would run. Nothing changes, whatever it says; and
-        unless `asks_sites`, nothing happens at a site."""
+        """Explains how the one query of `script` runs or would run. Nothing changes, whatever it
+        says; and unless `asks_sites`, nothing happens at a site.
+        """
         checking = self._checking(script, base, self._catalog.definitions())
         return checking.explain(asks_sites=asks_sites)
 
     def plan(self, script: Script, base: str) -> list[AnyDef]:
-        """What there would be after `script`, without changing anything."""
+        """The definitions that would exist after `script`, which is not carried out."""
         known = self._catalog.definitions()
         changes = self._check(script, base, known)
         kept = [one for name, one in known.items() if name not in changes.drop]
         return [*kept, *changes.add]
 
     def submit(self, submitted: Submission, base: str, reader: str = "") -> PocketDef:
-        """Start a pocket, with the query and the stream that it brings along. `reader` is going to
-        follow its output from the first tuple on."""
+        """Starts a pocket, with the query and the stream that it brings along. `reader` is going to
+        follow its output from the first tuple on.
+        """
         while True:
             known, changes = self._catalog.definitions(), Changes()
             following = self._add_pocket(submitted, reader, base, known, changes)
@@ -294,7 +302,9 @@ class Coordinator:
         known: Mapping[str, AnyDef],
         changes: Changes,
     ) -> dict[str, str]:
-        """To what is going to be changed; its output → who is going to follow that."""
+        """Adds a pocket to the changes; returns its output → the reader that is going to follow
+        it.
+        """
 
         def check(script: Script, known: dict[str, AnyDef]) -> Changes:
             return self._check(script, base, known)
@@ -334,7 +344,9 @@ class Coordinator:
     def _apply(
         self, changes: Changes, known: Mapping[str, AnyDef], readers: Mapping[str, str]
     ) -> bool:
-        """False if what it was checked against has changed meanwhile."""
+        """Applies the changes. False if the facts that they were checked against have changed
+        meanwhile.
+        """
         self._secrets.change(changes.keep)
         done = False
         try:
@@ -344,7 +356,9 @@ class Coordinator:
         return done
 
     def _forget_secrets(self, names: Iterable[str]) -> None:
-        """These, if nothing names them, and those without a name that nothing names."""
+        """Forgets these secrets if nothing names them, and all unnamed secrets that nothing
+        uses.
+        """
         used = [*self._catalog.definitions().values(), *self._catalog.intentions().values()]
         still = {one.name for one in secrets_in(used)}
         self._secrets.change({}, set(names) - still)
@@ -378,17 +392,17 @@ class Coordinator:
         return True
 
     def move(self, query: str, site: str) -> str:
-        """Have another site run a query, without loss or repetition; the site it was at."""
+        """Moves a query to another site, without loss or repetition; returns its former site."""
         was_at = self._runtime.run(self._control.move(query, site))
         note("moved", f"{query} moved from {was_at} to {site}", query=query, site=site)
         return was_at
 
     def stand_by(self, query: str, site: str) -> None:
-        """Have a site stand by for a query that has a standby, instead of who does so."""
+        """Makes a site the standby of a query that has one, instead of the present standby."""
         self._runtime.run(self._control.stand_by(query, site))
 
     def move_all(self, moves: Sequence[Moved]) -> list[Moved]:
-        """Several operators at once; one that cannot move stays."""
+        """Moves several operators at once; one that cannot move stays."""
         return self._runtime.run(self._replacement.move(moves))
 
     def network_samples(self) -> Sequence[Sample]:
@@ -396,18 +410,19 @@ class Coordinator:
         return self._placing.monitor.samples
 
     def placement_notes(self, known: dict[str, AnyDef]) -> dict[str, str]:
-        """Of each operator that the system places, if all this were there: why it is there."""
+        """For each operator that the system places, if all this existed: why it is at its site."""
         return self._placing.notes(known)
 
     def replan(self, *, dry_run: bool) -> Replan:
-        """Place again what runs, and move what should be elsewhere; or only say so. Sub-deadlines
-        are set anew, too."""
+        """Places again what runs, and moves what should be elsewhere; or only says so.
+        Sub-deadlines are set again, too.
+        """
         if not dry_run:
             self._placing.deadlines.renew()
         return self._runtime.run(self._replacement.run(dry_run=dry_run))
 
     def _look(self) -> None:
-        """Again and again."""
+        """Compares the sites' reports with the catalog, once."""
         self._site_news.look(self.sites.alive())
         if (now := self._runtime.now()) >= self._news_due:
             self._news_due = now + NEWS_S
@@ -423,17 +438,19 @@ class Coordinator:
 
     def settle(self) -> bool:
         """After a restart: what sites do not run of the catalog goes on where it was, and what
-        cannot yet as soon as it can. Whether something was lacking."""
+        cannot yet as soon as it can. Returns whether something was lacking.
+        """
         return self._runtime.run(self._control.settle())
 
     @property
     def deploys_anew(self) -> bool:
-        """An `up --anew` was cut short: nothing of before is there any more to go on with."""
+        """Whether an `up --anew` was cut short: nothing is left that could go on."""
         return self._control.deploys_anew
 
     def deploy_anew(self) -> None:
-        """Deploy the catalog from the beginning. Each query becomes a creation of its own, so that
-        what an earlier one wrote never counts as its."""
+        """Deploys the catalog from the beginning. Each query becomes a creation of its own, so that
+        output of an earlier one never counts as its.
+        """
 
         def clear(known: Mapping[str, AnyDef]) -> None:
             for one in known.values():
@@ -446,13 +463,14 @@ class Coordinator:
             note("created", f"{name} deployed anew, from the beginning", query=name)
 
     def _created(self, one: AnyDef) -> AnyDef:
-        """A creation of its own, later than all before it."""
+        """The definition as a creation of its own, later than all before it."""
         moment = self._catalog.next_moment(time.time_ns() // 1000)
         return with_database(_marked(one, moment), self._state / "stages")
 
     def status(self, *, ask: bool = True) -> SystemStatus:
-        """Every site with a fresh report, or why there is none; without `ask`, with what its last
-        heartbeat brought."""
+        """Every site with a fresh report, or why there is none; without `ask`, with its last
+        heartbeat.
+        """
         known = self._catalog.definitions()
         return system_status(
             self._seen(known, ask=ask),
@@ -471,7 +489,9 @@ class Coordinator:
         return look(self.sites, known, control.protector, obstacles, control.wanted, ask=ask)
 
     def forget_sites(self) -> None:
-        """They have been stopped with us: a later coordinator need not look for them."""
+        """Forgets the sites, which have been stopped with us: a later coordinator need not look for
+        them.
+        """
         self._catalog.forget_sites()
 
     def close(self) -> None:
@@ -486,7 +506,7 @@ class Coordinator:
 
 
 def _logged(say: Say) -> Say:
-    """What people are told is in the log too."""
+    """Puts in the log, too, what people are told."""
 
     def tell(line: str) -> None:
         note("told", line)
@@ -503,8 +523,9 @@ def _note_changes(changes: Changes) -> None:
 
 
 def _marked(definition: AnyDef, begun_us: int) -> AnyDef:
-    """Each creation of a query bears a mark of its own. What a protected one writes stays where it
-    is written, though the query may move."""
+    """The definition with the mark of its creation. The results of a protected query stay where
+    they are written, though the query may move.
+    """
     if isinstance(definition, ApproximateDef):
         template = definition.template.model_copy(update={"run": run_name(begun_us, uuid4().hex)})
         return definition.model_copy(update={"template": template})

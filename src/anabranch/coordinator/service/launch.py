@@ -1,4 +1,4 @@
-"""Bringing up the sites of a cluster: in this process, or as processes of their own."""
+"""Brings up the sites of a cluster: in this process, or as processes of their own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CALM_S = 10.0
 
 
 def may_be_up(coordinator: Coordinator) -> bool:
-    """Whether a site of an earlier life may still run. Of those on other machines nobody knows."""
+    """Whether a site of an earlier run may still be up. Nobody knows of those on other machines."""
     known = ((name, coordinator.sites.record(name)) for name in coordinator.sites.names())
     return any(
         record
@@ -79,7 +79,7 @@ class LocalSites:
         site.report_to(peer, cluster.report_interval_s)
 
     def tasks(self) -> list[Task]:
-        """All that is deployed at them."""
+        """All tasks that are deployed at them."""
         return [task for site in self._sites for task in site.service.deployment.tasks.values()]
 
     def close(self, *names: str) -> None:
@@ -92,8 +92,9 @@ class LocalSites:
 
 
 class SiteProcesses:
-    """Sites with a process and a Spark each. `tied` ones end when this process does, however it
-    ends; the others go on without it."""
+    """Sites with a process and a Spark each. `tied` processes end when this process does, however
+    it ends; the others go on without it.
+    """
 
     def __init__(
         self,
@@ -128,9 +129,10 @@ class SiteProcesses:
         self._spares = Spares(count, watched, self._start_spare)
 
     def _goes_on(self, name: str) -> bool:
-        """A site that outlived an earlier coordinator has reported. One that has a process and is
-        silent until its lease ends has ended when this returns: two processes of one site would
-        write the same files. Raises SiteError if it cannot be ended."""
+        """Whether a site of an earlier coordinator goes on: it has reported. A silent site with a
+        process has ended when this returns, at the latest when its lease ended: two processes of
+        one site would write the same files. Raises SiteError if it cannot be ended.
+        """
         sites = self._coordinator.sites
         if name in sites.alive():
             return True
@@ -150,7 +152,7 @@ class SiteProcesses:
         return False
 
     def _adopt(self, name: str) -> None:
-        """A site that outlived an earlier coordinator is ours to stop now."""
+        """Takes over a site of an earlier coordinator: now we stop it."""
         record = self._coordinator.sites.record(name)
         with suppress(psutil.NoSuchProcess):
             if record:
@@ -165,7 +167,7 @@ class SiteProcesses:
         return self._start(command, self._logs / f"{name}.log", subprocess.DEVNULL)
 
     def _revive(self, name: str) -> subprocess.Popen[bytes]:
-        """By a spare, if there is one."""
+        """Starts the site again, from a spare if there is one."""
         spare = self._spares.take(self._coordinator.cluster.sites[name])
         if spare is None:
             return self._spawn(name)
@@ -180,7 +182,7 @@ class SiteProcesses:
         return self._start(["spare"], self._logs / SPARE_LOG, subprocess.PIPE)
 
     def _order(self, name: str) -> dict[str, Any]:
-        """To a spare: the site that it becomes."""
+        """The order to a spare: the site that it becomes."""
         return {
             "site": name,
             "coordinator": self._coordinator.address,
@@ -213,7 +215,9 @@ class SiteProcesses:
         return process
 
     def wait(self, progress: Progress, logs: Path) -> None:
-        """Until every site has registered. Raises SiteError with the last words of a dead one."""
+        """Waits until every site has registered. Raises SiteError with the last words of a dead
+        one.
+        """
         for name, process in self._processes.items():
             progress(f"Starting site {name} (process {process.pid}) …")
             deadline = time.monotonic() + START_S
@@ -222,7 +226,7 @@ class SiteProcesses:
                     raise _did_not_start(name, process, logs)
 
     def watch(self, pause_s: float) -> None:
-        """Start those that die again, in a thread of its own. They go on where they were."""
+        """Starts sites again that die, in a thread of its own. They go on where they were."""
         self._watcher = supervised("site-watch", lambda: self._watch(pause_s), self._closing)
         self._watcher.start()
 
@@ -290,9 +294,10 @@ class RunningCluster:
         revive_pause_s: float = 0.0,
         spark: SparkSession | None = None,
     ) -> None:
-        """Sites that share this process share `spark`, which stays its owner's, or one of ours.
-        `revive`: site processes that die are started again, after a pause; if not said, those that
-        are not tied."""
+        """Sites that share this process share `spark`, which stays its owner's, or a session of
+        ours. With `revive`, site processes that die are started again, after a pause; by default
+        those that are not tied.
+        """
         self.coordinator = coordinator
         self._spark: OwnSpark | None = None
         self._local: LocalSites | None = None
@@ -331,7 +336,7 @@ class RunningCluster:
             self._local.close(*names)
 
     def hold(self, site: str) -> None:
-        """One that dies is not started again until it is let go."""
+        """Holds the site: if it dies, it is not started again until it is released."""
         if self._processes:
             self._processes.held.add(site)
 

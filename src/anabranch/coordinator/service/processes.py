@@ -27,7 +27,7 @@ from anabranch.errors import SiteError
 
 
 def signal_process(name: str, number: signal.Signals, status: SystemStatus) -> int:
-    """Send a signal to the process of a site; its number. Raises SiteError."""
+    """Sends a signal to the process of a site; returns its number. Raises SiteError."""
     process = process_of(name, status)
     try:
         process.send_signal(number)
@@ -73,8 +73,9 @@ def _process(pid: int) -> psutil.Process | None:
 
 
 def _is_site(process: psutil.Process, name: str) -> bool:
-    """Numbers of processes are given anew: this one must have been started as that site, or to
-    become any."""
+    """Whether the process was started as that site, or to become any: the numbers of processes are
+    used again.
+    """
     try:
         words = process.cmdline()
     except psutil.Error:
@@ -92,8 +93,9 @@ MOST_SKIPPED = 63
 
 
 class Spares:
-    """`count` of each kind that `configs` have; `start` starts a process that takes its orders, a
-    line of JSON each, on standard input."""
+    """`count` processes of each kind that `configs` have; `start` starts a process that takes its
+    orders, a line of JSON each, on standard input.
+    """
 
     def __init__(self, count: int, configs: Iterable[SiteConfig], start: Start) -> None:
         self._wanted = Counter({_kind(one): count for one in configs})
@@ -102,8 +104,9 @@ class Spares:
         self._skip = self._skipped = 0
 
     def fill(self) -> None:
-        """Start those that are missing, because they were taken or have died. After deaths that
-        nobody asked for, less and less often."""
+        """Starts those that are missing, because they were taken or have died. After deaths that
+        nobody asked for, it does so less and less often.
+        """
         alive = [one for one in self._ready if one[1].poll() is None]
         if len(alive) < len(self._ready):
             self._skip, self._skipped = min(2 * self._skip + 1, MOST_SKIPPED), 0
@@ -121,7 +124,7 @@ class Spares:
         return [(kind, self._start()) for kind in (self._wanted - there).elements()]
 
     def take(self, config: SiteConfig) -> subprocess.Popen[bytes] | None:
-        """One that can become this site; None if there is none."""
+        """A spare that can become this site; None if there is none."""
         for one in self._ready:
             kind, process = one
             if kind == _kind(config) and process.poll() is None:
@@ -131,7 +134,7 @@ class Spares:
         return None
 
     def stop(self) -> list[subprocess.Popen[bytes]]:
-        """Those that still wait, told to end; whoever asks waits for that."""
+        """Tells those that still wait to end, and returns them; the caller waits for their end."""
         told = [process for _, process in self._ready]
         self._ready.clear()
         for process in told:
@@ -142,7 +145,7 @@ class Spares:
 
 
 def tell(process: subprocess.Popen[bytes], order: dict[str, Any]) -> bool:
-    """Whether it can still hear."""
+    """Sends an order. Returns whether the process can still read it."""
     try:
         _input(process).write(json.dumps(order).encode() + b"\n")
         _input(process).flush()
@@ -165,8 +168,9 @@ REST_S = 5.0
 
 
 class SiteOutput:
-    """Whole lines, in the order of each site. They go to the `sys.stdout` of the moment: a live
-    table puts itself there, and so knows of them."""
+    """Whole lines, in the order of each site. They go to the current `sys.stdout`: a live table
+    puts itself there, and so knows of them.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None, "a site whose output is passed on writes to a pipe"
@@ -185,5 +189,5 @@ class SiteOutput:
                     return
 
     def close(self) -> None:
-        """Once the site has ended: the rest of what it printed."""
+        """Passes on the rest of the output once the site has ended."""
         self._thread.join(REST_S)

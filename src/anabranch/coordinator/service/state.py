@@ -1,4 +1,4 @@
-"""The state folder of a running system: how other commands find its coordinator."""
+"""The state folder of a running system: other commands find its coordinator by it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_token(path: Path) -> str:
 
 
 def exposed(token_file: str | Path | None) -> str:
-    """A warning if others can read the cluster's token where it lies; else nothing."""
+    """A warning if others can read the file with the cluster's token; else empty."""
     if token_file is None or not readable_by_all(Path(token_file)):
         return ""
     return (
@@ -43,7 +43,7 @@ def exposed(token_file: str | Path | None) -> str:
 
 
 def credentials_for(cluster: Cluster, state: Path) -> Credentials:
-    """The cluster's token, or one made for this state folder; readable by its owner alone."""
+    """The cluster's token, or a new one for this state folder; readable by its owner alone."""
     security = cluster.security
     given = Path(security.token_file) if security.token_file else None
     path = given or state / "token"
@@ -55,8 +55,9 @@ def credentials_for(cluster: Cluster, state: Path) -> Credentials:
 
 
 def claim(state: Path) -> TextIO:
-    """This folder, for as long as the returned file is open, or this process lives. Raises
-    SetupError if another coordinator has it."""
+    """Claims this folder for as long as the returned file is open, or this process lives. Raises
+    SetupError if another coordinator has it.
+    """
     file = (state / "lock").open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,8 +77,9 @@ def write_endpoint(
     token_file: str | None = None,
     http: str | None = None,
 ) -> None:
-    """Where the coordinator is, for `find_coordinator`, and its HTTP API, if it has one. The token
-    stays in its own file."""
+    """Writes where the coordinator is, for `find_coordinator`, and its HTTP API, if it has one. The
+    token stays in its own file.
+    """
     endpoint = {
         "address": address,
         "http": http,
@@ -96,13 +98,15 @@ def find_coordinator(state: Path) -> Peer:
 
 
 def endpoint_in(state: Path) -> tuple[str, Credentials]:
-    """Where the coordinator of this state folder is, and what it takes to call it."""
+    """The coordinator's address, and the credentials for calling it."""
     endpoint = _endpoint(state)
     return endpoint["address"], _credentials(state, endpoint)
 
 
 def http_in(state: Path) -> tuple[str, Credentials]:
-    """Where the HTTP API of the coordinator of this state folder is. Raises SiteError without."""
+    """The address of the coordinator's HTTP API, with credentials. Raises SiteError if it has
+    none.
+    """
     endpoint = _endpoint(state)
     if not endpoint.get("http"):
         remedy = "Start it without `--http off`."

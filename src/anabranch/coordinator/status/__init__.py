@@ -1,1 +1,1 @@
-"""What the system says of itself."""
+"""The reports of the system about itself."""

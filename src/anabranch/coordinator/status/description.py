@@ -14,7 +14,7 @@ from anabranch.plan.tasks import sink_task
 
 
 def primaries(sites: Iterable[AnySite]) -> list[TaskReport]:
-    """The primaries, each task once: while one moves, the old primary may not know it yet."""
+    """The primaries, each task once: while a task moves, the old primary may not know it yet."""
     newest: dict[str, TaskReport] = {}
     for task in (task for site in sites for task in site.tasks):
         known = newest.get(task.name)
@@ -24,7 +24,7 @@ def primaries(sites: Iterable[AnySite]) -> list[TaskReport]:
 
 
 def standby_of(name: str, status: SystemStatus) -> tuple[TaskReport, StandbyReport] | None:
-    """The standby's task and what it says of its standing by, if its site answers."""
+    """The standby's task and its report about standing by, if its site answers."""
     assigned = status.protection.get(name)
     if assigned is None:
         return None
@@ -36,7 +36,7 @@ def standby_of(name: str, status: SystemStatus) -> tuple[TaskReport, StandbyRepo
 
 
 def is_taken_over(name: str, status: SystemStatus) -> bool:
-    """Its primary is gone, and its standby is there and about to take over."""
+    """Whether its primary is gone, and its standby is there and about to take over."""
     found = standby_of(name, status)
     if found is None:
         return False
@@ -47,8 +47,9 @@ def is_taken_over(name: str, status: SystemStatus) -> bool:
 
 
 def protections(status: SystemStatus) -> list[tuple[str, str, bool]]:
-    """What it is, what to say of it and whether that is good news: of each query that asks for a
-    standby, and of each part of one that has none."""
+    """For each query that asks for a standby, and each part of one without: its name, a sentence
+    about its protection, and whether that is good news.
+    """
     found = []
     for name in (*status.standbys, *_parts(status)):
         text, well = protection_of(name, status)
@@ -58,7 +59,7 @@ def protections(status: SystemStatus) -> list[tuple[str, str, bool]]:
 
 
 def _parts(status: SystemStatus) -> list[str]:
-    """What of a protected query was moved towards its sources."""
+    """The parts of a protected query that were moved towards its sources."""
     return [name for name in status.protection if _kind(name, status) == "part"]
 
 
@@ -69,7 +70,7 @@ def _kind(name: str, status: SystemStatus) -> str:
 
 
 def protection_of(name: str, status: SystemStatus) -> tuple[str, bool]:
-    """What to say of it, and whether that is good news."""
+    """A sentence about its protection, and whether that is good news."""
     assigned = status.protection.get(name)
     if assigned is None or assigned.standby is None:
         why = (assigned.problem if assigned else "") or "no standby yet"
@@ -88,7 +89,7 @@ def protection_of(name: str, status: SystemStatus) -> tuple[str, bool]:
 
 
 def _batching(standby: StandbyReport) -> str:
-    """The batch; of one that is tuned, also what it is good for."""
+    """The batch; if it is tuned, also what it promises."""
     why = dict.fromkeys(one.why for one in standby.tuning)
     if why:
         return "; ".join(why)
@@ -101,8 +102,9 @@ Pair = tuple[TaskReport | None, TaskReport | None]
 def task_and_sink(
     name: str, workers: Mapping[str, Sequence[str]], tasks: Iterable[TaskReport]
 ) -> Pair:
-    """Of the query `name`, from all primaries. The workers of an approximate query are one task,
-    their sinks another."""
+    """The task and the sink of the query `name`, from all primaries. The workers of an approximate
+    query are one task, their sinks another.
+    """
     by_name = {one.name: one for one in tasks}
     if name not in workers:
         return by_name.get(name), by_name.get(sink_task(name))
@@ -112,7 +114,9 @@ def task_and_sink(
 
 
 def _as_one(name: str, parts: list[TaskReport]) -> TaskReport | None:
-    """Figures are added up; of latencies the worst counts, of errors the first."""
+    """The parts as one task. Figures are added up; of latencies the worst counts, of errors the
+    first.
+    """
     if not parts:
         return None
     return replace(

@@ -23,8 +23,9 @@ _MANY = 8
 
 
 class QueryNews:
-    """Looks at the sites' reports and the queries' states again and again. One trouble that stops
-    many queries is a few lines."""
+    """Looks at the sites' reports and the queries' states each time it is called. A trouble that
+    stops many queries is a few lines.
+    """
 
     def __init__(
         self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -82,7 +83,7 @@ class QueryNews:
         now: float,
         states: Mapping[str, State],
     ) -> None:
-        """What was dropped, or is in another trouble by now, does not go on."""
+        """Says that these go on; not of what was dropped, or is in another trouble by now."""
         still = {what for what, _ in self._since}
         since = {
             what.partition(" ")[2]: began
@@ -106,7 +107,7 @@ def listed(names: list[str]) -> str:
 def _troubles(
     sites: Iterable[AnySite], tables: Collection[str]
 ) -> Iterable[tuple[tuple[str, str], str]]:
-    """Of the sources that run."""
+    """The troubles of the sources that run."""
     for site in sites:
         for one in site.sources:
             what = f"{'table' if one.stream in tables else 'stream'} {one.stream}"
@@ -117,7 +118,7 @@ def _troubles(
 
 
 def without_name(error: ErrorReport, what: str) -> str:
-    """The line of a source's error, for those who say already which source it is."""
+    """The line of a source's error, for callers who already say which source it is."""
     return replace(error, message=error.message.removeprefix(f"{what}: ")).line()
 
 
@@ -125,7 +126,7 @@ Say = Callable[[str], None]
 
 
 class SiteNews:
-    """Told who is alive again and again, and of processes that died."""
+    """It is told repeatedly who is alive, and which processes died."""
 
     def __init__(self, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -136,7 +137,7 @@ class SiteNews:
         """Site that is away → how its process ended."""
 
     def died(self, site: str, code: int) -> None:
-        """Its process has ended with `code`, and is started again."""
+        """Says that its process has ended with `code`, and is started again."""
         self._gone[site] = self._clock()
         self.endings[site] = ending = _ending(code)
         self._say(f"site {site} died ({ending}) and is being started again")

@@ -29,7 +29,9 @@ def goes_on(state: State) -> bool:
 def query_states(
     sites: Sequence[AnySite], known: Definitions, protection: Mapping[str, ProtectionReport]
 ) -> dict[str, State]:
-    """Of each that the user knows: workers are told with the query that they are part of."""
+    """The state of each query or pocket that the user knows; workers count for the query that they
+    are part of.
+    """
     states = _States(sites, known, protection)
     return {
         one.name: states.of(one.name)
@@ -39,7 +41,7 @@ def query_states(
 
 
 def is_asked_for(one: AnyDef) -> TypeGuard[QueryDef | ApproximateDef]:
-    """A query that the user knows, not one of its workers."""
+    """Whether it is a query that the user knows, not one of its workers."""
     return isinstance(one, ApproximateDef) or (isinstance(one, QueryDef) and not one.part_of)
 
 
@@ -84,7 +86,7 @@ class _States:
         return sink or State(task.state)
 
     def _of_workers(self, workers: Sequence[str]) -> State:
-        """As all of them are; while one is replaced, the others' results go on."""
+        """The state of all workers together; while one is replaced, the others' results go on."""
         states = {name: self.of(name) for name in workers if name in self._known}
         troubles = [(name, one) for name, one in states.items() if not goes_on(one)]
         if not troubles:
@@ -117,7 +119,7 @@ class _States:
         return State("sink away", f"its sink is at {site}, which is {how}; results wait for it")
 
     def _troubles(self, one: QueryDef | PocketDef) -> Iterator[State]:
-        """What keeps its inputs from coming: a query waits for all of them."""
+        """The obstacles that keep its inputs from coming: a query waits for all of them."""
         if isinstance(one, QueryDef):
             for node in one.nodes[:-1]:
                 yield from self._trouble_in(node)
@@ -132,7 +134,7 @@ class _States:
                 yield from self._trouble_of(read)
 
     def _trouble_in(self, part: Node) -> Iterator[State]:
-        """Of a query that was moved towards its sources."""
+        """The trouble in a part of a query that was moved towards its sources."""
         task = self._tasks.get(part.name)
         state = _as_told(task) if task else self._without_task(part.name, part.site)
         if not goes_on(state):
@@ -153,7 +155,7 @@ class _States:
             yield _held_up("no input", f"{source.kind} {source.name}", by)
 
     def _replayed(self, one: QueryDef | PocketDef) -> str:
-        """How far the streams are that are read again for it, if some are."""
+        """How far those of its streams are that are read again, if some are."""
         far = []
         for name in one.reads:
             read = self._known.get(self._filled.get(name, name))
@@ -168,7 +170,7 @@ class _States:
         return "; ".join(dict.fromkeys(far))
 
     def _away(self, site: str, name: str) -> State | None:
-        """Of something that its site does not run."""
+        """The state of something that its site does not run."""
         if held := self._held.get(name):
             return _held_up("waiting", "it", held)
         match self._state(site):
@@ -185,7 +187,9 @@ class _States:
 
 
 def _held_up(state: str, what: str, by: Delay) -> State:
-    """By something that passes, or else until a person does something about it."""
+    """The state of something that waits for an obstacle to pass, or else until a person does
+    something about it.
+    """
     reason = by.reason.rstrip(".")
     if not by.passes:
         return State("stuck", f"{what} cannot go on: {reason}")
@@ -193,7 +197,7 @@ def _held_up(state: str, what: str, by: Delay) -> State:
 
 
 def _as_told(task: TaskReport) -> State:
-    """What the site that has a task says of it."""
+    """The state according to the site that has the task."""
     waits = task.state == "waiting"
     return State(task.state, f"site {task.site} is putting it back" if waits else "")
 
@@ -203,8 +207,9 @@ def _not_yet(site: str) -> str:
 
 
 def failures(status: SystemStatus) -> list[AnabranchError]:
-    """What has failed anywhere, as it was raised there. A standby that failed protects no more; its
-    query goes on."""
+    """All failures, as they were raised. A standby that failed protects no more; its query goes
+    on.
+    """
     parts: list[SourceReport | TaskReport] = [*status.sources(), *primaries(status.sites)]
     return [part.error.error() for part in parts if part.error]
 
@@ -214,8 +219,9 @@ def lost_sites(status: SystemStatus) -> list[str]:
 
 
 def idle(status: SystemStatus) -> bool:
-    """Raises ConfigError if there is nothing finite to wait for. While a site does not run what is
-    its own, what it still has to do is unknown."""
+    """Whether nothing is left to do. Raises ConfigError if there is nothing finite to wait for.
+    While a site does not run all its own tasks, its remaining work is unknown.
+    """
     if any(site.missing for site in status.sites):
         return False
     sources = {one.stream: one for one in status.sources()}

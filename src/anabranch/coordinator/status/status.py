@@ -1,4 +1,4 @@
-"""What a coordinator makes of what sites report, and of what it knows itself."""
+"""The status that a coordinator computes from what sites report, and from what it knows itself."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def look(
     ask: bool = True,
 ) -> Seen:
     """Every site with a report, or why there is none: a fresh one, or, if nobody is to be asked,
-    that of its last heartbeat."""
+    that of its last heartbeat.
+    """
     found = with_obstacles(_asked(sites) if ask else heard(sites), known, obstacles)
     protection = protector.report()
     return Seen(
@@ -112,7 +113,7 @@ def tables_in(known: Definitions) -> tuple[str, ...]:
 
 
 def heard(sites: Sites) -> list[AnySite]:
-    """What every site said last."""
+    """The last report of every site."""
     alive = sites.alive()
     return [_heard(sites, name, alive) for name in _names(sites)]
 
@@ -128,7 +129,9 @@ def _names(sites: Sites) -> list[str]:
 
 
 def _site(sites: Sites, name: str) -> AnySite:
-    """Of one that does not answer: where and in which process it was last."""
+    """The site's status. For a site that does not answer it says where and in which process it was
+    last.
+    """
     since = sites.starting().get(name)
     if since is not None:
         return _silent(sites, name, "starting", is_starting(since))
@@ -139,7 +142,7 @@ def _site(sites: Sites, name: str) -> AnySite:
 
 
 def _heard(sites: Sites, name: str, alive: Collection[str]) -> AnySite:
-    """What a site said last; a site that has said nothing for too long is gone."""
+    """The last report of a site; a site that has been silent for too long is gone."""
     since = sites.starting().get(name)
     if since is not None:
         return _silent(sites, name, "starting", is_starting(since))
@@ -158,8 +161,9 @@ def _silent(sites: Sites, name: str, state: str, problem: str) -> SilentSite:
 def with_obstacles(
     sites: Iterable[AnySite], known: Definitions, obstacles: Obstacles
 ) -> list[AnySite]:
-    """Of each site that is up what it has not been given again, and why. It is stuck if one of the
-    reasons stays until a person does something."""
+    """The sites that are up with what they have not been given again, and why. A site is stuck if
+    one of the reasons stays until a person does something.
+    """
     at = {task.name: task.site for task in tasks(known.values(), known)}
     at |= {one.name: one.site for one in known.values() if isinstance(one, StreamDef | TableDef)}
     told: list[AnySite] = []
@@ -181,9 +185,10 @@ def _compared(
     protector: Protector,
     wanted: WantedThere,
 ) -> AnySite:
-    """What of the catalog is missing there, and what of it no other site has either, as its new
-    primary or as a standby that is about to be; and what still runs there though it was dropped: it
-    stops it with its next heartbeats."""
+    """The site with what is missing there, what of that no other site has either, as its new
+    primary or as a standby that is about to be; and what still runs there though it was dropped,
+    which it stops with its next heartbeats.
+    """
     own = {
         one.name
         for one in known.values()
