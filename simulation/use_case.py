@@ -60,11 +60,11 @@ def existing_placement(problem: Problem, limit_s: float = 20.0) -> dict[str, str
     busiest = program.column(cost=1.0)
     work = sum(one.cost for one in problem.operators)
     for site, slots in problem.sites.items():
-        here = [
+        used = [
             (z[site, one.name], one.cost / work)
             for one in problem.operators
             if (site, one.name) in z
         ]
-        program.row([(busiest, float(slots)), *((column, -part) for column, part in here)], 0)
+        program.row([(busiest, float(slots)), *((column, -part) for column, part in used)], 0)
     solution = program.solve(limit_s=limit_s)
     return chosen(z, solution) if solution else None

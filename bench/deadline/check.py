@@ -16,8 +16,8 @@ def broken(problem: Problem, plan: Plan, tasks: tuple[LocalTask, ...]) -> list[s
     wrong = [*_misplaced(problem, plan), *_late(problem, plan, tasks)]
     for site in problem.sites:
         busy = 0.0
-        here = sorted((one for one in tasks if one.site == site), key=lambda one: one.deadline)
-        for task in here:
+        local = sorted((one for one in tasks if one.site == site), key=lambda one: one.deadline)
+        for task in local:
             busy += task.cost
             if busy > task.deadline * (1 + SLACK):
                 wrong.append(f"{site}: {task.name} may be done after {busy}, due {task.deadline}")

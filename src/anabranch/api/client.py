@@ -151,7 +151,7 @@ class Client:
         added. `wait` is the time to wait for sites that are being started. `pockets` are started
         with the script, each with the reader that follows its output, if any.
         """
-        asked = Execute(
+        request = Execute(
             text,
             name="sql",
             base=base or str(Path.cwd()),
@@ -161,7 +161,7 @@ class Client:
             pockets=tuple(one for one, _ in pockets),
             pocket_readers=tuple(reader for _, reader in pockets),
         )
-        return self._coordinator.send(asked, EXECUTE_S)
+        return self._coordinator.send(request, EXECUTE_S)
 
     def carry_out(self, gathered: Gathered) -> None:
         """Carries out all of it, or nothing. Raises the error of the argument that is wrong."""
@@ -193,9 +193,9 @@ class Client:
             for kind, answer in zip(("stream", "table", "query"), answers, strict=True)
             for row in answer.rows
         ]
-        for one in known:
-            if one.name.lower() == name.lower():
-                return one
+        for definition in known:
+            if definition.name.lower() == name.lower():
+                return definition
         names = ", ".join(one.name for one in known) or "none"
         raise ConfigError(f"there is no '{name}'", remedy=f"There are: {names}.")
 

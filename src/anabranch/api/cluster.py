@@ -181,17 +181,17 @@ class Cluster:
         """The stream, table or query of this name, to make queries of; a query's results are not
         followed.
         """
-        found = self._client.find(name)
+        entry = self._client.find(name)
         kinds: dict[str, type[Stream | Table | Query]]
         kinds = {"stream": Stream, "table": Table, "query": Query}
-        return kinds[found.kind](self._client, found.name, found.site)
+        return kinds[entry.kind](self._client, entry.name, entry.site)
 
     def query(self, name: str) -> Query:
         """A query that runs already, with its results from now on."""
-        found = self._client.find(name)
-        if found.kind != "query":
-            raise ConfigError(f"{found.name} is a {found.kind}", place="query(name)")
-        return Query.joined(self._client, found.name, found.site)
+        entry = self._client.find(name)
+        if entry.kind != "query":
+            raise ConfigError(f"{entry.name} is a {entry.kind}", place="query(name)")
+        return Query.joined(self._client, entry.name, entry.site)
 
     def submit(
         self, pocket: type[Pocket], *, name: str | None = None, follow: bool = True
@@ -243,10 +243,10 @@ class Cluster:
             return f"<pre>{escape(repr(self))}</pre>"
         tasks = primaries(status.sites)
         queries = []
-        for name, one in status.states.items():
+        for name, state in status.states.items():
             task, _ = task_and_sink(name, status.workers, tasks)
             at, out = (task.site, task.position) if task else ("", "")
-            queries.append((name, at, one.state, out, one.reason))
+            queries.append((name, at, state.state, out, state.reason))
         sites = [(one.site, one.state, one.problem) for one in status.sites]
         return table(("site", "state", "problem"), sites) + table(
             ("query", "site", "state", "tuples out", "why"), queries

@@ -369,17 +369,17 @@ def _master(given: Readable | str, inputs: Sequence[Input]) -> str:
     if isinstance(given, str):
         return given
     wanted = _as_input(given)
-    found = [one for one in inputs if one == wanted] or [
+    inputs_ = [one for one in inputs if one == wanted] or [
         one for one in inputs if one.name == wanted.name
     ]
-    if len(found) != 1:
-        problem = "is not among the inputs" if not found else "stands for several inputs"
+    if len(inputs_) != 1:
+        problem = "is not among the inputs" if not inputs_ else "stands for several inputs"
         raise ConfigError(
             f"{wanted.called or wanted.name} {problem}",
             place="join(master)",
             remedy="Give one of the inputs.",
         )
-    return found[0].called or found[0].name
+    return inputs_[0].called or inputs_[0].name
 
 
 def _item(item: tuple[str, str]) -> Text:
@@ -389,10 +389,10 @@ def _item(item: tuple[str, str]) -> Text:
     return Text().add(f"{text}{alias}", place)
 
 
-def _from_item(one: Input) -> Text:
-    text = Text().add(written(one.name, "the input"), "the input")
-    if one.window:
-        text.add(f"[{one.window}]", f"the window of {one.name}")
-    if one.called:
-        text.add(" AS ").add(written(one.called, "alias"), "alias")
+def _from_item(item: Input) -> Text:
+    text = Text().add(written(item.name, "the input"), "the input")
+    if item.window:
+        text.add(f"[{item.window}]", f"the window of {item.name}")
+    if item.called:
+        text.add(" AS ").add(written(item.called, "alias"), "alias")
     return text

@@ -140,14 +140,14 @@ class RunningPocket(Results):
         if client.gathered is not None:
             client.gathered.pocket(pocket, consumer, lambda: running._find(consumer))
         else:
-            made = client.submit(pocket, consumer)
-            running._begin(made.site, made.input, made.output, consumer)
+            definition = client.submit(pocket, consumer)
+            running._begin(definition.site, definition.input, definition.output, consumer)
         return running
 
     def _find(self, consumer: str) -> None:
         answer = self._client.execute(Text(f"DESCRIBE {written(self.name, 'name')}"))
-        told: dict[str, str] = {what: name for what, name in answer.rows}  # noqa: C416 (typed)
-        self._begin(told["site"], told["reads"], told["fills"], consumer)
+        rows: dict[str, str] = {what: name for what, name in answer.rows}  # noqa: C416 (typed)
+        self._begin(rows["site"], rows["reads"], rows["fills"], consumer)
 
     def _begin(self, site: str, input: str, output: str, consumer: str) -> None:
         self.site, self.input = site, input

@@ -67,13 +67,13 @@ class Text:
         """The argument at this place, or the one before it."""
         lines = str(self).split("\n")
         offset = sum(len(one) + 1 for one in lines[: line - 1]) + column - 1
-        found, end = "", 0
+        name, end = "", 0
         for text, argument in self._parts:
             end += len(text)
-            found = argument or found
+            name = argument or name
             if offset < end:
                 break
-        return found
+        return name
 
 
 def name(text: str, argument: str) -> str:

@@ -101,13 +101,13 @@ def rehearse_history(
     `gap` on each side of it, are not learnt from.
     """
     edges = np.linspace(0, len(windows), BLOCKS + 1).astype(int)
-    found: list[Rehearsal] = []
+    rehearsals: list[Rehearsal] = []
     for start, end in pairwise(edges):
         kept = np.concatenate([windows[: max(start - gap, 0)], windows[end + gap :]])
         model = learn(kept, shrink=settings.shrink, clean=settings.clean)
-        found.append(rehearse(model, windows[start:end], lags, weight, clean=settings.clean))
-    deaths = tuple(death for one in found for death in one.deaths)
-    return Rehearsal(deaths, tuple(len(one.deaths) for one in found))
+        rehearsals.append(rehearse(model, windows[start:end], lags, weight, clean=settings.clean))
+    deaths = tuple(death for one in rehearsals for death in one.deaths)
+    return Rehearsal(deaths, tuple(len(one.deaths) for one in rehearsals))
 
 
 @dataclass(frozen=True)

@@ -118,8 +118,8 @@ class Estimator:
         return self._gains[keys]
 
 
-def _same(one: Floats, other: Floats) -> bool:
-    return one is other or np.array_equal(one, other, equal_nan=True)
+def _same(first: Floats, other: Floats) -> bool:
+    return first is other or np.array_equal(first, other, equal_nan=True)
 
 
 def _screened(model: Model, lost: list[int], window: Floats) -> Floats:

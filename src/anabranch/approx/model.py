@@ -232,18 +232,18 @@ def _less_glitches(model: Model, block: Block) -> Floats:
 
 
 def _fit(history: History, shrink: bool) -> Model:
-    found = history.fold(moments, add)
-    sample = found.scatter / found.count
+    totals = history.fold(moments, add)
+    sample = totals.scatter / totals.count
     scale = np.sqrt(np.diag(sample))
     scale = np.where(scale > 0, scale, max(float(scale.max()) * 1e-6, 1e-9))
     amount = 0.0
     if shrink:
-        fourth = history.fold(partial(_fourth, found.mean, scale), add)
-        amount = shrinkage(found.count, sample / np.outer(scale, scale), fourth)
+        fourth = history.fold(partial(_fourth, totals.mean, scale), add)
+        amount = shrinkage(totals.count, sample / np.outer(scale, scale), fourth)
     sample[np.diag_indices_from(sample)] = scale**2
     nothing = np.ones_like(scale)
-    model = Model(found.mean, sample, amount, nothing, nothing)
-    far, jumps = history.fold(partial(_spreads, model, found.count), _appended)
+    model = Model(totals.mean, sample, amount, nothing, nothing)
+    far, jumps = history.fold(partial(_spreads, model, totals.count), _appended)
     return replace(model, spread=_robust(far), jump=_robust(jumps))
 
 
@@ -260,8 +260,8 @@ def _spreads(model: Model, count: int, block: Block) -> tuple[Floats, Floats]:
     return sampled(model.residuals(block.full), most), sampled(jumps, most)
 
 
-def _appended(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    return np.concatenate([one[0], other[0]]), np.concatenate([one[1], other[1]])
+def _appended(first: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    return np.concatenate([first[0], other[0]]), np.concatenate([first[1], other[1]])
 
 
 def _robust(values: Floats) -> Floats:

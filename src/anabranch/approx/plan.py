@@ -120,10 +120,10 @@ def assigned(
             previous,
             moves,
         )
-        made = judge(METHODS[method](problem))
-        if best is None or sum(made.estimable) > sum(best.estimable):
-            best = made
-        tolerated = np.minimum(tolerated, _tolerated(made))
+        result = judge(METHODS[method](problem))
+        if best is None or sum(result.estimable) > sum(best.estimable):
+            best = result
+        tolerated = np.minimum(tolerated, _tolerated(result))
     assert best is not None
     return best
 
@@ -137,23 +137,25 @@ def judged(
     settings: Settings,
 ) -> Plan:
     """What can be promised with this assignment of keys."""
-    found = calibrate(
+    calibration = calibrate(
         rehearsal.residuals(workers), rehearsal.blocks, promise.confidence, settings.remember
     )
     sigmas = _sigmas(model, workers)
     z = normal_quantile(promise.confidence)
     if not settings.calibrate:
-        found = replace(found, by_lag=np.tile(z * sigmas, (promise.lags, 1)), bound=z * sigmas)
-    bounds = found.bound * _with_others(model, workers, promise.failures) / sigmas
-    return Plan(promise, model, weight, workers, found, bounds)
+        calibration = replace(
+            calibration, by_lag=np.tile(z * sigmas, (promise.lags, 1)), bound=z * sigmas
+        )
+    bounds = calibration.bound * _with_others(model, workers, promise.failures) / sigmas
+    return Plan(promise, model, weight, workers, calibration, bounds)
 
 
-def _tolerated(made: Plan) -> Floats:
+def _tolerated(plan: Plan) -> Floats:
     """For each key the standard deviation with which its bound would be ε, if bounds are
     proportional to it.
     """
-    bound = np.where(np.isfinite(made.calibration.bound), made.calibration.bound, 1e30)
-    return _sigmas(made.model, made.workers) * made.promise.epsilon / np.maximum(bound, 1e-12)
+    bound = np.where(np.isfinite(plan.calibration.bound), plan.calibration.bound, 1e30)
+    return _sigmas(plan.model, plan.workers) * plan.promise.epsilon / np.maximum(bound, 1e-12)
 
 
 def _sigmas(model: Model, workers: Workers) -> Floats:

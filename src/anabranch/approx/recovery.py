@@ -113,11 +113,11 @@ class Recovery:
         """Takes note that a worker's results of the window that ends at `end` are in the sink.
         Windows come in order; one may come again.
         """
-        one = self._workers[worker]
+        state = self._workers[worker]
         self._first = end if self._first is None else min(self._first, end)
-        one.damaged.discard(end)
-        if one.delivered is None or end > one.delivered:
-            one.delivered = end
+        state.damaged.discard(end)
+        if state.delivered is None or end > state.delivered:
+            state.delivered = end
         self._find_whole()
 
     def died(self, worker: int) -> None:
@@ -132,20 +132,20 @@ class Recovery:
         windows from the returned end on; earlier windows that the dead worker has not delivered are
         damaged.
         """
-        one = self._workers[worker]
+        state = self._workers[worker]
         first = self.windows.first_whole(instant)
-        start = self._owes_from(one)
+        start = self._owes_from(state)
         if start is not None:
-            one.damaged |= set(self.windows.between(start, first)) - self._estimated
-        one.dead = False
-        one.begins = max(first, one.begins or first)
+            state.damaged |= set(self.windows.between(start, first)) - self._estimated
+        state.dead = False
+        state.begins = max(first, state.begins or first)
         return first
 
-    def _owes_from(self, one: _Worker) -> int | None:
+    def _owes_from(self, worker: _Worker) -> int | None:
         """The first window that it was to deliver and has not; None if there has been none."""
-        if one.delivered is None:
-            return one.begins or self._first
-        return max(self.windows.after(one.delivered), one.begins or 0)
+        if worker.delivered is None:
+            return worker.begins or self._first
+        return max(self.windows.after(worker.delivered), worker.begins or 0)
 
     def due(self) -> list[Estimation]:
         """The estimations that can be made now: the damaged windows that all others have delivered,
@@ -157,11 +157,11 @@ class Recovery:
             start = self._owes_from(worker) if worker.dead else None
             if start is not None:
                 ends |= set(self.windows.between(start, newest + 1)) - self._estimated
-        return [made for end in sorted(ends) if (made := self._estimation(end))]
+        return [estimation for end in sorted(ends) if (estimation := self._estimation(end))]
 
-    def _out_to(self, one: _Worker) -> int:
+    def _out_to(self, worker: _Worker) -> int:
         """Up to this end its part is in the sink, or damaged."""
-        return max(one.delivered or 0, (one.begins or 0) - self.windows.slide)
+        return max(worker.delivered or 0, (worker.begins or 0) - self.windows.slide)
 
     def _heard(self) -> list[_Worker]:
         """All workers that are not silent."""

@@ -28,8 +28,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         print(f"anabranch {installed('anabranch')} (Spark {installed('pyspark')})")
         raise typer.Exit
 

@@ -152,14 +152,14 @@ class LinkTable(Table):
     both: bool = False
 
     def links(self) -> tuple[LinkConfig, ...]:
-        there = LinkConfig(
+        link = LinkConfig(
             sender=self.sender,
             receiver=self.receiver,
             delay_us=self.delay,
             jitter_us=self.jitter,
             bandwidth=self.bandwidth,
         )
-        return (there, there.reversed()) if self.both else (there,)
+        return (link, link.reversed()) if self.both else (link,)
 
 
 class ClusterFile(Table):

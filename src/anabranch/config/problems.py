@@ -97,11 +97,11 @@ def _read_conf(value: Any) -> Any:
     """
     if not isinstance(value, dict):
         return value
-    found = dict(_flat(value, ""))
-    for key in found:
+    settings = dict(_flat(value, ""))
+    for key in settings:
         if not key.startswith("spark."):
             raise problem(f"{key!r} is no setting of Spark", f"Write 'spark.{key}'?")
-    return found
+    return settings
 
 
 def _flat(table: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

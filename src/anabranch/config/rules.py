@@ -160,8 +160,10 @@ def _one_set(conf: Mapping[str, str], keys: Iterable[str]) -> bool:
 def spark_shows_itself_here(cluster: Cluster) -> Iterator[ConfigError]:
     """Spark's own pages must be on loopback, because they authenticate nobody."""
     for site in cluster.sites.values():
-        here = site.master.startswith("local") or site.conf.get("spark.acls.enable") == "true"
-        if _one_set(site.conf, ["spark.ui.enabled"]) and not (here or cluster.security.plaintext):
+        guarded = site.master.startswith("local") or site.conf.get("spark.acls.enable") == "true"
+        if _one_set(site.conf, ["spark.ui.enabled"]) and not (
+            guarded or cluster.security.plaintext
+        ):
             yield ConfigError(
                 f"with master {site.master} Spark's pages can be reached from other machines,"
                 " and ask nobody for a token",

@@ -122,12 +122,12 @@ class RateSource(Source):
         block.
         """
         first = self._block_start(begin["next"])
-        made = [
+        blocks = [
             self._make(end["start"], start, self._size(start))
             for start in range(first, end["next"], self._block_rows)
         ]
         rows = end["next"] - begin["next"]
-        return pa.concat_tables(made).slice(begin["next"] - first, rows).combine_chunks()
+        return pa.concat_tables(blocks).slice(begin["next"] - first, rows).combine_chunks()
 
     def _blocks(self, start: int, following: int) -> Iterator[tuple[int, pa.Table]]:
         """Blocks of about a second's tuples, each with the number of its first tuple, starting with
@@ -204,8 +204,8 @@ class RateSource(Source):
         return pa.table([pa.array(values, pa.int64()), pa.array(times, pa.int64())], _NUMBERS)
 
     def _column(self, field: pa.Field) -> Any:
-        made = functions.expr(self._expressions[field.name])
-        return made.cast(from_arrow_type(field.type)).alias(field.name)
+        column = functions.expr(self._expressions[field.name])
+        return column.cast(from_arrow_type(field.type)).alias(field.name)
 
     def _time(self) -> Any:
         if self._event_time == "ts":

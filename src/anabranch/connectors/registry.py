@@ -36,10 +36,10 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     @cached_property
     def _added(self) -> dict[str, list[EntryPoint]]:
         """The entry points of the packages that are installed at the first look-up."""
-        found: dict[str, list[EntryPoint]] = {}
+        points: dict[str, list[EntryPoint]] = {}
         for point in entry_points(group=self._group):
-            found.setdefault(point.name, []).append(point)
-        return found
+            points.setdefault(point.name, []).append(point)
+        return points
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self:

@@ -185,16 +185,16 @@ class Right(Protocol):
     def epoch(self) -> int: ...
 
 
-def check_right(query: str, run: str, epoch: int, found: Right | None, *, resume: bool) -> None:
-    """Raises Fenced if the writer in `found` has a later right to write than the task of this run
+def check_right(query: str, run: str, epoch: int, holder: Right | None, *, resume: bool) -> None:
+    """Raises Fenced if the writer in `holder` has a later right to write than the task of this run
     and epoch, which is new or is to `resume`.
     """
-    if found is None:
+    if holder is None:
         return
-    if found.run == run:
-        if found.epoch > epoch:
-            raise fenced(query, f"another site writes since epoch {found.epoch}")
-    elif superseded(run, found.run) or (resume and not superseded(found.run, run)):
+    if holder.run == run:
+        if holder.epoch > epoch:
+            raise fenced(query, f"another site writes since epoch {holder.epoch}")
+    elif superseded(run, holder.run) or (resume and not superseded(holder.run, run)):
         raise fenced(query, "it was created anew since")
 
 

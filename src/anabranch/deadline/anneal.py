@@ -116,14 +116,14 @@ class Energy:
         site.excess = excess
 
     def _arrival(
-        self, here: int, end: dict[int, float], inputs: tuple[int, ...], sources: tuple[int, ...]
+        self, at_site: int, end: dict[int, float], inputs: tuple[int, ...], sources: tuple[int, ...]
     ) -> float:
         """The time when the last of an operator's inputs has come, over links that take their
         time.
         """
         delay = self._latency
-        came = [end[one] + delay.get((self.at[one], here), 0.0) for one in inputs]
-        return max((*came, *(delay.get((site, here), 0.0) for site in sources)), default=0.0)
+        came = [end[one] + delay.get((self.at[one], at_site), 0.0) for one in inputs]
+        return max((*came, *(delay.get((site, at_site), 0.0) for site in sources)), default=0.0)
 
     def _lateness(self, output: int) -> float:
         """How much an output's other operators must give up, and far more if they cannot."""
@@ -136,9 +136,9 @@ class Energy:
             excess = excess or need > ideal + 1e-12
             lightest = min(lightest or self._weight[position], self._weight[position])
             if self._latency:
-                here = self.at[operator]
-                least[operator] = need + self._arrival(here, least, inputs, sources)
-                wanted[operator] = max(need, ideal) + self._arrival(here, wanted, inputs, sources)
+                site = self.at[operator]
+                least[operator] = need + self._arrival(site, least, inputs, sources)
+                wanted[operator] = max(need, ideal) + self._arrival(site, wanted, inputs, sources)
                 continue
             least[operator] = need + max((least[one] for one in inputs), default=0.0)
             wanted[operator] = max(need, ideal) + max((wanted[one] for one in inputs), default=0.0)
@@ -155,10 +155,10 @@ def _steps(
     """For each output: its operators in topological order, with their pair, their inputs and the
     sites of the sources that they read."""
     position = {pair: n for n, pair in enumerate(problem.order)}
-    found = []
+    steps = []
     for output in problem.outputs:
         inside = {one.name for one in problem.upstream[output.name]}
-        found.append(
+        steps.append(
             [
                 (
                     number[one.name],
@@ -173,7 +173,7 @@ def _steps(
                 for one in problem.upstream[output.name]
             ]
         )
-    return found
+    return steps
 
 
 class _Traffic:
@@ -181,7 +181,7 @@ class _Traffic:
 
     def __init__(self, problem: Problem, number: dict[str, int], sites: list[str]) -> None:
         unit = TRAFFIC_WEIGHT / (all_traffic(problem) or 1.0)
-        here = {name: n for n, name in enumerate(sites)}
+        numbers = {name: n for n, name in enumerate(sites)}
         self.cost = 0.0
         self._crossing: dict[int, float] = {}
         self._stream: dict[int, tuple[float, list[int], set[int], int | None]] = {}
@@ -189,8 +189,8 @@ class _Traffic:
         sinks: dict[str, set[int]] = {}
         for output in problem.outputs:
             if output.site is not None:
-                sinks.setdefault(output.operator, set()).add(here[output.site])
-        streams = [(one.name, one.traffic, here[one.site]) for one in problem.sources]
+                sinks.setdefault(output.operator, set()).add(numbers[output.site])
+        streams = [(one.name, one.traffic, numbers[one.site]) for one in problem.sources]
         named = [(one.name, one.traffic, None) for one in problem.operators]
         for n, (name, traffic, fixed) in enumerate([*streams, *named]):
             readers = [number[one] for one in problem.readers[name]]
@@ -205,9 +205,9 @@ class _Traffic:
     def update(self, operator: int, at: list[int]) -> None:
         for stream in self._touching[operator]:
             cost, readers, sinks, fixed = self._stream[stream]
-            here = at[self._made[stream]] if fixed is None else fixed
+            site = at[self._made[stream]] if fixed is None else fixed
             needed = {at[reader] for reader in readers} | sinks
-            crossing = cost * len(needed - {here, -1})
+            crossing = cost * len(needed - {site, -1})
             self.cost += crossing - self._crossing.get(stream, 0.0)
             self._crossing[stream] = crossing
 

@@ -48,21 +48,21 @@ def way(problem: Problem, z: Where) -> Way:
 
     def rows(producer: str, consumer: str) -> list[tuple[list[tuple[int, float]], float]]:
         fixed = problem.source_sites.get(producer)
-        found = []
+        rows_ = []
         for site in (fixed,) if fixed else problem.by_name[producer].sites:
-            there = [
+            elsewhere = [
                 (z[other, consumer], problem.delay(site, other))
                 for other in problem.by_name[consumer].sites
             ]
-            most = max(delay for _, delay in there)
-            terms = [(column, -delay) for column, delay in there if delay]
+            most = max(delay for _, delay in elsewhere)
+            terms = [(column, -delay) for column, delay in elsewhere if delay]
             if not most:
                 continue
             if fixed:
-                found.append((terms, 0.0))
+                rows_.append((terms, 0.0))
             else:
-                found.append(([*terms, (z[site, producer], -most)], -most))
-        return found or [([], 0.0)]
+                rows_.append(([*terms, (z[site, producer], -most)], -most))
+        return rows_ or [([], 0.0)]
 
     return rows
 
@@ -78,14 +78,14 @@ def edf_rows(
     for pair in problem.order:
         operator = problem.by_name[pair[1]]
         for site in operator.sites:
-            here = z[site, operator.name]
+            column = z[site, operator.name]
             if operator.name not in seen:
                 total = program.column()
-                terms = [(total, 1.0), (here, -operator.cost)]
+                terms = [(total, 1.0), (column, -operator.cost)]
                 terms += [(busy[site], -1.0)] if site in busy else []
                 program.row(terms, 0, 0)
                 busy[site] = total
-            program.row([(busy[site], 1.0), (deadlines[pair], -1.0), (here, most)], upper=most)
+            program.row([(busy[site], 1.0), (deadlines[pair], -1.0), (column, most)], upper=most)
         seen.add(operator.name)
 
 
@@ -102,11 +102,11 @@ def lean(program: Linear, problem: Problem, z: Where, weight: float) -> None:
 
 
 def _sinks(problem: Problem) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    sinks: dict[str, set[str]] = {}
     for output in problem.outputs:
         if output.site is not None:
-            found.setdefault(output.operator, set()).add(output.site)
-    return found
+            sinks.setdefault(output.operator, set()).add(output.site)
+    return sinks
 
 
 def _cross(
@@ -119,7 +119,7 @@ def _cross(
 ) -> None:
     name, cost = stream
     for site in problem.sites:
-        made = z.get((site, name))
+        column = z.get((site, name))
         if site == fixed:
             continue
         readers = [z[site, one] for one in problem.readers[name] if (site, one) in z]
@@ -127,11 +127,11 @@ def _cross(
         if not (readers or wanted):
             continue
         crossing = program.column(0, 1, cost)
-        here = [(made, 1.0)] if made is not None else []
+        terms = [(column, 1.0)] if column is not None else []
         for reader in readers:
-            program.row([(crossing, 1.0), (reader, -1.0), *here], 0)
+            program.row([(crossing, 1.0), (reader, -1.0), *terms], 0)
         if wanted:
-            program.row([(crossing, 1.0), *here], 1)
+            program.row([(crossing, 1.0), *terms], 1)
 
 
 def full(program: Linear, problem: Problem, z: Where, weight: float) -> None:
@@ -168,8 +168,8 @@ def _relayed(
     }
     for site in sites:
         coming = [(column, -1.0) for (_, there), column in flows.items() if there == site]
-        made = [(z[site, name], -1.0)] if (site, name) in z else []
-        program.row([(available[site], 1.0), *coming, *made], upper=float(site == fixed))  # (7)
+        terms = [(z[site, name], -1.0)] if (site, name) in z else []
+        program.row([(available[site], 1.0), *coming, *terms], upper=float(site == fixed))  # (7)
         for reader in problem.readers[name]:
             if (site, reader) in z:
                 program.row([(z[site, reader], 1.0), (available[site], -1.0)], upper=0)  # (8)

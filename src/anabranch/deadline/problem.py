@@ -107,11 +107,11 @@ class Problem:
     @cached_property
     def readers(self) -> dict[str, tuple[str, ...]]:
         """Source or operator → the operators that read it."""
-        found: dict[str, list[str]] = {one.name: [] for one in self.streams}
+        by_name: dict[str, list[str]] = {one.name: [] for one in self.streams}
         for operator in self.operators:
             for name in dict.fromkeys(operator.inputs):
-                found[name].append(operator.name)
-        return {name: tuple(readers) for name, readers in found.items()}
+                by_name[name].append(operator.name)
+        return {name: tuple(readers) for name, readers in by_name.items()}
 
     @cached_property
     def upstream(self) -> dict[str, tuple[Operator, ...]]:
@@ -226,8 +226,8 @@ def _flows(problem: Problem, placement: dict[str, str]) -> list[tuple[str, str, 
             needed[output.operator].add(output.site)
     flows = [(one.name, one.site, one.traffic, needed[one.name]) for one in problem.sources]
     for operator in problem.operators:
-        here = placement[operator.name]
-        flows.append((operator.name, here, operator.traffic, needed[operator.name]))
+        site = placement[operator.name]
+        flows.append((operator.name, site, operator.traffic, needed[operator.name]))
     return flows
 
 

@@ -45,8 +45,8 @@ class Merged:
         shares: dict[Pair, float] = {}
         for (output, name), deadline in deadlines.items():
             whole = sum(one.cost for one in self.links[name])
-            for one in self.links[name]:
-                shares[output, one.name] = deadline * one.cost / whole
+            for link in self.links[name]:
+                shares[output, link.name] = deadline * link.cost / whole
         return shares
 
 
@@ -125,9 +125,9 @@ def _solve(problem: Problem, form: str, relax: Relax, limit_s: float) -> Plan | 
     assigned = assign(problem, placement, relax)
     if assigned is None:  # by rounding alone: what the solver has holds to its tolerance
         assigned = Assigned(part.values(solution), solution.objective, part.promised(solution))
-    found = _plan(problem, placement, assigned, solution.bound)
-    better = first and first.objective < found.objective - 1e-9
-    return replace(first, bound=solution.bound) if first and better else found
+    plan = _plan(problem, placement, assigned, solution.bound)
+    better = first and first.objective < plan.objective - 1e-9
+    return replace(first, bound=solution.bound) if first and better else plan
 
 
 def _start(first: Plan | None, z: Where, part: SubDeadlines) -> dict[int, float] | None:
@@ -195,12 +195,12 @@ def _each(problem: Problem, limit_s: float) -> dict[str, float] | None:
     """Each output's own relaxed deadline. (6) follows the order of the ideal sub-deadlines, which
     other deadlines change: so the result is tried, and put off again if it does not hold.
     """
-    asked = problem
+    wanted = problem
     for _ in range(TRIES):
-        plan = solve(asked, relax=Relax.EACH, limit_s=limit_s / TRIES)
+        plan = solve(wanted, relax=Relax.EACH, limit_s=limit_s / TRIES)
         if plan is None:
             return None
-        asked = Relaxation.with_deadlines(problem, plan.promised, 1 + ROUNDING)
-        if solve(asked, limit_s=limit_s / TRIES):
-            return {one.name: one.deadline for one in asked.outputs}
+        wanted = Relaxation.with_deadlines(problem, plan.promised, 1 + ROUNDING)
+        if solve(wanted, limit_s=limit_s / TRIES):
+            return {one.name: one.deadline for one in wanted.outputs}
     return None

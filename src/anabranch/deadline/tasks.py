@@ -105,11 +105,13 @@ def ends(problem: Problem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
 
 def _urgency(problem: Problem) -> dict[str, float]:
     """Operator → the smallest end-to-end deadline that depends on it."""
-    found: dict[str, float] = {}
+    urgency: dict[str, float] = {}
     for output in problem.outputs:
         for operator in problem.upstream[output.name]:
-            found[operator.name] = min(output.deadline, found.get(operator.name, output.deadline))
-    return found
+            urgency[operator.name] = min(
+                output.deadline, urgency.get(operator.name, output.deadline)
+            )
+    return urgency
 
 
 def _next(problem: Problem, name: str, urgency: dict[str, float]) -> str | None:

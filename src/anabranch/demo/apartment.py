@@ -36,12 +36,12 @@ def cluster() -> Cluster:
     """The sites. All but the centres share a process; each centre has its own, so that it can be
     killed alone.
     """
-    here = [SiteConfig(name=name, conf=YOUNG_JVM) for name in (*ROOMS, DESK, *HUBS)]
+    together = [SiteConfig(name=name, conf=YOUNG_JVM) for name in (*ROOMS, DESK, *HUBS)]
     apart = [
         SiteConfig(name=name, isolation="process", master="local[1]", conf=YOUNG_JVM)
         for name in (CENTRE, SPARE)
     ]
-    sites = {one.name: one for one in (*here, *apart)}
+    sites = {one.name: one for one in (*together, *apart)}
     return Cluster(
         sites=sites, heartbeat_interval_us=250_000, placement=Placement(sample_us=1_000_000)
     )

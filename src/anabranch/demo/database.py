@@ -106,10 +106,10 @@ class Database:
 def programs() -> Path:
     """The folder of PostgreSQL's programs; Debian keeps them off the PATH. Raises SetupError if
     there are none."""
-    found = sorted(_ROOT.glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
+    files = sorted(_ROOT.glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
     on_path = shutil.which("initdb")
-    if found:
-        return found[-1].parent
+    if files:
+        return files[-1].parent
     if on_path:
         return Path(on_path).resolve().parent
     raise SetupError(

@@ -173,8 +173,8 @@ class Failure:
 
     def look(self, status: SystemStatus, now: float) -> None:
         """Takes note of what has happened since the last look."""
-        found = [status.protection.get(name) for name in ALARMS]
-        primaries = [one for one in found if one]
+        protections = [status.protection.get(name) for name in ALARMS]
+        primaries = [one for one in protections if one]
         protected = len(primaries) == len(ALARMS) and all(one.protected for one in primaries)
         self.standby = primaries[-1].standby if protected else None
         if self.killed is None:

@@ -48,8 +48,8 @@ def colour(celsius: float) -> str:
 def curve(celsius: Sequence[float], width: int = CURVE) -> Text:
     """The newest `width` temperatures, oldest first."""
     text = Text()
-    for one in celsius[-width:]:
-        text.append(bar(one), colour(one))
+    for value in celsius[-width:]:
+        text.append(bar(value), colour(value))
     return text
 
 
@@ -145,10 +145,10 @@ def summary(record: Record, moment: Moment, failure: Failure) -> RenderableType:
 
 def _verdict_lines(record: Record, failure: Failure) -> list[Text]:
     """What happened to the alarms though their centre was killed."""
-    found = verdict(record)
+    outcome = verdict(record)
     pause = failure.without_alarms_s(record.alarms)
     gap = f", {pause:.1f} s without alarms" if pause is not None else ""
-    lines = [Text(f"{found}{gap}.", "bold green" if found.right else "bold red")]
+    lines = [Text(f"{outcome}{gap}.", "bold green" if outcome.right else "bold red")]
     if failure.killed is not None:
         lines.insert(0, Text(f"{failure.line()}."))
     return lines

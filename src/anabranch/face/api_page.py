@@ -27,11 +27,11 @@ def api_page(schema: Mapping[str, Any]) -> str:
     ]
     tag = ""
     for path, methods in schema["paths"].items():
-        for method, found in methods.items():
-            if found["tags"][0] != tag:
-                tag = found["tags"][0]
+        for method, operation in methods.items():
+            if operation["tags"][0] != tag:
+                tag = operation["tags"][0]
                 parts.append(f"<h2>{escape(tag.capitalize())}</h2>")
-            parts += _operation(method.upper(), path, found, schema)
+            parts += _operation(method.upper(), path, operation, schema)
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width'><title>Anabranch API</title>"
@@ -40,23 +40,25 @@ def api_page(schema: Mapping[str, Any]) -> str:
 
 
 def _operation(
-    method: str, path: str, found: Mapping[str, Any], schema: Mapping[str, Any]
+    method: str, path: str, operation: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> Iterator[str]:
-    yield f"<h3>{method} {escape(path)}</h3><p>{escape(found.get('description', ''))}</p>"
-    if parameters := found.get("parameters"):
+    yield f"<h3>{method} {escape(path)}</h3><p>{escape(operation.get('description', ''))}</p>"
+    if parameters := operation.get("parameters"):
         rows = "".join(_parameter(one) for one in parameters)
         yield f"<table><tr><th>parameter</th><th>type</th><th></th></tr>{rows}</table>"
-    if body := found.get("requestBody"):
+    if body := operation.get("requestBody"):
         wanted = _resolved(body["content"]["application/json"]["schema"], schema)
         fields = {name: _kind(one) for name, one in wanted.get("properties", {}).items()}
         yield f"<p>JSON:</p><pre>{escape(json.dumps(fields, indent=2))}</pre>"
-    answers = ", ".join(f"{code} {one['description']}" for code, one in found["responses"].items())
+    answers = ", ".join(
+        f"{code} {one['description']}" for code, one in operation["responses"].items()
+    )
     yield f"<p>Answers: {escape(answers)}</p>"
 
 
-def _parameter(one: Mapping[str, Any]) -> str:
-    name = f"{one['name']}{'' if one.get('required') else ' (optional)'}"
-    cells = (name, _kind(one["schema"]), one.get("description", ""))
+def _parameter(parameter: Mapping[str, Any]) -> str:
+    name = f"{parameter['name']}{'' if parameter.get('required') else ' (optional)'}"
+    cells = (name, _kind(parameter["schema"]), parameter.get("description", ""))
     return f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in cells)}</tr>"
 
 
@@ -72,5 +74,5 @@ def _kind(wanted: Mapping[str, Any]) -> str:
 
 def _resolved(wanted: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     name = wanted.get("$ref", "").rpartition("/")[2]
-    found: Mapping[str, Any] = schema["components"]["schemas"][name] if name else wanted
-    return found
+    resolved: Mapping[str, Any] = schema["components"]["schemas"][name] if name else wanted
+    return resolved

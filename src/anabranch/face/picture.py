@@ -155,16 +155,16 @@ def _corners(canvas: Canvas) -> list[dict[str, Any]]:
 def _sites(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
     points = site_points(sorted(one.name for one in now.sites), canvas)
     size = 2 * site_radius(len(now.sites), canvas)
-    found = []
-    for one in now.sites:
-        colour = {"up": SITE, "starting": BUSY}.get(one.state, DEAD)
-        tip = f"site {escape(one.name)}: {escape(one.state)}<br>load {one.load:.0%}"
-        tip += f"<br>{escape(one.problem)}" if one.problem else ""
-        name = one.name if one.state == "up" else f"{one.name} {one.state}"
-        found.append(
+    nodes = []
+    for site in now.sites:
+        colour = {"up": SITE, "starting": BUSY}.get(site.state, DEAD)
+        tip = f"site {escape(site.name)}: {escape(site.state)}<br>load {site.load:.0%}"
+        tip += f"<br>{escape(site.problem)}" if site.problem else ""
+        name = site.name if site.state == "up" else f"{site.name} {site.state}"
+        nodes.append(
             _node(
-                f"site {one.name}",
-                points[one.name],
+                f"site {site.name}",
+                points[site.name],
                 name,
                 tip,
                 symbolSize=size,
@@ -173,12 +173,12 @@ def _sites(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
                     "color": f"{colour}22",
                     "borderColor": colour,
                     "borderWidth": 1.5,
-                    "borderType": "solid" if one.state == "up" else "dashed",
+                    "borderType": "solid" if site.state == "up" else "dashed",
                 },
                 label={"position": "top", "distance": 2, "color": colour, "fontWeight": "bold"},
             )
         )
-    return found
+    return nodes
 
 
 def _members(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
@@ -199,29 +199,31 @@ def _members(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
     return streams + [_task(one, now, points[one.name], small) for one in now.tasks if not one.sink]
 
 
-def _task(one: TaskView, now: Snapshot, at: tuple[float, float], small: float) -> dict[str, Any]:
-    worst = one.name == now.bottleneck
+def _task(task: TaskView, now: Snapshot, at: tuple[float, float], small: float) -> dict[str, Any]:
+    worst = task.name == now.bottleneck
     style = {
-        "color": DEAD if one.error else TASK,
+        "color": DEAD if task.error else TASK,
         "borderColor": FULL,
         "borderWidth": 4 if worst else 0,
     }
     tip = (
-        f"{escape(one.name)} at {escape(one.site)}: {escape(one.state)}<br>"
-        f"in {one.rate_in:,.0f}/s, out {one.rate_out:,.0f}/s<br>{one.queue:,} wait"
+        f"{escape(task.name)} at {escape(task.site)}: {escape(task.state)}<br>"
+        f"in {task.rate_in:,.0f}/s, out {task.rate_out:,.0f}/s<br>{task.queue:,} wait"
     )
-    tip += f"<br>{escape(one.error)}" if one.error else ""
+    tip += f"<br>{escape(task.error)}" if task.error else ""
     tip += "<br><b>the bottleneck</b>" if worst else ""
-    named = one.name.partition("/")[0] == one.query  # a worker's name is its query's with a number
-    label = one.name if named and len(now.sites) <= FEW else ""
+    named = (
+        task.name.partition("/")[0] == task.query
+    )  # a worker's name is its query's with a number
+    label = task.name if named and len(now.sites) <= FEW else ""
     return _node(
-        one.name,
+        task.name,
         at,
         label,
         tip,
         symbolSize=(18 if worst else 13) * small,
         itemStyle=style,
-        query=one.query,
+        query=task.query,
     )
 
 

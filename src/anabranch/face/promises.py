@@ -85,14 +85,14 @@ def deadline_view(name: str, raw: Mapping[str, TaskReport]) -> DeadlineView | No
 
 def _way(last: TaskReport, raw: Mapping[str, TaskReport]) -> list[TaskReport]:
     """All tasks up to `last`, those furthest upstream first."""
-    made = {one.output: one for one in raw.values() if one.output}
-    found, waiting = [last], [last]
+    producers = {one.output: one for one in raw.values() if one.output}
+    way, waiting = [last], [last]
     while waiting:
         for stream in waiting.pop(0).inputs:
-            if stream in made and made[stream] not in found:
-                found.append(made[stream])
-                waiting.append(made[stream])
-    return found[::-1]
+            if stream in producers and producers[stream] not in way:
+                way.append(producers[stream])
+                waiting.append(producers[stream])
+    return way[::-1]
 
 
 def placed_view(
@@ -109,8 +109,8 @@ def placed_view(
 
 
 def estimates_view(name: str, status: SystemStatus) -> EstimatesView | None:
-    found = status.approximations.get(name)
-    if found is None:
+    report = status.approximations.get(name)
+    if report is None:
         return None
     workers = tuple(
         WorkerView(
@@ -122,15 +122,15 @@ def estimates_view(name: str, status: SystemStatus) -> EstimatesView | None:
             why=one.why,
             damaged=one.damaged,
         )
-        for one in found.workers
+        for one in report.workers
     )
     return EstimatesView(
-        within=found.within,
-        confidence=found.confidence,
-        estimated=found.estimated,
-        recovering=found.recovering,
+        within=report.within,
+        confidence=report.confidence,
+        estimated=report.estimated,
+        recovering=report.recovering,
         workers=workers,
-        problem=found.problem,
+        problem=report.problem,
     )
 
 
@@ -180,16 +180,16 @@ def _stage(query: QueryView) -> Line | None:
 
 
 def _estimates(query: QueryView) -> Line | None:
-    made = query.estimates
-    if made is None:
+    estimates = query.estimates
+    if estimates is None:
         return None
-    able = sum(one.protection == "estimates" for one in made.workers)
+    able = sum(one.protection == "estimates" for one in estimates.workers)
     text = (
-        f"within {made.within:g} with {made.confidence:.0%}: {able} of {len(made.workers)}"
-        f" workers can be estimated, {made.estimated:,} results were"
+        f"within {estimates.within:g} with {estimates.confidence:.0%}: {able} of"
+        f" {len(estimates.workers)} workers can be estimated, {estimates.estimated:,} results were"
     )
-    bounds = [one.bound for one in made.workers if one.bound is not None]
+    bounds = [one.bound for one in estimates.workers if one.bound is not None]
     text += f", off by up to {max(bounds):.3g}" if bounds else ""
-    text += "; recovering now" if made.recovering else ""
-    text += f"; {made.problem}" if made.problem else ""
-    return "estimates", text, not (made.recovering or made.problem)
+    text += "; recovering now" if estimates.recovering else ""
+    text += f"; {estimates.problem}" if estimates.problem else ""
+    return "estimates", text, not (estimates.recovering or estimates.problem)

@@ -130,7 +130,7 @@ def _stories(happened: Iterable[Story]) -> list[str]:
 
 
 def _query(query: QueryView, history: Sequence[Snapshot], plan: str) -> list[str]:
-    found = [(one.at, seen) for one in history if (seen := one.query(query.name))]
+    points = [(one.at, seen) for one in history if (seen := one.query(query.name))]
     lines = [(what, text) for what, text, _ in told(query)]
     lines += [(f"placed: {one.task} at {one.site}", one.why) for one in query.placed]
     facts = "".join(f"<li>{escape(what)}: {escape(text)}</li>" for what, text in lines)
@@ -138,27 +138,29 @@ def _query(query: QueryView, history: Sequence[Snapshot], plan: str) -> list[str
         f"<h2>{escape(query.name)}</h2>",
         f"<ul>{facts}</ul>" if facts else "",
         "<p class=dim>latency p50 and p99, ms</p>",
-        _lines(found, (lambda one: one.p50_ms, lambda one: one.p99_ms)),
+        _lines(points, (lambda one: one.p50_ms, lambda one: one.p99_ms)),
         "<p class=dim>results a second</p>",
-        _lines(found, (lambda one: one.rate_out,)),
+        _lines(points, (lambda one: one.rate_out,)),
         f"<pre>{escape(plan)}</pre>" if plan else "",
     ]
 
 
 def _lines(
-    found: Sequence[tuple[float, QueryView]],
+    series: Sequence[tuple[float, QueryView]],
     figures: Sequence[Callable[[QueryView], float | None]],
 ) -> str:
     """A small chart: time from left to right, zero at the bottom, the largest value at the top."""
-    values = [value for _, one in found for figure in figures if (value := figure(one)) is not None]
-    if not values or len(found) < 2:
+    values = [
+        value for _, one in series for figure in figures if (value := figure(one)) is not None
+    ]
+    if not values or len(series) < 2:
         return "<p class=dim>no figures yet</p>"
-    top, start, span = max(*values, 1e-9), found[0][0], (found[-1][0] - found[0][0]) or 1.0
+    top, start, span = max(*values, 1e-9), series[0][0], (series[-1][0] - series[0][0]) or 1.0
     drawn = []
     for figure, colour in zip(figures, _COLOURS, strict=False):
         points = " ".join(
             f"{_WIDTH * (at - start) / span:.1f},{_HEIGHT * (1 - value / top):.1f}"
-            for at, one in found
+            for at, one in series
             if (value := figure(one)) is not None
         )
         drawn.append(f"<polyline stroke='{colour}' points='{points}'/>")

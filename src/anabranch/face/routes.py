@@ -134,10 +134,10 @@ def _looking(system: System) -> APIRouter:
     @router.get("/queries/{name}", responses={400: PROBLEMS[400]})
     def query(name: Annotated[str, NAME]) -> QueryView:
         """One query: rates, latency, protection, what its clauses promise."""
-        found = system.watch.now.query(name)
-        if found is None:
+        query = system.watch.now.query(name)
+        if query is None:
             raise ConfigError(f"there is no query '{name}'")
-        return found
+        return query
 
     @router.get("/queries/{name}/explain", responses=PROBLEMS)
     def explain_query(name: Annotated[str, NAME]) -> AnswerBody:
@@ -179,12 +179,12 @@ def _looking(system: System) -> APIRouter:
     @router.get("/targets")
     def targets() -> list[ScrapeTarget]:
         """The sites' own HTTP ports, for Prometheus' `http_sd_configs`."""
-        found = [
+        targets = [
             (one.name, one.http.partition("://")[2].rstrip("/"))
             for one in system.watch.now.sites
             if one.http
         ]
-        return [ScrapeTarget(targets=(at,), labels={"site": name}) for name, at in found]
+        return [ScrapeTarget(targets=(at,), labels={"site": name}) for name, at in targets]
 
     return router
 

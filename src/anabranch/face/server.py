@@ -102,11 +102,11 @@ def _bound(listen: HostPort | None) -> socket.socket:
 
 def _listener(at: HostPort) -> socket.socket:
     family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((at.host, at.port))
+        listener.bind((at.host, at.port))
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener

@@ -40,8 +40,8 @@ class Sessions:
 
     def accept(self, invitation: str) -> str | None:
         """A new session for the first client who brings the invitation in time; else None."""
-        made = self._invitations.pop(_key(invitation), None)
-        return None if made is None or self._now() - made > INVITED_S else self.begin()
+        begun = self._invitations.pop(_key(invitation), None)
+        return None if begun is None or self._now() - begun > INVITED_S else self.begin()
 
     def begin(self) -> str:
         """A new session, for a client who has proved that it knows the token."""

@@ -49,55 +49,55 @@ def _source_error(report: SourceReport, what: str) -> str:
     return without_name(report.error, what) if report.error else report.problem
 
 
-def _task(one: TaskReport, parts: Mapping[str, str]) -> TaskView:
+def _task(task: TaskReport, parts: Mapping[str, str]) -> TaskView:
     """The view of a task. `parts` maps each worker to the query that its user knows."""
     return TaskView(
-        name=one.name,
-        query=parts.get(one.query, one.query),
-        site=one.site,
-        output=one.output,
-        inputs=one.inputs,
-        sink=one.sink,
-        state=one.state,
-        error=_error(one),
-        epoch=one.epoch,
-        queue=one.queue,
-        rows_in=one.rows_in,
-        rows_out=one.rows_out,
-        rate_in=one.rate_in,
-        rate_out=one.rate_out,
-        p50_ms=one.p50_ms,
-        p99_ms=one.p99_ms,
-        load=load_of(one),
+        name=task.name,
+        query=parts.get(task.query, task.query),
+        site=task.site,
+        output=task.output,
+        inputs=task.inputs,
+        sink=task.sink,
+        state=task.state,
+        error=_error(task),
+        epoch=task.epoch,
+        queue=task.queue,
+        rows_in=task.rows_in,
+        rows_out=task.rows_out,
+        rate_in=task.rate_in,
+        rate_out=task.rate_out,
+        p50_ms=task.p50_ms,
+        p99_ms=task.p99_ms,
+        load=load_of(task),
     )
 
 
-def _site(one: AnySite, tasks: Iterable[TaskView], ending: str) -> SiteView:
-    load = sum(task.load for task in tasks if task.site == one.site)
+def _site(site: AnySite, tasks: Iterable[TaskView], ending: str) -> SiteView:
+    load = sum(task.load for task in tasks if task.site == site.site)
     return SiteView(
-        name=one.site,
-        address=one.address,
-        pid=one.pid,
-        state=one.state,
-        problem=one.problem,
+        name=site.site,
+        address=site.address,
+        pid=site.pid,
+        state=site.state,
+        problem=site.problem,
         load=load,
         ending=ending,
-        http=one.http or "",
+        http=site.http or "",
     )
 
 
-def _stream(one: SourceReport, tables: Container[str]) -> StreamView:
-    kind = "table" if one.stream in tables else "stream"
+def _stream(source: SourceReport, tables: Container[str]) -> StreamView:
+    kind = "table" if source.stream in tables else "stream"
     return StreamView(
-        name=one.stream,
-        site=one.site,
-        state=one.state,
-        error=_source_error(one, f"{kind} {one.stream}"),
-        rows=one.rows,
-        rate=one.rate,
-        left_out=one.left_out,
+        name=source.stream,
+        site=source.site,
+        state=source.state,
+        error=_source_error(source, f"{kind} {source.stream}"),
+        rows=source.rows,
+        rate=source.rate,
+        left_out=source.left_out,
         kind=kind,
-        failed_at=one.failed_at,
+        failed_at=source.failed_at,
     )
 
 
@@ -116,13 +116,13 @@ def _links(
 ) -> tuple[LinkView, ...]:
     """Outputs of tasks and sources that are read at another site than where they are computed."""
     tasks = tuple(tasks)
-    made = {one.stream: (one.site, one.rate) for one in sources}
-    made |= {one.output: (one.site, one.rate_out) for one in tasks if one.output}
+    producers = {one.stream: (one.site, one.rate) for one in sources}
+    producers |= {one.output: (one.site, one.rate_out) for one in tasks if one.output}
     flows: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     queues: dict[tuple[str, str], int] = defaultdict(int)
     for task in tasks:
         for stream in task.inputs:
-            sender, rate = made.get(stream, (task.site, 0.0))
+            sender, rate = producers.get(stream, (task.site, 0.0))
             if sender != task.site:
                 flows[sender, task.site][stream] = rate
                 queues[sender, task.site] += task.queue
@@ -150,15 +150,15 @@ def _queries(status: SystemStatus, tasks: Iterable[TaskView]) -> Iterable[QueryV
     tasks = tuple(tasks)
     raw = {one.name: one for one in primaries(status.sites)}
     stages = {one.stream: one.stage for one in status.sources() if one.stage}
-    for name, found in status.states.items():
+    for name, state in status.states.items():
         task, sink = task_and_sink(name, status.workers, raw.values())
         errors = (_error(one) for one in (task, sink) if one)
         last = sink or task
         yield QueryView(
             name=name,
             kind="pocket" if name in status.pockets else "query",
-            state=found.state,
-            error=next((one for one in errors if one), found.reason),
+            state=state.state,
+            error=next((one for one in errors if one), state.reason),
             reads=status.reads.get(name) or status.ends.get(name, ()),
             protection=protection_view(name, status),
             taken=taken_view(task),
@@ -228,8 +228,8 @@ def _list_delta(before: list[Json], after: list[Json]) -> Json:
     return {"changed": changed, "gone": sorted(gone)} if changed or gone else {}
 
 
-def _key(one: Json) -> tuple[str, ...]:
+def _key(entry: Json) -> tuple[str, ...]:
     """What identifies an entry: its ends for a link, its name for everything else."""
-    if "sender" in one:
-        return str(one["sender"]), str(one["receiver"])
-    return (str(one["name"]),)
+    if "sender" in entry:
+        return str(entry["sender"]), str(entry["receiver"])
+    return (str(entry["name"]),)

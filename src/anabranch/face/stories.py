@@ -57,40 +57,40 @@ class Chronicle:
         """Query → the site whose death cost it its protection, or results that are estimated."""
         self._back: set[str] = set()
 
-    def add(self, at: float, found: Iterable[Difference]) -> list[Event]:
-        new = [self._event(at, one) for one in found]
+    def add(self, at: float, differences: Iterable[Difference]) -> list[Event]:
+        new = [self._event(at, one) for one in differences]
         again = {(one.kind, one.query) for one in new if one.kind in _AGAIN_AND_AGAIN}
         kept = [one for one in self.events if (one.kind, one.query) not in again]
         self.events = [*kept, *new][-self._most :]
         return new
 
-    def _event(self, at: float, one: Difference) -> Event:
-        begun = self._stories.get(self._about(one))
+    def _event(self, at: float, difference: Difference) -> Event:
+        begun = self._stories.get(self._about(difference))
         number, self._next = self._next, self._next + 1
-        at = one.at or at
+        at = difference.at or at
         story, took = (begun.number, max(0.0, at - begun.at)) if begun else (number, None)
         event = Event(
-            number=number, at=at, story=story, took_s=took, **one.model_dump(exclude={"at"})
+            number=number, at=at, story=story, took_s=took, **difference.model_dump(exclude={"at"})
         )
-        if one.kind in _DEATHS and one.site:
-            self._stories.setdefault(one.site, event)
-            self._back.discard(one.site)
-        if one.kind in ("taken_over", "estimate") and one.site:
-            self._exposed[one.query] = one.site
-        self._close(one)
+        if difference.kind in _DEATHS and difference.site:
+            self._stories.setdefault(difference.site, event)
+            self._back.discard(difference.site)
+        if difference.kind in ("taken_over", "estimate") and difference.site:
+            self._exposed[difference.query] = difference.site
+        self._close(difference)
         return event
 
-    def _about(self, one: Difference) -> str:
+    def _about(self, difference: Difference) -> str:
         """The site whose story this event belongs to, if there is one."""
-        if one.site and one.kind in (*_DEATHS, "site_up", "estimate", "recovered"):
-            return one.site
-        return self._exposed.get(one.query, "")
+        if difference.site and difference.kind in (*_DEATHS, "site_up", "estimate", "recovered"):
+            return difference.site
+        return self._exposed.get(difference.query, "")
 
-    def _close(self, one: Difference) -> None:
-        if one.kind in _SETTLED or (one.kind == "recovered" and not one.site):
-            self._exposed.pop(one.query, None)
-        if one.kind == "site_up":
-            self._back.add(one.site)
+    def _close(self, difference: Difference) -> None:
+        if difference.kind in _SETTLED or (difference.kind == "recovered" and not difference.site):
+            self._exposed.pop(difference.query, None)
+        if difference.kind == "site_up":
+            self._back.add(difference.site)
         for site in self._back - set(self._exposed.values()):
             self._stories.pop(site, None)
         self._back &= self._stories.keys()
@@ -101,8 +101,8 @@ def stories(events: Sequence[Event]) -> list[Story]:
     grouped: dict[int, list[Event]] = {}
     for event in events:
         grouped.setdefault(event.story, []).append(event)
-    found = [_story(members) for members in grouped.values()]
-    return sorted(found, key=lambda one: one.began, reverse=True)
+    told_ = [_story(members) for members in grouped.values()]
+    return sorted(told_, key=lambda one: one.began, reverse=True)
 
 
 def _story(members: list[Event]) -> Story:
@@ -145,7 +145,7 @@ def summary(story: Story) -> str:
     """
     parts = []
     for kind, what in _STEPS:
-        found = [one.at - story.began for one in story.events if one.kind == kind]
-        if found and (max(found) > 0 or kind != "noticed"):
-            parts.append(f"{what} after {max(found):.1f} s")
+        times = [one.at - story.began for one in story.events if one.kind == kind]
+        if times and (max(times) > 0 or kind != "noticed"):
+            parts.append(f"{what} after {max(times):.1f} s")
     return ", ".join([*parts, *(["not over yet"] if story.open else [])]) or "over"

@@ -141,11 +141,11 @@ class System:
             yield from self._tail(stream)
 
     def _tail(self, stream: str) -> Iterator[Reader]:
-        found = self._client.find(stream)
-        if found.kind == "table":
+        entry = self._client.find(stream)
+        if entry.kind == "table":
             raise ConfigError(f"{stream} is a table", remedy="Tail a query that reads it.")
         reader = Reader(
-            self._client, found.name, found.site, reader_name(), True, spare_bytes=TAIL_BYTES
+            self._client, entry.name, entry.site, reader_name(), True, spare_bytes=TAIL_BYTES
         )
         try:
             yield reader
@@ -176,13 +176,13 @@ def _in_short(text: str) -> str:
     return line if len(line) <= _SHORT else f"{line[:_SHORT]} …"
 
 
-def _replan_text(found: Replan, verb: str) -> str:
-    if not found.moves:
+def _replan_text(replan: Replan, verb: str) -> str:
+    if not replan.moves:
         return "Everything is where it should be."
     moves = "; ".join(
-        one.problem or f"{one.task} {verb} from {one.was_at} to {one.site}" for one in found.moves
+        one.problem or f"{one.task} {verb} from {one.was_at} to {one.site}" for one in replan.moves
     )
-    return f"{moves}: {found.saved:.0%} of the cost saved"
+    return f"{moves}: {replan.saved:.0%} of the cost saved"
 
 
 def _quoted(name: str) -> str:

@@ -90,12 +90,14 @@ class Watch:
         """Looks once. What exists at the first look is no news."""
         after = snapshot(self._look(), time.time())
         with self._lock:
-            found: Iterable[Difference] = () if self._first else differences(self._known, after)
+            differences_: Iterable[Difference] = (
+                () if self._first else differences(self._known, after)
+            )
             self._first = False
             self.now = after
             self._known = remembered(self._known, after)
             self.history.append(after)
-            self._publish(Moment(after, self._chronicle.add(after.at, found)))
+            self._publish(Moment(after, self._chronicle.add(after.at, differences_)))
 
     def _publish(self, moment: Moment) -> None:
         for loop, queue in self._subscribers:

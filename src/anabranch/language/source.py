@@ -145,10 +145,10 @@ def closest(word: str, candidates: Iterable[str], cutoff: float = 0.65) -> str |
 
 
 def did_you_mean_keyword(word: str, keywords: Iterable[str]) -> str:
-    found = closest(word, keywords)
-    return f"Did you mean {found}?" if found and found != word.upper() else ""
+    nearest = closest(word, keywords)
+    return f"Did you mean {nearest}?" if nearest and nearest != word.upper() else ""
 
 
 def did_you_mean_name(word: str, names: Iterable[str]) -> str:
-    found = closest(word, names)
-    return f"Did you mean '{found}'?" if found else ""
+    nearest = closest(word, names)
+    return f"Did you mean '{nearest}'?" if nearest else ""

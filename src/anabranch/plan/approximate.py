@@ -31,41 +31,41 @@ MARKS = (
 """What a worker's results have besides the query's own columns: they are exact."""
 
 
-def with_workers(made: ApproximateDef) -> ApproximateDef:
+def with_workers(definition: ApproximateDef) -> ApproximateDef:
     """The query with a worker at each of its sites."""
     workers = tuple(
-        Worker(site=site, generations=(Generation(query=f"{made.name}/{number}"),))
-        for number, site in enumerate(made.asked.sites, 1)
+        Worker(site=site, generations=(Generation(query=f"{definition.name}/{number}"),))
+        for number, site in enumerate(definition.asked.sites, 1)
     )
-    return made.model_copy(update={"workers": workers})
+    return definition.model_copy(update={"workers": workers})
 
 
-def replaced(made: ApproximateDef, number: int, site: str, since: int) -> ApproximateDef:
+def replaced(definition: ApproximateDef, number: int, site: str, since: int) -> ApproximateDef:
     """The query with a replacement, at `site`, for the worker that died."""
-    before = made.workers[number].generations
-    name = f"{made.name}/{number + 1}.{len(before) + 1}"
+    before = definition.workers[number].generations
+    name = f"{definition.name}/{number + 1}.{len(before) + 1}"
     worker = Worker(site=site, generations=(*before, Generation(query=name, since=since)))
-    workers = (*made.workers[:number], worker, *made.workers[number + 1 :])
-    return made.model_copy(update={"workers": workers})
+    workers = (*definition.workers[:number], worker, *definition.workers[number + 1 :])
+    return definition.model_copy(update={"workers": workers})
 
 
 def dealt_out(
-    made: ApproximateDef,
+    definition: ApproximateDef,
     assignment: tuple[tuple[str, ...], ...],
     changed: Sequence[int],
     since: int,
     windows: int,
 ) -> ApproximateDef:
     """The query with a new worker query, at the same site, for each worker that gets other keys."""
-    workers, leaving = list(made.workers), []
+    workers, leaving = list(definition.workers), []
     for number in changed:
         worker = workers[number]
         leaving.append(worker.query)
-        name = f"{made.name}/{number + 1}.{len(worker.generations) + 1}"
+        name = f"{definition.name}/{number + 1}.{len(worker.generations) + 1}"
         new = Generation(query=name, since=since, handed=True)
         workers[number] = Worker(site=worker.site, generations=(*worker.generations, new))
     update = {"workers": tuple(workers), "assignment": assignment, "leaving": tuple(leaving)}
-    return made.model_copy(update={**update, "dealt": windows})
+    return definition.model_copy(update={**update, "dealt": windows})
 
 
 def key_text(key: Sequence[object]) -> str:
@@ -75,31 +75,31 @@ def key_text(key: Sequence[object]) -> str:
     return "\x1f".join("" if part is None else str(part) for part in key)
 
 
-def located(made: ApproximateDef, known: Mapping[str, AnyDef]) -> ApproximateDef:
+def located(definition: ApproximateDef, known: Mapping[str, AnyDef]) -> ApproximateDef:
     """The query with the present sites of its workers' queries: a standby may have taken over."""
     workers = tuple(
         worker.model_copy(update={"site": query.site})
         if isinstance(query := known.get(worker.query), QueryDef)
         else worker
-        for worker in made.workers
+        for worker in definition.workers
     )
-    return made.model_copy(update={"workers": workers})
+    return definition.model_copy(update={"workers": workers})
 
 
-def worker_queries(made: ApproximateDef) -> list[QueryDef]:
-    return [worker_query(made, number) for number in range(len(made.workers))]
+def worker_queries(definition: ApproximateDef) -> list[QueryDef]:
+    return [worker_query(definition, number) for number in range(len(definition.workers))]
 
 
-def worker_query(made: ApproximateDef, number: int) -> QueryDef:
+def worker_query(definition: ApproximateDef, number: int) -> QueryDef:
     """The query of one worker: it filters its keys in front of the aggregate, and, if it began
     late, whole windows after it.
     """
-    worker = made.workers[number]
-    node = made.template.written
+    worker = definition.workers[number]
+    node = definition.template.written
     *selections, aggregate, projection = node.operators
     mine: list[Operator] = [
         *selections,
-        Selection(condition=Condition(expr=_mine(made, number))),
+        Selection(condition=Condition(expr=_mine(definition, number))),
         aggregate,
     ]
     if worker.since:
@@ -120,31 +120,31 @@ def worker_query(made: ApproximateDef, number: int) -> QueryDef:
         "site": worker.site,
         "written": own,
         "nodes": (own,),
-        "part_of": made.name,
-        "once": Once(query=made.name, keys=made.keys),
+        "part_of": definition.name,
+        "once": Once(query=definition.name, keys=definition.keys),
         "where": None,
     }
-    return made.template.model_copy(update=update)
+    return definition.template.model_copy(update=update)
 
 
-def _mine(made: ApproximateDef, number: int) -> Expr:
+def _mine(definition: ApproximateDef, number: int) -> Expr:
     """An expression that is true if a tuple's key is this worker's."""
-    aggregate = next(op for op in made.template.written.operators if op.kind == "aggregate")
+    aggregate = next(op for op in definition.template.written.operators if op.kind == "aggregate")
     key = _key_text([item.expr for item in aggregate.keys])
-    count = len(made.workers)
+    count = len(definition.workers)
     by_hash = _around("pmod(hash(", key, f"), {count}) = {number}")
-    if not any(made.assignment):
+    if not any(definition.assignment):
         return by_hash
-    listed = [text for keys in made.assignment for text in keys]
+    listed = [text for keys in definition.assignment for text in keys]
     other = _both(_around("", key, f" NOT IN ({_literals(listed)})"), "AND", by_hash)
-    own = made.assignment[number]
+    own = definition.assignment[number]
     if not own:
         return other
     return _both(_around("", key, f" IN ({_literals(own)})"), "OR", other)
 
 
 def approximate(
-    query: QueryDef, asked: Approximate, keys: tuple[str, ...], value: str, width: int, slide: int
+    query: QueryDef, promise: Approximate, keys: tuple[str, ...], value: str, width: int, slide: int
 ) -> ApproximateDef:
     """The approximate query made of a bound query with all its columns."""
     *before, projection = query.written.operators
@@ -153,11 +153,11 @@ def approximate(
     columns = (*query.columns, *(Column(name=item.name, type=item.type) for item in MARKS))
     node = query.written.model_copy(update={"operators": (*before, marked), "columns": columns})
     template = query.model_copy(update={"written": node, "nodes": (node,), "columns": columns})
-    made = ApproximateDef(
+    definition = ApproximateDef(
         name=query.name,
         columns=columns,
-        site=asked.sites[0],
-        asked=asked,
+        site=promise.sites[0],
+        asked=promise,
         template=template,
         keys=keys,
         value=value,
@@ -166,7 +166,7 @@ def approximate(
         text=query.text,
         base=query.base,
     )
-    return with_workers(made)
+    return with_workers(definition)
 
 
 def _key_text(keys: list[Expr]) -> Expr:

@@ -117,16 +117,16 @@ def rates_of(
     """Tuples a second of each node's stream; nodes come after those they read. `name` gives the
     name under which a node was measured.
     """
-    found: dict[str, float] = {}
+    rates_by_node: dict[str, float] = {}
     for node in nodes:
         inputs = [
-            found.get(port.stream, rates.measured.get(port.stream, UNKNOWN_RATE))
+            rates_by_node.get(port.stream, rates.measured.get(port.stream, UNKNOWN_RATE))
             for port in node.inputs
         ]
         called = name(node.name)
         share = rates.selectivities.get(called, selectivity(node))
-        found[node.name] = rates.measured.get(called, share * _driving(node, inputs))
-    return found
+        rates_by_node[node.name] = rates.measured.get(called, share * _driving(node, inputs))
+    return rates_by_node
 
 
 def _driving(node: Node, inputs: Sequence[float]) -> float:

@@ -29,21 +29,21 @@ Definitions = Mapping[str, AnyDef]
 
 def tasks(definitions: Iterable[AnyDef], known: Definitions) -> list[TaskSpec]:
     """The tasks of the queries and pockets among `definitions`; a shared one comes once."""
-    found: dict[str, TaskSpec] = {}
-    for one in definitions:
+    specs: dict[str, TaskSpec] = {}
+    for definition in definitions:
         look = partial(relation, known)
-        if isinstance(one, QueryDef):
-            for task in tasks_of(one, look):
-                found.setdefault(task.name, task)
-        elif isinstance(one, PocketDef):
-            found[one.name] = pocket_task(one, look)
-    return list(found.values())
+        if isinstance(definition, QueryDef):
+            for task in tasks_of(definition, look):
+                specs.setdefault(task.name, task)
+        elif isinstance(definition, PocketDef):
+            specs[definition.name] = pocket_task(definition, look)
+    return list(specs.values())
 
 
 def relation(known: Definitions, name: str) -> Relation:
-    found = known[name]
-    assert not isinstance(found, AggregateDef | ApproximateDef | PocketDef)
-    return found
+    definition = known[name]
+    assert not isinstance(definition, AggregateDef | ApproximateDef | PocketDef)
+    return definition
 
 
 def without(some: Iterable[TaskSpec], others: Iterable[TaskSpec]) -> list[TaskSpec]:
@@ -74,10 +74,10 @@ def protected(known: Definitions) -> dict[str, Standby]:
     """The tasks that queries ask a standby for. A task that reads a source at its own site dies
     with it, and comes back with it; only the query itself is protected even there.
     """
-    found: dict[str, Standby] = {}
+    wanted: dict[str, Standby] = {}
     for query in known.values():
         if isinstance(query, PocketDef) and query.standby:
-            found[query.name] = query.standby
+            wanted[query.name] = query.standby
         if not isinstance(query, QueryDef) or query.standby is None:
             continue
         for node in query.nodes:
@@ -86,8 +86,8 @@ def protected(known: Definitions) -> dict[str, Standby]:
                 isinstance(one, StreamDef | TableDef) and one.site == node.site for one in sources
             )
             if node.name == query.name or not with_it:
-                found[node.name] = query.standby
-    return found
+                wanted[node.name] = query.standby
+    return wanted
 
 
 def sink_along(spec: TaskSpec, site: str, known: Definitions) -> TaskSpec | None:
@@ -96,8 +96,8 @@ def sink_along(spec: TaskSpec, site: str, known: Definitions) -> TaskSpec | None
     if not isinstance(query, QueryDef) or not query.sink or settled_sink(query):
         return None
     sink = spec_of(sink_task(query.name), known)
-    there = tuple(source.model_copy(update={"site": site}) for source in sink.inputs)
-    return sink.model_copy(update={"site": site, "inputs": there})
+    inputs = tuple(source.model_copy(update={"site": site}) for source in sink.inputs)
+    return sink.model_copy(update={"site": site, "inputs": inputs})
 
 
 def spec_of(name: str, known: Definitions) -> TaskSpec:
@@ -115,20 +115,22 @@ def settled_sink(query: QueryDef) -> str | None:
     return query.site
 
 
-def placed(one: AnyDef, task: str, site: str) -> AnyDef:
-    """The definition `one` once `task` runs at another site. It is a query or pocket that the task
+def placed(definition: AnyDef, task: str, site: str) -> AnyDef:
+    """The `definition` once `task` runs at another site. It is a query or pocket that the task
     belongs to, or the stream that the pocket fills.
     """
-    if isinstance(one, PocketDef) and one.name == task:
-        return one.model_copy(update={"site": site})
-    if not isinstance(one, QueryDef) or all(node.name != task for node in one.nodes):
-        return one
-    nodes = tuple(n.model_copy(update={"site": site}) if n.name == task else n for n in one.nodes)
+    if isinstance(definition, PocketDef) and definition.name == task:
+        return definition.model_copy(update={"site": site})
+    if not isinstance(definition, QueryDef) or all(node.name != task for node in definition.nodes):
+        return definition
+    nodes = tuple(
+        n.model_copy(update={"site": site}) if n.name == task else n for n in definition.nodes
+    )
     update: dict[str, Any] = {"nodes": nodes}
-    if task == one.name:
+    if task == definition.name:
         update["site"] = site
-        update["sink_site"] = settled_sink(one)
-    return one.model_copy(update=update)
+        update["sink_site"] = settled_sink(definition)
+    return definition.model_copy(update=update)
 
 
 def unprotected_sink(query: QueryDef, known: Definitions) -> str:
@@ -146,14 +148,14 @@ def unprotected_sink(query: QueryDef, known: Definitions) -> str:
 
 def _source_sites(query: QueryDef, known: Definitions) -> set[str]:
     """The sites of the streams and tables that it is computed from in the end."""
-    found: set[str] = set()
+    sites: set[str] = set()
     for name in query.reads:
-        one = known.get(name)
-        if isinstance(one, QueryDef):
-            found |= _source_sites(one, known)
-        elif one is not None:
-            found.add(getattr(one, "site", ""))
-    return found
+        definition = known.get(name)
+        if isinstance(definition, QueryDef):
+            sites |= _source_sites(definition, known)
+        elif definition is not None:
+            sites.add(getattr(definition, "site", ""))
+    return sites
 
 
 Creations = dict[str, tuple[int, ...]]
@@ -186,5 +188,5 @@ class Wanted:
         """
         return {one for one in running if one.born not in self._creations(one)}
 
-    def _creations(self, one: Running) -> tuple[int, ...]:
-        return (self.sources if one.kind == "source" else self.tasks).get(one.name, ())
+    def _creations(self, running: Running) -> tuple[int, ...]:
+        return (self.sources if running.kind == "source" else self.tasks).get(running.name, ())

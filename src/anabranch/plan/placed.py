@@ -34,8 +34,8 @@ def placed(query: QueryDef, lookup: Lookup, around: Surroundings, placer: Placer
     if query.pinned:
         return rewritten(query, lookup, around.running)
     graph = outline(query, lookup)
-    found = placer.place(problem_of(query, graph, around))
-    return settled(query, lookup, found.sites, around.running)
+    sites = placer.place(problem_of(query, graph, around))
+    return settled(query, lookup, sites.sites, around.running)
 
 
 def placed_with_pocket(
@@ -45,8 +45,8 @@ def placed_with_pocket(
     final, while the query's operators may still move.
     """
     graph = outline(query, lookup)
-    found = placer.place(problem_of(query, graph, around, pocket))
-    return settled(query, lookup, found.sites, around.running), found.sites[pocket]
+    sites = placer.place(problem_of(query, graph, around, pocket))
+    return settled(query, lookup, sites.sites, around.running), sites.sites[pocket]
 
 
 def settled(
@@ -54,10 +54,10 @@ def settled(
 ) -> QueryDef:
     """`query` run at the sites that a placement of its outline gives."""
     site = sites[query.name]
-    there = query.model_copy(
+    moved = query.model_copy(
         update={"site": site, "written": query.written.model_copy(update={"site": site})}
     )
-    return rewritten(there, lookup, running, sites)
+    return rewritten(moved, lookup, running, sites)
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,18 @@ class Spread:
         """The query with each node a task of its own, at its site in `sites`, or else where the
         query is now.
         """
-        here = {node.name: node.site for node in self.query.nodes} | dict(sites)
+        present = {node.name: node.site for node in self.query.nodes} | dict(sites)
         nodes = [
-            node.model_copy(update={"site": here.get(node.name, self.query.site)})
+            node.model_copy(update={"site": present.get(node.name, self.query.site)})
             for node in self.nodes
         ]
         return self.query.model_copy(update={"nodes": tuple(nodes)})
 
     def outlined(self, sites: Mapping[str, str]) -> dict[str, str]:
         """The sites of the outline's nodes."""
-        there = {node.name: node.site for node in self.at(sites).nodes}
+        present = {node.name: node.site for node in self.at(sites).nodes}
         names = {**self.names, self.query.name: self.query.name}
-        return {name: there[called] for name, called in names.items()}
+        return {name: present[called] for name, called in names.items()}
 
 
 def spread(query: QueryDef, lookup: Lookup, running: Mapping[str, str]) -> Spread:

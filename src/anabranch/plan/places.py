@@ -41,10 +41,10 @@ class Looked:
 def clash(some: Iterable[Place], others: Iterable[Place]) -> tuple[Place, Place] | None:
     """The first places of `some` and of `others` that meet and of which one is written to."""
     known = list(others)
-    for one in some:
+    for place in some:
         for other in known:
-            if (one.writes or other.writes) and meet(one, other):
-                return one, other
+            if (place.writes or other.writes) and meet(place, other):
+                return place, other
     return None
 
 

@@ -131,8 +131,8 @@ def secrets_in(value: Any) -> Iterator[Secret]:
         case Secret():
             yield value
         case tuple() | list():
-            for one in value:
-                yield from secrets_in(one)
+            for part in value:
+                yield from secrets_in(part)
         case dict():
             yield from secrets_in(list(value.values()))
         case _:

@@ -78,15 +78,15 @@ class Stage(Spec):
         kept = f"checkpoint every {show_duration(self.every_us)}"
         if self.backup or len(self.sites) > 1:
             kept += ", and in the global database"
-        told = [f"stage: {self.why}", f"no shuffle: {how} into the site's state", kept]
+        notes = [f"stage: {self.why}", f"no shuffle: {how} into the site's state", kept]
         if len(self.sites) > 1:
-            told.append(f"its partitions are dealt out to {', '.join(self.sites)}")
-            told.append(
+            notes.append(f"its partitions are dealt out to {', '.join(self.sites)}")
+            notes.append(
                 "no key is at two of them: results come from each, the global database is a backup"
                 if self.keyed
                 else "results are merged in the global database"
             )
-        return tuple(told)
+        return tuple(notes)
 
     @property
     def parts(self) -> int:

@@ -39,10 +39,10 @@ class System:
         that is gone is not part of it.
         """
         whole = self._whole
-        here = [self._kept(one) for one in whole.vertices if not self._is_gone(one)]
-        names = {one.name for one in here}
+        vertices = [self._kept(one) for one in whole.vertices if not self._is_gone(one)]
+        names = {one.name for one in vertices}
         links = [one for one in whole.links if one.producer in names and one.consumer in names]
-        return Problem(here, links, self.network, move_penalty)
+        return Problem(vertices, links, self.network, move_penalty)
 
     @cached_property
     def stays(self) -> dict[str, str]:
@@ -50,19 +50,19 @@ class System:
         where they are.
         """
         vertices = {one.name: one for one in self._whole.vertices}
-        found = {
+        reasons = {
             one.name: "a pocket never moves" for one in self._whole.vertices if one.kind == "pocket"
         }
         for query in self._queries:
             for node in query.nodes:
                 if why := self._reason(query, node):
-                    found[node.name] = why
+                    reasons[node.name] = why
         for link in self._whole.links:
             ends = vertices[link.producer], vertices[link.consumer]
-            for one, other in (ends, ends[::-1]):
-                if self._is_gone(other) and not self._is_gone(one) and one.kind == "operator":
-                    found.setdefault(one.name, f"{other.name} is at {other.at}, which is gone")
-        return found
+            for end, other in (ends, ends[::-1]):
+                if self._is_gone(other) and not self._is_gone(end) and end.kind == "operator":
+                    reasons.setdefault(end.name, f"{other.name} is at {other.at}, which is gone")
+        return reasons
 
     def _reason(self, query: QueryDef, node: Node) -> str:
         """The reason why it stays; empty if it may move, or if the user has chosen its site."""
@@ -116,13 +116,24 @@ class System:
     def _given(self) -> list[Vertex]:
         """The vertices that do not move. A stream that a pocket fills is that pocket."""
         filled = {one.output for one in self.known.values() if isinstance(one, PocketDef)}
-        found = []
-        for one in self.known.values():
-            if isinstance(one, PocketDef):
-                found.append(Vertex(one.name, "pocket", at=one.site, load=self._load(one.name)))
-            elif isinstance(one, StreamDef | TableDef) and one.name not in filled:
-                found.append(Vertex(one.name, "source", frozenset({one.site}), at=one.site))
-        return found
+        vertices = []
+        for definition in self.known.values():
+            if isinstance(definition, PocketDef):
+                vertices.append(
+                    Vertex(
+                        definition.name,
+                        "pocket",
+                        at=definition.site,
+                        load=self._load(definition.name),
+                    )
+                )
+            elif isinstance(definition, StreamDef | TableDef) and definition.name not in filled:
+                vertices.append(
+                    Vertex(
+                        definition.name, "source", frozenset({definition.site}), at=definition.site
+                    )
+                )
+        return vertices
 
     def _vertex(self, query: QueryDef, node: Node) -> Vertex:
         sites: frozenset[str] | None = frozenset({node.site})
@@ -153,9 +164,9 @@ class System:
         return next(fillers, stream)
 
     def _columns(self, stream: str) -> tuple[Column, ...]:
-        found = self.known.get(stream)
-        if isinstance(found, StreamDef | TableDef | QueryDef):
-            return found.wire_columns
+        definition = self.known.get(stream)
+        if isinstance(definition, StreamDef | TableDef | QueryDef):
+            return definition.wire_columns
         nodes = (
             node for one in self.known.values() if isinstance(one, QueryDef) for node in one.nodes
         )
@@ -166,10 +177,10 @@ class System:
         return rates_of(list(nodes.values()), self.rates)
 
 
-def _both(one: Vertex, other: Vertex) -> Vertex:
+def _both(vertex: Vertex, other: Vertex) -> Vertex:
     """The vertex of a node that two queries share: it may be where both may be."""
-    if one.sites is None or other.sites is None:
-        return one if other.sites is None else other
-    common = one.sites & other.sites
-    stays = frozenset({one.at}) if one.at else common
-    return Vertex(one.name, one.kind, common or stays, one.at, one.load)
+    if vertex.sites is None or other.sites is None:
+        return vertex if other.sites is None else other
+    common = vertex.sites & other.sites
+    stays = frozenset({vertex.at}) if vertex.at else common
+    return Vertex(vertex.name, vertex.kind, common or stays, vertex.at, vertex.load)

@@ -105,36 +105,38 @@ def _input(port: Port, node: Node, named: Mapping[str, Node], lookup: Lookup) ->
     if inner := named.get(port.stream):
         source, site = _node(inner, named, lookup, inner.name), inner.site
     else:
-        found = lookup(port.stream)
-        source, site = _relation(found, lookup), found.site
+        definition = lookup(port.stream)
+        source, site = _relation(definition, lookup), definition.site
     if site == node.site:
         return source
     return Branch(f"link {port.stream}", f"{site} → {node.site}", (source,))
 
 
-def _relation(found: Relation, lookup: Lookup) -> Branch:
-    if isinstance(found, QueryDef):
-        named = {node.name: node for node in found.nodes}
-        return _noted(_node(found.nodes[-1], named, lookup, found.name), found)
-    if isinstance(found, StreamDef) and found.stage and found.stage.role == "late":
-        return Branch(f"late tuples of {found.stage.input.stream}  [stage]", found.site)
-    if isinstance(found, StreamDef) and found.stage:
-        return _stage(found, found.stage, lookup)
-    if isinstance(found, StreamDef) and found.source is None:
-        return Branch(f"stream {found.name}", found.site)
-    assert found.source is not None
-    return Branch(f"{found.kind} {found.name} from {show_call(found.source)}", found.site)
+def _relation(relation: Relation, lookup: Lookup) -> Branch:
+    if isinstance(relation, QueryDef):
+        named = {node.name: node for node in relation.nodes}
+        return _noted(_node(relation.nodes[-1], named, lookup, relation.name), relation)
+    if isinstance(relation, StreamDef) and relation.stage and relation.stage.role == "late":
+        return Branch(f"late tuples of {relation.stage.input.stream}  [stage]", relation.site)
+    if isinstance(relation, StreamDef) and relation.stage:
+        return _stage(relation, relation.stage, lookup)
+    if isinstance(relation, StreamDef) and relation.source is None:
+        return Branch(f"stream {relation.name}", relation.site)
+    assert relation.source is not None
+    return Branch(
+        f"{relation.kind} {relation.name} from {show_call(relation.source)}", relation.site
+    )
 
 
-def _stage(found: StreamDef, stage: Stage, lookup: Lookup) -> Branch:
+def _stage(stream: StreamDef, stage: Stage, lookup: Lookup) -> Branch:
     """The aggregate of a stage, which reads its source itself."""
     selections = [Selection(condition=one) for one in stage.conditions]
     node = Node(
-        name=found.name,
-        site=found.site,
+        name=stream.name,
+        site=stream.site,
         inputs=(Port(stream=stage.input.stream, alias=stage.input.stream),),
         operators=(*selections, stage.aggregate),
-        columns=found.columns,
+        columns=stream.columns,
     )
     branch = _node(node, {}, lookup, "stage")
     return replace(branch, notes=stage.notes)

@@ -98,8 +98,8 @@ class Runtime(abc.ABC):
         """The result of each coroutine, or the error that answered it, once the last is done."""
 
         begun = [self.spawn(one) for one in coroutines]
-        for one in begun:
-            one.heard = True
+        for spawned in begun:
+            spawned.heard = True
         return [await one.outcome() for one in begun]
 
 

@@ -58,7 +58,7 @@ class Loop(Runtime):
 
     async def blocking(self, do: Callable[..., T], *args: Any) -> T:
         done = self.signal()
-        found: list[tuple[T | None, BaseException | None]] = []
+        outcomes: list[tuple[T | None, BaseException | None]] = []
 
         def work() -> None:
             try:
@@ -66,13 +66,13 @@ class Loop(Runtime):
             except BaseException as error:
                 outcome = None, error
             with self:
-                found.append(outcome)
+                outcomes.append(outcome)
                 done.notify()
 
         self._pool.run(work)
-        while not found:
+        while not outcomes:
             await done.wait()
-        value, error = found[0]
+        value, error = outcomes[0]
         if error:
             raise error
         return value  # type: ignore[return-value]
@@ -81,13 +81,13 @@ class Loop(Runtime):
         if self._owner == threading.get_ident():
             raise RuntimeError("a coroutine awaits another, it does not run it")
         done = threading.Event()
-        found: list[tuple[T | None, BaseException | None]] = []
+        outcome: list[tuple[T | None, BaseException | None]] = []
 
         async def whole() -> None:
             try:
-                found.append((await coroutine, None))
+                outcome.append((await coroutine, None))
             except Exception as error:
-                found.append((None, error))
+                outcome.append((None, error))
             done.set()
 
         with self:
@@ -95,7 +95,7 @@ class Loop(Runtime):
         while not done.wait(_LOOK_S):
             if self._closed:
                 raise SiteError("this process is about to end")
-        value, error = found[0]
+        value, error = outcome[0]
         if error:
             raise error
         return value  # type: ignore[return-value]
@@ -248,7 +248,7 @@ def supervised(
     """A thread, not yet started, that ends when `run` returns. If `run` raises, it is called again
     after a pause, unless all has `stopped`; each time is counted among the process's `troubles`.
     """
-    told = troubles or process_loop().troubles
+    counted = troubles or process_loop().troubles
     stop = stopped or threading.Event()
 
     def whole() -> None:
@@ -257,7 +257,7 @@ def supervised(
                 run()
                 return
             except Exception as error:
-                pause_s = told.happened(name, error, time.monotonic())
+                pause_s = counted.happened(name, error, time.monotonic())
                 stop.wait(pause_s * random.uniform(0.5, 1.0))
 
     return threading.Thread(target=whole, name=name, daemon=True)

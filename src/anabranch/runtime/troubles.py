@@ -70,19 +70,19 @@ class Troubles:
         """
         text = one_line(error)
         with self._lock:
-            found = self._known.pop(name, None) or Trouble(text, since=now)
-            if found.row and now - found.last > CALM_S:
-                found.row = 0
-            fresh = found.row == 0 or found.error != text
-            if found.row == 0:
-                found.since = now
-            found.error, found.last = text, now
-            found.times += 1
-            found.row += 1
-            self._known[name] = found
+            trouble = self._known.pop(name, None) or Trouble(text, since=now)
+            if trouble.row and now - trouble.last > CALM_S:
+                trouble.row = 0
+            fresh = trouble.row == 0 or trouble.error != text
+            if trouble.row == 0:
+                trouble.since = now
+            trouble.error, trouble.last = text, now
+            trouble.times += 1
+            trouble.row += 1
+            self._known[name] = trouble
             while len(self._known) > MOST_NAMES:
                 del self._known[next(iter(self._known))]
-            pause = min(MOST_S, FIRST_S * 2.0 ** min(found.row - 1, 10))
+            pause = min(MOST_S, FIRST_S * 2.0 ** min(trouble.row - 1, 10))
         if fresh:
             note("trouble", f"{name}: {text}", wrong=True)
             # A terminal that is gone is no reason for what failed to end.

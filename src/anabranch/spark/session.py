@@ -164,8 +164,8 @@ def _reason(error: Exception, log: Path) -> str:
     """The reason in one line. A JVM that gave up has ended and cannot be asked, but its log says
     why.
     """
-    told = log.read_text(errors="replace") if log.exists() else ""
-    thrown = re.search(r"^[\w.$]+(?:Exception|Error): (?:\[[A-Z_.]+\] )?(.+)", told, re.MULTILINE)
+    text = log.read_text(errors="replace") if log.exists() else ""
+    thrown = re.search(r"^[\w.$]+(?:Exception|Error): (?:\[[A-Z_.]+\] )?(.+)", text, re.MULTILINE)
     if thrown:
         return thrown[1].rstrip(" .")
     return type(error).__name__ if isinstance(error, Py4JError) else cause(error)
@@ -201,13 +201,13 @@ def guest_session(session: SparkSession) -> SparkSession:
 
 def _merged(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]:
     """The user's settings win; the JVM's options are added up."""
-    asked = conf.get(JVM_OPTIONS, "")
+    wanted = conf.get(JVM_OPTIONS, "")
     options = [settings[JVM_OPTIONS]]
     if "spark.driver.memory" not in conf:
         options.append(_FIRST_HEAP)
-    if WRITING not in asked:  # a JVM does not write one archive while it uses another
+    if WRITING not in wanted:  # a JVM does not write one archive while it uses another
         options.append(using(archive_path()))
-    return {**settings, **conf, JVM_OPTIONS: " ".join([*options, asked])}
+    return {**settings, **conf, JVM_OPTIONS: " ".join([*options, wanted])}
 
 
 @contextmanager

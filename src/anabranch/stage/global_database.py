@@ -57,22 +57,22 @@ class GlobalDatabase:
 
     # -- a server's own part ---------------------------------------------------------------------
 
-    def claim(self, part: int, here: Checkpoint, *, begun: bool = False) -> Checkpoint:
+    def claim(self, part: int, local: Checkpoint, *, begun: bool = False) -> Checkpoint:
         """Owns a part from now on; returns what is saved of it. If that is newer than what is
-        `here`, or of another generation, a new generation begins with it; unless work has `begun`:
+        `local`, or of another generation, a new generation begins with it; unless work has `begun`:
         then another server has continued it, and keeps it.
         """
         with self._place.transaction() as db:
             self._prepare(db)
-            found = self._row(db, part)
-            if found is None:
-                self._insert(db, part, here.facts.get(GENERATION, 0))
+            row = self._row(db, part)
+            if row is None:
+                self._insert(db, part, local.facts.get(GENERATION, 0))
                 return Checkpoint(0, [], {})
-            generation, epoch, offsets, facts = found
-            there = _checkpoint(epoch, offsets, facts)
-            if not there.epoch:
-                generation = here.facts.get(GENERATION, 0)
-            elif not _succeeds(here, there, generation):
+            generation, epoch, offsets, facts = row
+            saved = _checkpoint(epoch, offsets, facts)
+            if not saved.epoch:
+                generation = local.facts.get(GENERATION, 0)
+            elif not _succeeds(local, saved, generation):
                 if begun:
                     raise _taken_over(part)
                 generation += 1
@@ -81,8 +81,8 @@ class GlobalDatabase:
                 " WHERE stage = ? AND part = ?",
                 (self._owner, generation, self._name, part),
             )
-        there.facts[GENERATION] = generation
-        return there
+        saved.facts[GENERATION] = generation
+        return saved
 
     def _prepare(self, db: Session) -> None:
         if not self._prepared:
@@ -171,9 +171,11 @@ class GlobalDatabase:
         """Makes one partial of several that were saved for the same slice and key."""
         mine = f"{PART} = {part}"
         merged = self._sql.merged(self._table, mine)
-        found = db.read(merged, self._columns)
+        partials = db.read(merged, self._columns)
         db.run(f"DELETE FROM {self._table} WHERE {mine}")
-        db.append(self._table, found.add_column(0, PART, pa.array([part] * len(found), pa.int32())))
+        db.append(
+            self._table, partials.add_column(0, PART, pa.array([part] * len(partials), pa.int32()))
+        )
 
     # -- all parts -------------------------------------------------------------------------------
 
@@ -226,9 +228,9 @@ def _taken_over(part: int) -> TaskError:
     return TaskError(f"another server has taken over part {part + 1} of the state")
 
 
-def _succeeds(here: Checkpoint, there: Checkpoint, generation: int) -> bool:
-    """Whether the state `here` is the saved one, or a later one of the same server."""
-    return here.epoch >= there.epoch and here.facts.get(GENERATION, 0) == generation
+def _succeeds(local: Checkpoint, saved: Checkpoint, generation: int) -> bool:
+    """Whether the state `local` is the saved one, or a later one of the same server."""
+    return local.epoch >= saved.epoch and local.facts.get(GENERATION, 0) == generation
 
 
 Since = Callable[[int], tuple[Checkpoint, pa.Table]]
@@ -260,11 +262,11 @@ class Backup:
                 raise
             self.problem = error.line()
 
-    def _claim(self, here: Checkpoint, *, begun: bool = False) -> None:
-        there = self._database.claim(self._part, here, begun=begun)
-        if there.epoch and there.facts[GENERATION] != here.facts.get(GENERATION, 0):
-            self._store.adopt(there, self._database.load(self._part))
-        self._store.saved, self._claimed = there.epoch, True
+    def _claim(self, local: Checkpoint, *, begun: bool = False) -> None:
+        saved = self._database.claim(self._part, local, begun=begun)
+        if saved.epoch and saved.facts[GENERATION] != local.facts.get(GENERATION, 0):
+            self._store.adopt(saved, self._database.load(self._part))
+        self._store.saved, self._claimed = saved.epoch, True
 
     def save(self, since: Since, floor: int) -> Checkpoint | None:
         """Saves, and returns what is there then; None if the database is away."""
@@ -283,15 +285,15 @@ class Backup:
         if self._parts == 1:
             return
         try:
-            found = self._database.look()
+            saved = self._database.look()
         except SiteError as error:
             self.problem = error.line()
             return
-        if reader := found.pop(READER, None):
+        if reader := saved.pop(READER, None):
             self.floor = reader.facts["floor"]
         others = [
             one.facts.get("reached", START_WATERMARK)
-            for part, one in found.items()
+            for part, one in saved.items()
             if part != self._part
         ]
         self.elsewhere = min((one for one in others if one > START_WATERMARK), default=None)

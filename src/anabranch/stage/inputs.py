@@ -88,8 +88,8 @@ class KafkaInput:
         self._share = share
 
     def starts(self) -> dict[str, int]:
-        found: dict[str, int] = self._source.start_cursor()
-        return self._share.of(found)
+        starts: dict[str, int] = self._source.start_cursor()
+        return self._share.of(starts)
 
     def ends(self) -> dict[str, int]:
         return self._share.of({str(number): end for number, end in self._source.ends().items()})
@@ -180,8 +180,8 @@ class ParquetInput(_Files):
 
     def _ends_of_groups(self, partition: str) -> list[int]:
         if partition not in self._cuts:
-            one = self._share.by_file
-            files = [self._source.files[int(partition)]] if one else self._source.files
+            by_file = self._share.by_file
+            files = [self._source.files[int(partition)]] if by_file else self._source.files
             self._cuts[partition] = list(accumulate(n for f in files for n in self._groups(f)))
         return self._cuts[partition]
 

@@ -73,8 +73,8 @@ class LateTuples(Source):
         return self._taken(begin, range)[0]
 
     def _begin(self, cursor: Cursor, partition: str) -> int:
-        found: int = cursor["at"].get(partition, [0])[0]
-        return found
+        begin: int = cursor["at"].get(partition, [0])[0]
+        return begin
 
     def _taken(self, cursor: Cursor, range: Range) -> tuple[pa.Table, Cursor]:
         table = self._input.read(range)

@@ -188,8 +188,8 @@ def _columns(
             strings_can_be_null=False,
         ),
     )
-    found = [raw.column(names[at]).combine_chunks() for at in wanted]
-    return [_converted(column, type) for column, type in zip(found, types, strict=True)]
+    columns = [raw.column(names[at]).combine_chunks() for at in wanted]
+    return [_converted(column, type) for column, type in zip(columns, types, strict=True)]
 
 
 def _number(type: pa.DataType | None) -> pa.DataType:

@@ -183,6 +183,6 @@ class MergedRun:
 def _offsets(parts: dict[int, Checkpoint]) -> dict[str, int]:
     """Partition → the offset before which all is in."""
     offsets: dict[str, int] = {}
-    for one in parts.values():
-        offsets |= Offsets.of(one.offsets).upto()
+    for part in parts.values():
+        offsets |= Offsets.of(part.offsets).upto()
     return dict(sorted(offsets.items(), key=lambda item: (len(item[0]), item[0])))

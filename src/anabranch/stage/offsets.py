@@ -95,13 +95,13 @@ class Offsets:
         """The ranges before `end` that are not in yet, in order; a range that is ahead is not
         cut.
         """
-        one = self._partitions[partition]
-        at, found = one.upto, []
-        for begin, (behind, _) in sorted(one.ahead.items()):
+        state = self._partitions[partition]
+        at, gaps = state.upto, []
+        for begin, (behind, _) in sorted(state.ahead.items()):
             if at < min(begin, end):
-                found.append(Range(partition, at, min(begin, end)))
+                gaps.append(Range(partition, at, min(begin, end)))
             at = behind
-        return [*found, Range(partition, at, end)] if at < end else found
+        return [*gaps, Range(partition, at, end)] if at < end else gaps
 
     def add(self, range: Range, newest: int) -> bool:
         """Takes a range in; False if it was in already."""
@@ -145,10 +145,10 @@ class Offsets:
         marks = [self._mark(name, one, lateness_us) for name, one in self._partitions.items()]
         return min(marks, default=START_WATERMARK if self._goals is None else END_WATERMARK)
 
-    def _mark(self, name: str, one: Partition, lateness_us: int) -> int:
-        if self._goals and one.upto >= self._goals.get(name, one.upto + 1):
+    def _mark(self, name: str, state: Partition, lateness_us: int) -> int:
+        if self._goals and state.upto >= self._goals.get(name, state.upto + 1):
             return END_WATERMARK
-        return lateness.watermark(one.mark, lateness_us)
+        return lateness.watermark(state.mark, lateness_us)
 
     # -- idle partitions ------------------------------------------------------------------------
 
@@ -169,9 +169,9 @@ class Offsets:
         reached = min(some, default=START_WATERMARK)
         raised = False
         for name in idle:
-            one = self._partitions[name]
-            if reached > one.newest and not one.ahead and not self._unfinished(name):
-                one.newest, raised = reached, True
+            state = self._partitions[name]
+            if reached > state.newest and not state.ahead and not self._unfinished(name):
+                state.newest, raised = reached, True
         return raised
 
     def _unfinished(self, name: str) -> bool:
@@ -183,35 +183,35 @@ class Offsets:
         """Takes note that these `rows` survive a crash: the watermark may follow them."""
         for name, begin, _, newest in rows:
             if begin < 0:
-                one = self._partitions[name]
-                one.mark = max(one.mark, newest)
+                state = self._partitions[name]
+                state.mark = max(state.mark, newest)
 
     # -- keeping --------------------------------------------------------------------------------
 
     def copy(self) -> Offsets:
-        made = Offsets.of(self.rows())
-        made._goals = self._goals
-        return made
+        copy = Offsets.of(self.rows())
+        copy._goals = self._goals
+        return copy
 
     def rows(self) -> list[tuple[str, int, int, int]]:
         """Rows of (partition, begin, end, newest): each partition's gapless part with begin −1,
         then what is ahead.
         """
-        found: list[tuple[str, int, int, int]] = []
-        for name, one in sorted(self._partitions.items()):
-            found.append((name, -1, one.upto, one.newest))
-            found += [(name, begin, *rest) for begin, rest in sorted(one.ahead.items())]
-        return found
+        rows: list[tuple[str, int, int, int]] = []
+        for name, state in sorted(self._partitions.items()):
+            rows.append((name, -1, state.upto, state.newest))
+            rows += [(name, begin, *rest) for begin, rest in sorted(state.ahead.items())]
+        return rows
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, int, int, int]]) -> Offsets:
-        made = cls()
+        offsets = cls()
         for name, begin, end, newest in rows:
             if begin < 0:
-                made._partitions[name] = Partition(end, newest, mark=newest)
+                offsets._partitions[name] = Partition(end, newest, mark=newest)
             else:
-                made._partitions[name].ahead[begin] = (end, newest)
-        return made
+                offsets._partitions[name].ahead[begin] = (end, newest)
+        return offsets
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Offsets) and self.rows() == other.rows()

@@ -60,13 +60,13 @@ class PartialsSql:
 
     def lift(self, source: str) -> str:
         """Partials of the tuples in `source`: one per slice and key."""
-        made = _named([one.lift for one in self._partials], self.columns)
-        return f"SELECT {self._by(made)} FROM {source} GROUP BY {self._by([])}"
+        columns = _named([one.lift for one in self._partials], self.columns)
+        return f"SELECT {self._by(columns)} FROM {source} GROUP BY {self._by([])}"
 
     def single(self, source: str) -> str:
         """Partials of the tuples in `source`: one per tuple."""
-        made = _named([one.single for one in self._partials], self.columns)
-        return f"SELECT {self._by(made)} FROM {source}"
+        columns = _named([one.single for one in self._partials], self.columns)
+        return f"SELECT {self._by(columns)} FROM {source}"
 
     def merged(self, source: str, where: str) -> str:
         return (
@@ -200,12 +200,12 @@ class Slices(dict[int, int]):
         """The windows with anything in them that end after `after`, up to `until`."""
         grid = self._grid
         first, behind = grid.open_at(after), grid.open_at(until)
-        found: set[int] = set()
+        numbers: set[int] = set()
         for slice in list(self):
             low = max(first, grid.first_window(slice))
             high = min(behind - 1, slice // grid.stride)
-            found.update(range(low, high + 1))
-        return sorted(found)
+            numbers.update(range(low, high + 1))
+        return sorted(numbers)
 
     def last_due(self, after: int, watermark: int) -> int | None:
         """The end of the last of the next windows to be given, if there are any: not too much at

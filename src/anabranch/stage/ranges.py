@@ -59,8 +59,8 @@ class Ranges:
         differently. None if there is nothing to do at present.
         """
         with self._lock:
-            found = self._again.popleft() if self._again else self._cut()
-            return (found, self._server) if found and self._server else None
+            range_ = self._again.popleft() if self._again else self._cut()
+            return (range_, self._server) if range_ and self._server else None
 
     def _cut(self) -> Range | None:
         """A range of the partition that has most left to do."""

@@ -113,13 +113,13 @@ class StageResults(Source):
             self._started = True
             self._run.start()
 
-    def _table(self, found: pa.Table) -> pa.Table:
+    def _table(self, results: pa.Table) -> pa.Table:
         """Keys, results, the window's bounds, and its end as event time."""
-        starts = found.column("_w").cast(pa.int64())
+        starts = results.column("_w").cast(pa.int64())
         number = starts.to_numpy()
         first = number * self._grid.slide
         bounds = [pa.array(first), pa.array(first + self._grid.width)]
-        arrays = [*found.drop_columns("_w").columns, *bounds, bounds[1]]
+        arrays = [*results.drop_columns("_w").columns, *bounds, bounds[1]]
         return pa.table(
             [array.cast(field.type) for array, field in zip(arrays, self._schema, strict=True)],
             schema=self._schema,

@@ -193,12 +193,12 @@ class StageRun:
         last window in each table. Returns at the end of the source, or soon after `close`.
         """
         while not self._stopped.is_set():
-            found = self._due(after)
-            if found.ended:
+            due = self._due(after)
+            if due.ended:
                 return
-            if found.end is not None:
-                yield self.results(after, found.end), found.end
-                after = found.end
+            if due.end is not None:
+                yield self.results(after, due.end), due.end
+                after = due.end
 
     def results(self, after: int, upto: int) -> pa.Table:
         """Results of the windows that end after `after` and up to `upto`; waits until all are
@@ -221,9 +221,9 @@ class StageRun:
 
     def _due(self, after: int) -> DueWindows:
         self._check()
-        found = self.ask(AwaitWindows(after, LOOK_S))
-        self._heard = _shown(found.status) | {"end": found.end, "ended": found.ended}
-        return found
+        due = self.ask(AwaitWindows(after, LOOK_S))
+        self._heard = _shown(due.status) | {"end": due.end, "ended": due.ended}
+        return due
 
     def release(self, upto: int, given: int) -> None:
         self.ask(ReleaseWindows(upto, given))
@@ -295,12 +295,12 @@ class StageRun:
                 self._fail(TaskError(cause(error)))
                 return False
             return True
-        told = from_dict(report.error) if report.error else None
-        if isinstance(told, SiteError):
+        failure = from_dict(report.error) if report.error else None
+        if isinstance(failure, SiteError):
             self._await_end(server)
             self.ask(GetStatus())  # its successor says which ranges are to be taken again
-        elif told:
-            self._fail(told)
+        elif failure:
+            self._fail(failure)
             return False
         else:
             self._ranges.done(range, report, time.perf_counter() - begun)

@@ -76,9 +76,9 @@ def _backup(stage: Stage, store: Store) -> Backup:
 
 
 def _handlers(service: StateService) -> dict[type[Message[Any]], Handler]:
-    def put(asked: PutRange, partials: pa.RecordBatchReader) -> bool:
+    def put(request: PutRange, partials: pa.RecordBatchReader) -> bool:
         some = len(partials.schema) > 1  # a range of which nothing was left has no columns
-        return service.put(asked.range, partials if some else None)
+        return service.put(request.range, partials if some else None)
 
     return {
         BeginPartitions: lambda asked: service.begin(asked.starts),

@@ -96,10 +96,10 @@ class StateService:
             offsets = self._epochs.offsets
             offsets.see(range, newest)
             self._changed.notify_all()
-            while (found := offsets.newest_before(range)) is None:
+            while (before := offsets.newest_before(range)) is None:
                 if not self._changed.wait(deadline - time.monotonic()):
                     raise TaskError(f"what comes before {range} was not read in {SEE_S:.0f} s")
-            return found
+            return before
 
     def judged(self, range: Range, counts: Counts) -> None:
         """Takes the counts of `range`. Call it before its partials are put."""
@@ -290,6 +290,6 @@ class _Counted:
 
     def _batches(self) -> Any:
         for batch in self._partials:
-            for one in pc.value_counts(batch.column(SLICE)).to_pylist():
-                self.slices[one["values"]] = self.slices.get(one["values"], 0) + one["counts"]
+            for count in pc.value_counts(batch.column(SLICE)).to_pylist():
+                self.slices[count["values"]] = self.slices.get(count["values"], 0) + count["counts"]
             yield batch

@@ -86,8 +86,8 @@ class _PostgresSession:
         self._db.execute("SELECT pg_advisory_xact_lock(hashtext('anabranch_stages'))")
 
     def run(self, text: str, values: Sequence[Any] = ()) -> Rows:
-        found = self._db.execute(text.replace("?", "%s").encode(), values)
-        return found.fetchall() if found.description else []
+        cursor = self._db.execute(text.replace("?", "%s").encode(), values)
+        return cursor.fetchall() if cursor.description else []
 
     def create(self, table: str, columns: pa.Schema) -> None:
         declared = ", ".join(f'"{one.name}" {_postgres_column(one)}' for one in columns)
@@ -108,9 +108,9 @@ class _PostgresSession:
 
 
 def _postgres_column(field: pa.Field) -> str:
-    found = postgres_type(field.name, field.type)
+    type_ = postgres_type(field.name, field.type)
     # The least and the greatest text are those by bytes, as everywhere else.
-    return f'{found} COLLATE "C"' if found == "text" else found
+    return f'{type_} COLLATE "C"' if type_ == "text" else type_
 
 
 class FilePlace:
@@ -154,8 +154,8 @@ class _FileSession:
         """Does nothing: the file is open here, and nowhere else."""
 
     def run(self, text: str, values: Sequence[Any] = ()) -> Rows:
-        found = self._db.execute(text, values or None)
-        return found.fetchall() if found.description else []
+        cursor = self._db.execute(text, values or None)
+        return cursor.fetchall() if cursor.description else []
 
     def create(self, table: str, columns: pa.Schema) -> None:
         self._db.register("_empty", columns.empty_table())

@@ -252,9 +252,9 @@ class Store:
             name = new.name.removeprefix("disk.")
             db.execute("INSERT INTO disk.parts VALUES (?, ?, ?)", [name, new.level, new.last_slice])
         with self._lock:
-            for one in old:
-                db.execute(f"DROP TABLE {one.name}")
-                name = one.name.removeprefix("disk.")
+            for part in old:
+                db.execute(f"DROP TABLE {part.name}")
+                name = part.name.removeprefix("disk.")
                 db.execute("DELETE FROM disk.parts WHERE name = ?", [name])
             db.execute("COMMIT")
             self._parts = [one for one in self._parts if one not in old] + ([new] if new else [])

@@ -154,13 +154,13 @@ def put_range(
     work: Work, range: Range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Puts what Spark SQL has computed; gives the report as JSON."""
-    found = list(batches)
+    partials = list(batches)
     try:
-        report = _put(work, range, pa.Table.from_batches(found) if found else None)
+        report = _put(work, range, pa.Table.from_batches(partials) if partials else None)
     except AnabranchError as error:
         report = Report(error=error.to_dict())
-    told = json.dumps(report.error) if report.error else None
-    yield pa.RecordBatch.from_pylist([asdict(report) | {"error": told}], REPORT)
+    failure = json.dumps(report.error) if report.error else None
+    yield pa.RecordBatch.from_pylist([asdict(report) | {"error": failure}], REPORT)
 
 
 def _timely(work: Work, range: Range) -> pa.Table:
@@ -222,10 +222,10 @@ def _put(work: Work, range: Range, tuples: pa.Table | None) -> Report:
         tuples = partials
     else:
         partials = _aggregate(stage, tuples, combine=work.combine)
-    made = time.perf_counter()
+    computed = time.perf_counter()
     _server(work.address).bring(PutRange(range), partials, MOVE_S)
     done = time.perf_counter()
-    return Report(len(tuples), len(partials), aggregate_s=made - begun, put_s=done - made)
+    return Report(len(tuples), len(partials), aggregate_s=computed - begun, put_s=done - computed)
 
 
 def _aggregate(stage: Stage, tuples: pa.Table, *, combine: bool) -> pa.Table:

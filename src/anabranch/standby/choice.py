@@ -168,22 +168,22 @@ def _reasons(options: Options, option: Option) -> Iterator[str]:
         active = options[1]
         yield f"an active standby (b = 1) would within {_time(active.worst_s)}, {_share(active)}"
     if "recovery" in broken:
-        asked = f"RECOVERY {_time(options.limits.recovery_s or 0)}"
+        limit = f"RECOVERY {_time(options.limits.recovery_s or 0)}"
         least = options.least_worst()
         if least.recovery_margin < 0:
             at = f"at b = {least.batch}, {_share(least)}"
-            yield f"{asked} cannot hold: {_time(least.worst_s)} is the least, {at}"
+            yield f"{limit} cannot hold: {_time(least.worst_s)} is the least, {at}"
         else:
-            yield f"{asked} does not hold: it would at b = {options.best.batch}"
+            yield f"{limit} does not hold: it would at b = {options.best.batch}"
     if "overhead" in broken:
-        asked = f"OVERHEAD {options.limits.overhead or 0:.0%}"
+        limit = f"OVERHEAD {options.limits.overhead or 0:.0%}"
         if "overhead" in options.best.broken():
             least = options.least_overhead()
             within = f"within RECOVERY {_time(options.limits.recovery_s or 0)}"
             at = f"at b = {least.batch}"
-            yield f"{asked} cannot hold {within}: {least.overhead:.0%} is the least, {at}"
+            yield f"{limit} cannot hold {within}: {least.overhead:.0%} is the least, {at}"
         else:
-            yield f"{asked} does not hold: it would at b = {options.best.batch}"
+            yield f"{limit} does not hold: it would at b = {options.best.batch}"
     if not broken and options.room(option) < SPARE:
         yield f"the load may change by {options.room(option):.0%} until a limit breaks"
 

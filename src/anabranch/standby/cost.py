@@ -151,12 +151,12 @@ class Model:
         turn = max(0.0, lot - load.rate * takeover)
         tuples = min(lot, min(turn, self.peak) + load.rate * takeover)
         start = min(takeover, lot / load.rate) if load.rate else takeover
-        asked = start + self._travel(tuples) + self._instance(tuples) if tuples else 0.0
+        fetched = start + self._travel(tuples) + self._instance(tuples) if tuples else 0.0
         # Or when something was shipped just before, and its instance comes first.
         ahead = self._instance(min(lot, self.peak))
         since = min(lot, load.rate * takeover)
         behind = ahead + self._travel(lot) + self._instance(since) if tuples else 0.0
-        return max(takeover, asked, behind)
+        return max(takeover, fetched, behind)
 
     def mean_recovery(self, b: int) -> float:
         """The mean over moments of death, spread over the acks, and over phases of the
@@ -223,8 +223,8 @@ class Model:
         full = (b - pending) / load.rate if load.rate else np.full_like(pending, math.inf)
         filled = np.maximum(full + self._travel(unit), done) + self._instance(unit)
         lacking = pending + load.rate * takeover
-        asked = np.maximum(takeover + self._travel(lacking), done) + self._instance(lacking)
-        rest = np.where(full <= takeover, np.maximum(takeover, filled), asked)
+        fetched = np.maximum(takeover + self._travel(lacking), done) + self._instance(lacking)
+        rest = np.where(full <= takeover, np.maximum(takeover, filled), fetched)
         return np.where(pending > 0, rest, np.maximum(takeover, done))
 
     def _shipped_done(self, b: int, pending: Numbers, chances: tuple[Numbers, Numbers]) -> Numbers:

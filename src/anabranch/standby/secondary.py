@@ -104,18 +104,18 @@ class Secondary(Generic[P]):
         it has come on each input. Raises StaleEpoch if its producer has been replaced, Gap if it
         does not join up and no point lies after the gap.
         """
-        one = self._inputs[index]
-        if batch.epoch < one.epoch:
-            raise StaleEpoch(f"stream {batch.stream}: epoch {batch.epoch} after {one.epoch}")
-        one.epoch = batch.epoch
+        input_ = self._inputs[index]
+        if batch.epoch < input_.epoch:
+            raise StaleEpoch(f"stream {batch.stream}: epoch {batch.epoch} after {input_.epoch}")
+        input_.epoch = batch.epoch
         if batch.point:
             self._learn(batch.point)
-        if batch.first > one.received + 1:
+        if batch.first > input_.received + 1:
             self._require(index, batch.first - 1, batch.stream)
         elif not self._overtaken(taken):
-            return [Feed(index, one.add(batch))]
+            return [Feed(index, input_.add(batch))]
         self._skip()
-        one.add(batch)
+        input_.add(batch)
         return [self._restart()]
 
     def learn(self, point: RestartPoint, taken: Sequence[int] | None) -> list[Action[P]]:
@@ -137,8 +137,8 @@ class Secondary(Generic[P]):
             if claim.restart:
                 self._learn(claim.restart)
         behind = False
-        for index, (one, claim) in enumerate(zip(self._inputs, claims, strict=True)):
-            if one.received < claim.released:
+        for index, (input_, claim) in enumerate(zip(self._inputs, claims, strict=True)):
+            if input_.received < claim.released:
                 self._require(index, claim.released, f"input {index + 1}")
                 behind = True
         if not (behind or self._overtaken(taken)):
@@ -160,8 +160,8 @@ class Secondary(Generic[P]):
         runs of the task.
         """
         self.point = self.point.join(point)
-        for one, position in zip(self._inputs, self.point.inputs, strict=True):
-            one.forget(position)
+        for input_, position in zip(self._inputs, self.point.inputs, strict=True):
+            input_.forget(position)
 
     def _require(self, index: int, needed: int, what: str) -> None:
         """Raises Gap unless the newest point lies after what nobody can send any more."""
@@ -173,10 +173,10 @@ class Secondary(Generic[P]):
 
     def _skip(self) -> None:
         """Expects what lies after the newest point, on all inputs."""
-        for one, position in zip(self._inputs, self.point.inputs, strict=True):
-            if one.received < position:
-                one.received = position
-                one.kept.clear()
+        for input_, position in zip(self._inputs, self.point.inputs, strict=True):
+            if input_.received < position:
+                input_.received = position
+                input_.kept.clear()
 
     def _restart(self) -> Restart[P]:
         return Restart(self.point, tuple(one.replay() for one in self._inputs))

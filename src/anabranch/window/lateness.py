@@ -25,5 +25,5 @@ def late(times: np.ndarray, newest: int, lateness_us: int) -> np.ndarray | None:
     if not len(times) or (times[0] >= newest and bool((times[1:] >= times[:-1]).all())):
         return None
     before = np.maximum.accumulate(np.concatenate(([newest], times[:-1])))
-    found: np.ndarray = times < np.maximum(before, START_WATERMARK + lateness_us) - lateness_us
-    return found if found.any() else None
+    late_rows: np.ndarray = times < np.maximum(before, START_WATERMARK + lateness_us) - lateness_us
+    return late_rows if late_rows.any() else None

@@ -151,9 +151,9 @@ def _culprits(load: Load) -> list[int]:
     elsewhere.
     """
     worst = int(np.argmax(load.ratios()))
-    told = load.lost[worst] ** 2 / np.diag(load.lost)
-    told[worst] = np.inf
-    return [int(place) for place in np.argsort(-told, kind="stable")[:WORST]]
+    gains = load.lost[worst] ** 2 / np.diag(load.lost)
+    gains[worst] = np.inf
+    return [int(place) for place in np.argsort(-gains, kind="stable")[:WORST]]
 
 
 def _from_previous(problem: Problem) -> Workers:

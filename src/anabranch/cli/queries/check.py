@@ -115,8 +115,8 @@ class PlannedSites:
     def send(self, message: Message[A], timeout_s: float) -> A:
         """The answer that a site would give."""
         answer: Any = _answered(message)
-        found: A = answer
-        return found
+        typed: A = answer
+        return typed
 
 
 class LocalSites(PlannedSites):
@@ -129,17 +129,17 @@ class LocalSites(PlannedSites):
     def send(self, message: Message[A], timeout_s: float) -> A:
         answer = super().send(message, timeout_s)
         if isinstance(message, Check):
-            for one in message.sources:
-                if one.source:
-                    _look(one, one.source)
+            for source in message.sources:
+                if source.source:
+                    _look(source, source.source)
         return answer
 
 
-def _look(one: StreamDef | TableDef, call: Call) -> None:
+def _look(definition: StreamDef | TableDef, call: Call) -> None:
     try:
-        _connector(one, call).look(_known(call), Path(one.base))
+        _connector(definition, call).look(_known(call), Path(definition.base))
     except AnabranchError as error:
-        error.message = f"{one.kind} {one.name}: {error.message}"
+        error.message = f"{definition.kind} {definition.name}: {error.message}"
         raise
 
 
@@ -162,19 +162,19 @@ def _options(sources: Iterable[StreamDef | TableDef], tasks: Iterable[TaskSpec])
     """Checks that the options exist and that their values can be read; returns the files they
     name.
     """
-    found: list[Place] = []
-    for one in sources:
-        if one.source:
-            connector = _connector(one, one.source)
-            found += _taken(connector, one.source, one.base, one.columns)
+    places: list[Place] = []
+    for source in sources:
+        if source.source:
+            connector = _connector(source, source.source)
+            places += _taken(connector, source.source, source.base, source.columns)
     for task in tasks:
         if task.sink:
-            found += _taken(SINKS.find(task.sink.name), task.sink, task.base, task.columns)
-    return Checked(tuple(found))
+            places += _taken(SINKS.find(task.sink.name), task.sink, task.base, task.columns)
+    return Checked(tuple(places))
 
 
-def _connector(one: StreamDef | TableDef, call: Call) -> type[Connector]:
-    return TABLES.find(call.name) if isinstance(one, TableDef) else SOURCES.find(call.name)
+def _connector(definition: StreamDef | TableDef, call: Call) -> type[Connector]:
+    return TABLES.find(call.name) if isinstance(definition, TableDef) else SOURCES.find(call.name)
 
 
 def _known(call: Call) -> dict[str, Plain]:

@@ -90,10 +90,10 @@ def complete(before: str, after: str, names: Names) -> list[Candidate]:
     word = ""
     if tokens and tokens[-1].kind is Kind.WORD and before.endswith(tokens[-1].text):
         word = tokens.pop().text
-    found = _expected(tokens, after, names)
+    candidates = _expected(tokens, after, names)
     return [
         Candidate(text, len(word), meaning)
-        for text, meaning in found.items()
+        for text, meaning in candidates.items()
         if text.lower().startswith(word.lower()) and text != word
     ]
 

@@ -36,33 +36,33 @@ NETWORK_S = 30.0
 def replan(state: Path, *, dry_run: bool, as_json: bool) -> None:
     coordinator = find_coordinator(state)
     with err.status("Placing …" if dry_run else "Placing and moving …"):
-        found = coordinator.send(ReplanAll(dry_run), REPLAN_S)
+        plan = coordinator.send(ReplanAll(dry_run), REPLAN_S)
     if as_json:
-        out.print(json.dumps(found.to_dict(), indent=2), markup=False, highlight=False)
+        out.print(json.dumps(plan.to_dict(), indent=2), markup=False, highlight=False)
         return
-    for line in _told(found, dry_run=dry_run):
+    for line in _told(plan, dry_run=dry_run):
         out.print(line, markup=False, highlight=False)
 
 
-def _told(found: Replan, *, dry_run: bool) -> Iterator[Any]:
-    if found.moves:
-        rows = [_row(one, dry_run=dry_run) for one in found.moves]
+def _told(plan: Replan, *, dry_run: bool) -> Iterator[Any]:
+    if plan.moves:
+        rows = [_row(one, dry_run=dry_run) for one in plan.moves]
         yield plain_table(("operator", "from", "to", "" if dry_run else "output paused"), rows)
-        if found.saved > 0:
+        if plan.saved > 0:
             verb = "would save" if dry_run else "saves"
-            yield f"That {verb} {found.saved:.0%} of the cost (rate · latency²)."
+            yield f"That {verb} {plan.saved:.0%} of the cost (rate · latency²)."
     else:
         yield "Everything is where it should be."
-    for one in found.standbys:
-        yield f"The standby of {one.task} went from {one.was_at} to {one.site}."
-    for name, why in found.stays.items():
+    for standby in plan.standbys:
+        yield f"The standby of {standby.task} went from {standby.was_at} to {standby.site}."
+    for name, why in plan.stays.items():
         yield f"{name} stays: {why}."
 
 
 def _row(move: Moved, *, dry_run: bool) -> tuple[str, ...]:
     pause = "" if move.pause_ms is None else f"{move.pause_ms:.0f} ms"
-    told = [move.problem or ("" if dry_run else pause), move.why]
-    return move.task, move.was_at, move.site, "; ".join(filter(None, told))
+    notes = [move.problem or ("" if dry_run else pause), move.why]
+    return move.task, move.was_at, move.site, "; ".join(filter(None, notes))
 
 
 def network(state: Path, export: Path | None, svg: Path | None, *, as_json: bool) -> None:
@@ -103,8 +103,10 @@ def _export(samples: Sequence[Sample], folder: Path) -> None:
     sites = sorted({site for one in samples for site in one.latency_s})
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for number, one in enumerate(samples):
-            rows = (" ".join(str(one.latency_s.get(a, {}).get(b, 0)) for b in sites) for a in sites)
+        for number, sample in enumerate(samples):
+            rows = (
+                " ".join(str(sample.latency_s.get(a, {}).get(b, 0)) for b in sites) for a in sites
+            )
             (folder / f"latency_{number}.txt").write_text("\n".join(rows) + "\n")
     except OSError as error:
         raise ConfigError(f"cannot write it: {error.strerror}", place=str(folder)) from None

@@ -77,13 +77,13 @@ def column_names(columns: str) -> list[str]:
     """The column names in `a BIGINT, b STRUCT<c: INT, d: INT>`: a and b. Commas inside a type do
     not count.
     """
-    found, depth, start = [], 0, 0
+    names, depth, start = [], 0, 0
     for index, char in enumerate(f"{columns},"):
         depth += (char in "(<") - (char in ")>")
         if char == "," and not depth:
-            found.append(columns[start:index].split()[:1])
+            names.append(columns[start:index].split()[:1])
             start = index + 1
-    return [name for words in found for name in words]
+    return [name for words in names for name in words]
 
 
 def _calls() -> dict[str, Any]:
@@ -169,8 +169,8 @@ class _NameCompleter(Completer):
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
         before, after = document.text_before_cursor, document.text_after_cursor
-        for found in complete(before, after, self._names.current):
-            yield Completion(found.text, -found.typed, display_meta=found.meaning)
+        for candidate in complete(before, after, self._names.current):
+            yield Completion(candidate.text, -candidate.typed, display_meta=candidate.meaning)
 
 
 def _keys() -> KeyBindings:

@@ -44,10 +44,10 @@ def split(script: Script) -> tuple[Script, Following | None]:
     stay.
     """
     statements = _statements(script)
-    asked = [one for one in statements if one[0].key in ("TAIL", *_SELECT)]
-    if not asked:
+    selects = [one for one in statements if one[0].key in ("TAIL", *_SELECT)]
+    if not selects:
         return script, None
-    first = asked[0]
+    first = selects[0]
     if first is not statements[-1]:
         message = f"{first[0].key} goes on until Ctrl-C, so nothing can come after it"
         raise script.error(first[0].span, message, "Put it last.")
@@ -59,13 +59,13 @@ def split(script: Script) -> tuple[Script, Following | None]:
 
 
 def _statements(script: Script) -> list[list[Token]]:
-    found: list[list[Token]] = [[]]
+    statements: list[list[Token]] = [[]]
     for token in tokenize(script):
         if token.key == ";":
-            found.append([])
+            statements.append([])
         elif token.kind is not Kind.END:
-            found[-1].append(token)
-    return [one for one in found if one]
+            statements[-1].append(token)
+    return [one for one in statements if one]
 
 
 def _tail(script: Script, tokens: Sequence[Token]) -> Following:
@@ -99,7 +99,7 @@ def _limit(tokens: Sequence[Token]) -> tuple[Sequence[Token], int | None]:
     return tokens, None
 
 
-def follow(state: Path, asked: Following, base: Path, *, wait: bool = True) -> None:
+def follow(state: Path, wanted: Following, base: Path, *, wait: bool = True) -> None:
     """Shows tuples until there are enough, the stream ends, or Ctrl-C is typed. `wait` says how
     long to wait for sites that are being started.
     """
@@ -110,24 +110,24 @@ def follow(state: Path, asked: Following, base: Path, *, wait: bool = True) -> N
 
     client = Client(*endpoint_in(state))
     try:
-        if asked.name:
-            found = client.find(asked.name)
-            if found.kind == "table":
+        if wanted.name:
+            entry = client.find(wanted.name)
+            if entry.kind == "table":
                 raise ConfigError(
-                    f"{found.name} is a table", remedy="Only streams can be followed."
+                    f"{entry.name} is a table", remedy="Only streams can be followed."
                 )
-            query = Query.joined(client, found.name, found.site)
+            query = Query.joined(client, entry.name, entry.site)
         else:
-            query = Query.selected(client, asked.select, str(base), wait=wait)
+            query = Query.selected(client, wanted.select, str(base), wait=wait)
         shown = 0
         try:
-            for row in query.rows(limit=asked.limit):
+            for row in query.rows(limit=wanted.limit):
                 shown += 1
-                out.print(tuple_line(asked.name or "", row), markup=False)
-            if asked.limit is None or shown < asked.limit:
-                err.print(f"{asked.name or 'the stream'} has ended", markup=False)
+                out.print(tuple_line(wanted.name or "", row), markup=False)
+            if wanted.limit is None or shown < wanted.limit:
+                err.print(f"{wanted.name or 'the stream'} has ended", markup=False)
         finally:
-            query.close() if asked.name else query.drop()
+            query.close() if wanted.name else query.drop()
     finally:
         client.close()
 
@@ -139,16 +139,16 @@ def with_secret(script: Script) -> Script:
     """`CREATE SECRET name` completed with the secret that is typed or that stdin brings; any other
     script unchanged.
     """
-    found = _ALONE.fullmatch(script.text)
-    if found is None:
+    match = _ALONE.fullmatch(script.text)
+    if match is None:
         return script
     if sys.stdin.isatty():
-        value = getpass(f"secret {found[2]} (not shown): ")
+        value = getpass(f"secret {match[2]} (not shown): ")
     else:
         value = sys.stdin.read().removesuffix("\n")
     if not value:
-        raise ConfigError("a secret cannot be empty", place=found[1])
-    return replace(script, text=f"{found[1]} AS {literal(value, 'secret')};")
+        raise ConfigError("a secret cannot be empty", place=match[1])
+    return replace(script, text=f"{match[1]} AS {literal(value, 'secret')};")
 
 
 EXECUTE_S = 300.0
@@ -190,8 +190,8 @@ def run(state: Path, script: Script, base: Path, *, wait: bool = True) -> None:
     script, following = split(with_secret(script))
     if not following or script.text.strip():
         with working("Running …"):
-            found = answers(state, script, base, wait=wait)
-        for answer in found:
+            replies = answers(state, script, base, wait=wait)
+        for answer in replies:
             show_answer(answer)
     if following:
         follow(state, following, base, wait=wait)
@@ -240,8 +240,8 @@ def _obey(state: Path, text: str, *, wait: bool) -> None:
         script, following = split(with_secret(Script(text, "sql")))
         if not following or script.text.strip():
             with working("Running …"):
-                found = _interruptibly(state, script, wait=wait)
-            for answer in found:
+                replies = _interruptibly(state, script, wait=wait)
+            for answer in replies:
                 show_answer(answer)
         if following:
             follow(state, following, Path.cwd(), wait=wait)

@@ -27,30 +27,30 @@ def submit(
         chosen = choose(classes(code, path, Pocket), class_name, str(file))
         submitted = submission(chosen, code, path, name=name)
         base = str(file.resolve().parent)
-        made = coordinator.send(Submit(submitted, base, wait=wait), SUBMIT_S)
+        pocket = coordinator.send(Submit(submitted, base, wait=wait), SUBMIT_S)
     finally:
         coordinator.close()
-    out.print(f"pocket {made.name} started at {made.site}", markup=False)
+    out.print(f"pocket {pocket.name} started at {pocket.site}", markup=False)
     for role, kind, stream in (
-        ("reads", "query", made.input),
-        ("fills", "stream", made.output),
+        ("reads", "query", pocket.input),
+        ("fills", "stream", pocket.output),
     ):
-        new = f"{kind} {stream}, which came with it" if stream in made.made else stream
+        new = f"{kind} {stream}, which came with it" if stream in pocket.made else stream
         out.print(f"  {role} {new}", markup=False)
 
 
-def choose(found: list[type[Pocket]], name: str | None, place: str) -> type[Pocket]:
-    names = [one.__name__ for one in found]
-    if not found:
+def choose(pockets: list[type[Pocket]], name: str | None, place: str) -> type[Pocket]:
+    names = [one.__name__ for one in pockets]
+    if not pockets:
         raise ConfigError(
             "this file defines no pocket", place=place, remedy="Write class Name(Pocket): …"
         )
     if name is not None:
-        return named(found, name, place)
-    if len(found) > 1:
+        return named(pockets, name, place)
+    if len(pockets) > 1:
         raise ConfigError(
             f"there are several pockets: {', '.join(names)}",
             place=place,
             remedy=f"Choose one, as in --class {names[0]}.",
         )
-    return found[0]
+    return pockets[0]

@@ -11,7 +11,7 @@ def deadline_lines(tasks: Sequence[TaskReport]) -> Iterator[tuple[str, bool]]:
     """A line for each query that has a deadline, and whether all is well; `tasks` are all
     primaries.
     """
-    made = {task.output: task for task in tasks if task.output}
+    producers = {task.output: task for task in tasks if task.output}
     for task in tasks:
         deadline = task.deadline_ms
         if not deadline:
@@ -23,41 +23,42 @@ def deadline_lines(tasks: Sequence[TaskReport]) -> Iterator[tuple[str, bool]]:
         text += f", {late:,} of {judged:,} late"
         if late:
             text += f" ({late / judged:.2%})"
-            if culprit := blame(task, made):
+            if culprit := blame(task, producers):
                 text += f", because of {culprit.name} at {culprit.site}"
         if task.laxity_ms is not None:
-            text += f"; least laxity {_ms(min(_laxities(task, made)))}"
+            text += f"; least laxity {_ms(min(_laxities(task, producers)))}"
         yield text, not late
 
 
-def blame(last: TaskReport, made: Mapping[str, TaskReport]) -> TaskReport | None:
+def blame(last: TaskReport, producers: Mapping[str, TaskReport]) -> TaskReport | None:
     """The task on the way to `last` that delayed the most results which had come to it in time."""
     added = {
-        one.name: one.overran - max((before.overran for before in _before(one, made)), default=0)
-        for one in _way(last, made)
+        one.name: one.overran
+        - max((before.overran for before in _before(one, producers)), default=0)
+        for one in _way(last, producers)
     }
     worst = max(added, key=lambda name: added[name])
-    found = next(one for one in _way(last, made) if one.name == worst)
-    return found if added[worst] > 0 else None
+    task = next(one for one in _way(last, producers) if one.name == worst)
+    return task if added[worst] > 0 else None
 
 
-def _laxities(last: TaskReport, made: Mapping[str, TaskReport]) -> list[float]:
-    return [one.laxity_ms for one in _way(last, made) if one.laxity_ms is not None]
+def _laxities(last: TaskReport, producers: Mapping[str, TaskReport]) -> list[float]:
+    return [one.laxity_ms for one in _way(last, producers) if one.laxity_ms is not None]
 
 
-def _before(task: TaskReport, made: Mapping[str, TaskReport]) -> list[TaskReport]:
-    return [made[name] for name in task.inputs if name in made]
+def _before(task: TaskReport, producers: Mapping[str, TaskReport]) -> list[TaskReport]:
+    return [producers[name] for name in task.inputs if name in producers]
 
 
-def _way(last: TaskReport, made: Mapping[str, TaskReport]) -> list[TaskReport]:
+def _way(last: TaskReport, producers: Mapping[str, TaskReport]) -> list[TaskReport]:
     """`last` and all tasks upstream of it."""
-    found, waiting = {last.name: last}, [last]
+    way, waiting = {last.name: last}, [last]
     while waiting:
-        for one in _before(waiting.pop(), made):
-            if one.name not in found:
-                found[one.name] = one
-                waiting.append(one)
-    return list(found.values())
+        for task in _before(waiting.pop(), producers):
+            if task.name not in way:
+                way[task.name] = task
+                waiting.append(task)
+    return list(way.values())
 
 
 def _ms(value: float) -> str:

@@ -93,8 +93,8 @@ def queries_table(status: SystemStatus) -> RenderableType:
     for column in table.columns[3:]:
         column.justify = "right"
     tasks = primaries(status.sites)
-    for name, found in status.states.items():  # parts that run elsewhere are not shown
-        row = [escape(name), "", _state(found.state)]
+    for name, state in status.states.items():  # parts that run elsewhere are not shown
+        row = [escape(name), "", _state(state.state)]
         task, sink = task_and_sink(name, status.workers, tasks)
         table.add_row(*(_task_row(row, task, sink) if task else row))
     lines = [
@@ -203,10 +203,10 @@ def _disk_lines(status: SystemStatus) -> list[str]:
     """How much streams keep on disks, and for whom."""
     lines = []
     for site in status.sites:
-        for stream, one in site.spilled.items():
-            behind = [f"{name} is {rows:,} tuples behind" for name, rows in one.behind.items()]
+        for stream, spill in site.spilled.items():
+            behind = [f"{name} is {rows:,} tuples behind" for name, rows in spill.behind.items()]
             whom = "; ".join(behind) or "open windows need it"
-            kept = show_bytes(one.bytes)
+            kept = show_bytes(spill.bytes)
             lines.append(f"stream {stream}: {kept} on the disk of {site.site}: {whom}")
         if site.disk and site.disk.used >= site.disk.total:
             total = show_bytes(site.disk.total)
@@ -221,24 +221,26 @@ def _trouble_lines(status: SystemStatus) -> list[str]:
     """What processes could not do by themselves lately, each message once: sites may share a
     process.
     """
-    told = [
+    lines = [
         *((f"site {site.site}", site.troubles) for site in status.sites),
         ("the coordinator", status.troubles),
     ]
-    found: dict[tuple[str, str], str] = {}
-    for where, troubles in told:
-        for one in troubles:
-            if not one.goes_on:
-                times = "once" if one.row == 1 else f"{one.row:,} times"
-                line = f"{where}: {one.name} failed {times} in {one.since_s:.0f} s:"
-                found.setdefault((one.name, one.error), f"{line} {one.error}; trying again")
+    newest: dict[tuple[str, str], str] = {}
+    for where, troubles in lines:
+        for trouble in troubles:
+            if not trouble.goes_on:
+                times = "once" if trouble.row == 1 else f"{trouble.row:,} times"
+                line = f"{where}: {trouble.name} failed {times} in {trouble.since_s:.0f} s:"
+                newest.setdefault(
+                    (trouble.name, trouble.error), f"{line} {trouble.error}; trying again"
+                )
     left = [
         f"site {site.site}: {site.abandoned} threads of its JVM go on with instances that"
         " were stopped"
         for site in status.sites
         if site.abandoned
     ]
-    return [*left, *found.values()][:MOST_TROUBLES]
+    return [*left, *newest.values()][:MOST_TROUBLES]
 
 
 def _placement_lines(status: SystemStatus) -> list[str]:
@@ -257,16 +259,16 @@ def _placement_lines(status: SystemStatus) -> list[str]:
 def _estimate_lines(status: SystemStatus) -> list[str]:
     """For each approximate query: what was estimated, and what would be if a worker died now."""
     lines = []
-    for name, one in status.approximations.items():
+    for name, approximation in status.approximations.items():
         lines.append(
-            f"query {name}: {one.estimated:,} results estimated so far, within"
-            f" {one.within:g} with {one.confidence:.0%}"
+            f"query {name}: {approximation.estimated:,} results estimated so far, within"
+            f" {approximation.within:g} with {approximation.confidence:.0%}"
         )
         lines += [
             f"  {worker.query} at {worker.site}: {worker.protection}, {worker.why}"
-            for worker in one.workers
+            for worker in approximation.workers
         ]
-        lines += [f"  {one.problem}"] if one.problem else []
+        lines += [f"  {approximation.problem}"] if approximation.problem else []
     return lines
 
 
@@ -320,8 +322,8 @@ def command_line(command: str) -> str:
     if program != "anabranch" or shutil.which(program):
         return command
     started = Path(sys.argv[0]).resolve()
-    here = Path.cwd()
-    shown = started.relative_to(here) if started.is_relative_to(here) else started
+    folder = Path.cwd()
+    shown = started.relative_to(folder) if started.is_relative_to(folder) else started
     return f"{shown} {rest}"
 
 

@@ -63,8 +63,8 @@ def play_fire(
         last = _watch(run, watcher.record, failure, seconds, kill)
     out.print()
     out.print(summary(watcher.record, last, failure))
-    if not (found := verdict(watcher.record)).right:
-        raise TaskError(f"the alarms are not those of a run without failures: {found}")
+    if not (outcome := verdict(watcher.record)).right:
+        raise TaskError(f"the alarms are not those of a run without failures: {outcome}")
 
 
 class _Clock:
@@ -225,10 +225,10 @@ def _scenes(run: Run, system: System, output: Path) -> list[str]:
         _headline(number, scene.title)
         with working(f"{scene.title} …") as say:
             host = Host(run.coordinator, output, system.execute, system.kill, say)
-            told = _played(scene, host)
-        mark, style = {True: ("✓", "green"), False: ("✗", "red"), None: ("–", "dim")}[told.well]
-        out.print(f"[{style}]{mark}[/] {escape(told.sentence)}")
-        if told.well is False:
+            outcome = _played(scene, host)
+        mark, style = {True: ("✓", "green"), False: ("✗", "red"), None: ("–", "dim")}[outcome.well]
+        out.print(f"[{style}]{mark}[/] {escape(outcome.sentence)}")
+        if outcome.well is False:
             wrong.append(scene.title)
     return wrong
 
@@ -262,9 +262,9 @@ def _say_where(output: Path, *, kept: bool) -> None:
 
 def _say_next(*, quick: bool) -> None:
     out.print("\nWhat to try next:")
-    found = [*(_MORE if quick else ()), *_NEXT]
-    width = max(len(command_line(command)) for command, _ in found)
-    for command, what in found:
+    hints = [*(_MORE if quick else ()), *_NEXT]
+    width = max(len(command_line(command)) for command, _ in hints)
+    for command, what in hints:
         out.print(f"  {escape(command_line(command)):<{width}}  [dim]{what}[/]")
 
 

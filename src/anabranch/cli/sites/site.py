@@ -84,8 +84,8 @@ def run_site(
     that is up already.
     """
     where = address_of("--coordinator", coordinator_address)
-    asked = {"listen": listen, "address": address}
-    changes = {key: address_of(f"--{key}", value) for key, value in asked.items() if value}
+    options = {"listen": listen, "address": address}
+    changes = {key: address_of(f"--{key}", value) for key, value in options.items() if value}
     coordinator = Peer("the coordinator", str(where), credentials)
     cluster, life = join(name, coordinator, changes)
     config = cluster.sites[name]

@@ -75,18 +75,25 @@ def _definitions(state: Path) -> list[AnyDef]:
 def deleted(definitions: Iterable[AnyDef]) -> Iterator[str]:
     """A line for each thing that is lost when these are deployed from the beginning."""
     known = list(definitions)
-    for one in known:
-        if isinstance(one, StreamDef | TableDef):
+    for definition in known:
+        if isinstance(definition, StreamDef | TableDef):
             state = (
-                " and the state of its stage" if isinstance(one, StreamDef) and one.stage else ""
+                " and the state of its stage"
+                if isinstance(definition, StreamDef) and definition.stage
+                else ""
             )
-            yield f"{one.kind} {one.name}: how far it was read, and what it has kept{state}"
-        elif isinstance(one, PocketDef):
-            yield f"pocket {one.name}: the state of its object"
-        elif isinstance(one, QueryDef) and not one.part_of:
-            yield f"query {one.name}: its open windows and positions{_written(one.sink)}"
-        elif isinstance(one, ApproximateDef):
-            yield f"query {one.name}: its open windows and positions{_written(one.template.sink)}"
+            read = f"how far it was read, and what it has kept{state}"
+            yield f"{definition.kind} {definition.name}: {read}"
+        elif isinstance(definition, PocketDef):
+            yield f"pocket {definition.name}: the state of its object"
+        elif isinstance(definition, QueryDef) and not definition.part_of:
+            yield _query_line(definition.name, definition.sink)
+        elif isinstance(definition, ApproximateDef):
+            yield _query_line(definition.name, definition.template.sink)
+
+
+def _query_line(name: str, sink: Call | None) -> str:
+    return f"query {name}: its open windows and positions{_written(sink)}"
 
 
 def _written(sink: Call | None) -> str:
@@ -162,9 +169,9 @@ def _behind(status: SystemStatus) -> list[SourceReport]:
 
 
 def _line(source: SourceReport) -> str:
-    there, whole = source.replayed, source.to_replay
-    left = f", about {(whole - there) / source.rate:.0f} s left" if source.rate else ""
-    return f"stream {source.stream} {there:,} of {whole:,} recorded tuples{left}"
+    done, whole = source.replayed, source.to_replay
+    left = f", about {(whole - done) / source.rate:.0f} s left" if source.rate else ""
+    return f"stream {source.stream} {done:,} of {whole:,} recorded tuples{left}"
 
 
 def up(

@@ -210,9 +210,9 @@ class LineFolder:
         if not record.exists():
             self._clear()
             return
-        found = json.loads(record.read_text(encoding="utf-8"))
-        self._cut_back(found["sizes"])
-        self.written = found["written"]
+        state = json.loads(record.read_text(encoding="utf-8"))
+        self._cut_back(state["sizes"])
+        self.written = state["written"]
 
     def add(self, lines: Mapping[str, bytes], head: bytes, last: int) -> None:
         """Adds lines by folder, after `head` where a file begins; `last` is their last position.

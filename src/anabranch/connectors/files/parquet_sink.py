@@ -116,9 +116,9 @@ class ParquetSink(Sink):
         record = self._folder / _RECORD
         self._written = 0
         if record.exists():
-            found = json.loads(record.read_text(encoding="utf-8"))
-            self._publish(found["files"])
-            self._written = found["written"]
+            state = json.loads(record.read_text(encoding="utf-8"))
+            self._publish(state["files"])
+            self._written = state["written"]
         for file in list(self._earlier()):
             if file.name.startswith("."):
                 file.unlink()

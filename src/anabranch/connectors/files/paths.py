@@ -39,11 +39,11 @@ def absolute(path: str, base: Path) -> Path:
     """`path` from `base` on, with `~` as the home folder. Raises ConfigError if no file can have
     this name.
     """
-    found = Path(os.path.abspath(base / Path(path).expanduser()))
-    if any(len(part.encode("utf-8", "replace")) > _LONGEST_NAME for part in found.parts):
+    full = Path(os.path.abspath(base / Path(path).expanduser()))
+    if any(len(part.encode("utf-8", "replace")) > _LONGEST_NAME for part in full.parts):
         remedy = f"Systems take {_LONGEST_NAME} bytes at most."
         raise ConfigError(f"the name of a file is too long: '{path[:40]}…'", remedy=remedy)
-    return found
+    return full
 
 
 def find_files(path: str, base: Path) -> list[Path]:
@@ -61,8 +61,8 @@ def find_files(path: str, base: Path) -> list[Path]:
             remedy="Name a file, or read it with a function: FROM python(function = …).",
         )
     if glob.has_magic(path):
-        found = [Path(name) for name in glob.glob(str(target), recursive=True)]
-        return _some(_visible(found), target, "no file matches")
+        files = [Path(name) for name in glob.glob(str(target), recursive=True)]
+        return _some(_visible(files), target, "no file matches")
     raise SourceError("no such file", place=str(target), remedy=_remedy(path, base))
 
 
@@ -73,13 +73,13 @@ def _kind(path: Path) -> str:
 
 def guess_format(files: Sequence[Path]) -> str:
     """The single format that all suffixes stand for."""
-    found = {_format_of(file) for file in files}
-    if len(found) > 1:
+    formats = {_format_of(file) for file in files}
+    if len(formats) > 1:
         raise ConfigError(
-            f"file() cannot read {' and '.join(sorted(found))} files as one stream",
+            f"file() cannot read {' and '.join(sorted(formats))} files as one stream",
             remedy="Choose with a pattern such as path = 'logs/*.csv'.",
         )
-    return found.pop()
+    return formats.pop()
 
 
 def _format_of(file: Path) -> str:
@@ -219,8 +219,8 @@ def _names(column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     for name in names:
         if len(name.encode()) > _LONGEST_NAME:
             raise ValueError(f"{name[:60]}… is too long for the name of a folder")
-    found: Any = pa.array(names, pa.string())
-    return pa.chunked_array([found.take(pc.index_in(values.combine_chunks(), known))])
+    folders: Any = pa.array(names, pa.string())
+    return pa.chunked_array([folders.take(pc.index_in(values.combine_chunks(), known))])
 
 
 def _escaped(text: str) -> str:
@@ -279,8 +279,8 @@ def _real(path: Path) -> Path:
 def _inode(path: Path) -> str:
     """The inode of a file that has several names; empty for other files."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return ""
-    several = path.is_file() and found.st_nlink > 1
-    return f"{found.st_dev}:{found.st_ino}" if several else ""
+    several = path.is_file() and stat.st_nlink > 1
+    return f"{stat.st_dev}:{stat.st_ino}" if several else ""

@@ -94,10 +94,10 @@ class CsvReader:
 
     def _plain(self, data: BinaryIO, unchanged: Unchanged, rows: _Rows, size: int) -> _Taken | None:
         """The block that `_strict` would give; None if only `_strict` can read it."""
-        found = _whole_lines(data, size, self._max_line)
-        if found is None:
+        block = _whole_lines(data, size, self._max_line)
+        if block is None:
             return None
-        text, ends, more = found
+        text, ends, more = block
         if not is_plain(text, ends, self._max_line):
             return None
         columns: Sequence[Any] | None = [()] * len(rows.wanted)
@@ -278,7 +278,7 @@ def _block(records: Records, rows: _Rows, end: int) -> tuple[Block, bool]:
     """The next rows, at most to the byte `end`, by columns, and whether there may be more. A row
     that spans several lines gets the number of its first.
     """
-    found: list[list[str]] = []
+    rows_read: list[list[str]] = []
     numbers: list[int] = []
     malformed: dict[int, str] = {}
     for _ in range(BLOCK_ROWS):
@@ -288,16 +288,16 @@ def _block(records: Records, rows: _Rows, end: int) -> tuple[Block, bool]:
         try:
             record = next(records)
         except StopIteration:
-            return Block(_columns(found, rows.wanted), numbers, malformed), False
+            return Block(_columns(rows_read, rows.wanted), numbers, malformed), False
         except csv.Error as error:
             malformed[line] = _explain(error)
             continue
         if len(record) == rows.width:
-            found.append(record)
+            rows_read.append(record)
             numbers.append(line)
         elif record:
             malformed[line] = f"the line has {len(record)} fields where the header has {rows.width}"
-    return Block(_columns(found, rows.wanted), numbers, malformed), True
+    return Block(_columns(rows_read, rows.wanted), numbers, malformed), True
 
 
 def _columns(records: list[list[str]], wanted: list[int]) -> list[tuple[str, ...]]:

@@ -27,9 +27,9 @@ class Unchanged:
     def __init__(self, data: BinaryIO, start: int) -> None:
         self._file = data.fileno()
         self._name = str(data.name)
-        found = os.fstat(self._file)
-        self._plain = stat.S_ISREG(found.st_mode)
-        self._size = found.st_size
+        status = os.fstat(self._file)
+        self._plain = stat.S_ISREG(status.st_mode)
+        self._size = status.st_size
         if self._plain and start > self._size:
             raise CannotResume(
                 f"it was read up to byte {start}, and has {self._size} bytes now",
@@ -105,7 +105,7 @@ class Lines:
         """Whole lines, until they have `size` bytes or more; None stands for a line that is too
         long. The list is empty at the end of the file.
         """
-        found: list[bytes | None] = []
+        lines: list[bytes | None] = []
         start = self.byte
         while self.byte - start < size:
             line = self._data.readline(self._limit + 1)
@@ -116,14 +116,14 @@ class Lines:
             if len(line) <= self._limit:
                 if not line.endswith(b"\n"):
                     self._unchanged.check_end(whole=False)
-                found.append(line)
+                lines.append(line)
                 continue
-            found.append(None)
+            lines.append(None)
             if not self._skip:
                 break
             if not line.endswith(b"\n"):
                 self._pass_over()
-        return found
+        return lines
 
     def _pass_over(self) -> None:
         """Passes over the rest of a line."""

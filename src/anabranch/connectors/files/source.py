@@ -241,10 +241,10 @@ class FileTable(TableReader):
         """
         try:
             files = find_files(self._path, self._context.base)
-            found = [(str(file), os.stat(file)) for file in files]
+            stats = [(str(file), os.stat(file)) for file in files]
         except (OSError, SourceError):
             return None
-        return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
+        return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
 
 
 def _no_spark() -> Any:

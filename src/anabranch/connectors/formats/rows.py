@@ -32,23 +32,23 @@ def csv_block(texts: Sequence[tuple[int, bytes]], order: Sequence[int], what: st
         # Text may hold what other line separators there are.
         lines = io.StringIO(value.decode(errors="surrogateescape"), newline="")
         try:
-            found = [row for row in csv.reader(lines, strict=True) if row]
+            fields = [row for row in csv.reader(lines, strict=True) if row]
         except csv.Error as error:
             malformed[number] = explained(error)
             continue
-        if len(found) == 1 and len(found[0]) == width:
-            rows.append(found[0])
+        if len(fields) == 1 and len(fields[0]) == width:
+            rows.append(fields[0])
             numbers.append(number)
-        elif found:
-            malformed[number] = _misfit(found, width, what)
+        elif fields:
+            malformed[number] = _misfit(fields, width, what)
     columns = list(zip(*rows, strict=True)) or [()] * width
     return Block([columns[index] for index in order], numbers, malformed)
 
 
-def _misfit(found: list[list[str]], width: int, what: str) -> str:
-    if len(found) > 1:
-        return f"the {what} holds {len(found)} lines"
-    return f"the {what} has {len(found[0])} fields where the stream has {width}"
+def _misfit(rows: list[list[str]], width: int, what: str) -> str:
+    if len(rows) > 1:
+        return f"the {what} holds {len(rows)} lines"
+    return f"the {what} has {len(rows[0])} fields where the stream has {width}"
 
 
 def explained(error: csv.Error) -> str:

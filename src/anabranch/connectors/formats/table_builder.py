@@ -157,10 +157,10 @@ class TableBuilder:
         return self._convert if unit is None else convert
 
     def _check_unit(self, value: Any, place: str) -> None:
-        found = mistaken(value, time.time_ns() // 1000)
-        if found is None:
+        mistake = mistaken(value, time.time_ns() // 1000)
+        if mistake is None:
             return
-        number, when, unit = found
+        number, when, unit = mistake
         meant = shown(micros(number, event_type(unit)))
         field = self._context.timestamp
         raise SourceError(

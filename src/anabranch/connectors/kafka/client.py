@@ -195,13 +195,13 @@ class Topic(Generic[E]):
         It may take a record, so a reader of records does not call it.
         """
         try:
-            found = consumer.list_topics(self.name, timeout_s).topics[self.name]
+            topic = consumer.list_topics(self.name, timeout_s).topics[self.name]
         except KafkaException as error:
             ask_why()
             raise self.away(error.args[0]) from error
-        if found.error is not None:
-            raise self.away(found.error) if passes(found.error) else self._missing(found.error)
-        return sorted(found.partitions)
+        if topic.error is not None:
+            raise self.away(topic.error) if passes(topic.error) else self._missing(topic.error)
+        return sorted(topic.partitions)
 
     def failed(self, message: str, remedy: str = "", partition: int | None = None) -> E:
         place = f"topic {self.name}"

@@ -78,12 +78,12 @@ class BrokerPlace:
         return written.Notes(self.topic, self._reader, self.topic.partitions())
 
     def producer(self) -> Producer:
-        made: Producer = make_client(Producer, self._settings, ())
-        return made
+        producer: Producer = make_client(Producer, self._settings, ())
+        return producer
 
     def tail(self, run: str) -> written.Tail:
         return written.Tail(self.topic, self._reader, self._query, run)
 
     def ends(self) -> dict[int, int]:
-        found = kafka_reading.watermarks(self.topic, self._reader)
-        return {number: high for number, (_, high) in found.items()}
+        marks = kafka_reading.watermarks(self.topic, self._reader)
+        return {number: high for number, (_, high) in marks.items()}

@@ -297,13 +297,13 @@ def read_range(
     starts = {number: begin.get(number, 0) for number in end if end[number] > begin.get(number, 0)}
     if not starts:
         return []
-    found: list[Record] = []
+    taken: list[Record] = []
     reading = Reading(topic, settings | EAGER, starts)
     try:
         heard = time.monotonic()
         while not reading.has_reached({number: end[number] for number in starts}):
             records = reading.poll()
-            found += [one for one in records if one.offset() < end[one.partition()]]
+            taken += [one for one in records if one.offset() < end[one.partition()]]
             if records:
                 heard = time.monotonic()
             elif stopped.is_set() or is_silent(topic, heard):
@@ -313,4 +313,4 @@ def read_range(
                 raise topic.lost("its last records are not there any more", number)
     finally:
         reading.close()
-    return in_order(found)
+    return in_order(taken)

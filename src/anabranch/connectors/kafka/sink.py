@@ -118,13 +118,13 @@ class KafkaSink(Sink):
             producer = self._place.producer()
             undo.callback(_discard, producer)
             self._persist(producer.init_transactions)
-            found = self._persist(notes.read)
-            self._check_right(found)
+            noted = self._persist(notes.read)
+            self._check_right(noted)
             held = Noted(
                 self._run,
                 self._begin.epoch,
-                found.holder + 1 if found else 1,
-                self._position(found),
+                noted.holder + 1 if noted else 1,
+                self._position(noted),
                 self._place.ends(),
             )
             if self._held and held.position < self._held.position:
@@ -136,27 +136,27 @@ class KafkaSink(Sink):
             self._writer = Writer(producer, notes, self._time.monotonic(), dict(held.offsets))
             undo.pop_all()
 
-    def _check_right(self, found: Noted | None) -> None:
+    def _check_right(self, noted: Noted | None) -> None:
         resume = self._resume or self._held is not None
-        check_right(self._query, self._run, self._begin.epoch, found, resume=resume)
-        if self._held and found and found.holder > self._held.holder:
-            same = found.run == self._run and found.epoch == self._begin.epoch
+        check_right(self._query, self._run, self._begin.epoch, noted, resume=resume)
+        if self._held and noted and noted.holder > self._held.holder:
+            same = noted.run == self._run and noted.epoch == self._begin.epoch
             if same:
                 raise fenced(self._query, "another writes now", f"topic {self._topic.name}")
 
-    def _position(self, found: Noted | None) -> int:
+    def _position(self, noted: Noted | None) -> int:
         """The last position that is written. If the topic's retention has deleted records, the
         acknowledged position counts.
         """
         if not self._resume and self._held is None:
             return 0  # what is there is an earlier run's, whose positions are not ours
         tail = self._place.tail(self._run)
-        if found and found.run == self._run:
-            last, whole = tail.behind(found.offsets)
-            there = max(found.position, last)
+        if noted and noted.run == self._run:
+            last, whole = tail.behind(noted.offsets)
+            position = max(noted.position, last)
         else:
-            there, whole = tail.last_position()
-        return self._begin.goes_on_after(there) if whole else max(there, self._begin.after)
+            position, whole = tail.last_position()
+        return self._begin.goes_on_after(position) if whole else max(position, self._begin.after)
 
     def written(self) -> int:
         if self._held is None:

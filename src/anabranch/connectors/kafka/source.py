@@ -71,8 +71,8 @@ class KafkaSource(Source):
 
     def start_cursor(self) -> Cursor:
         which = 0 if self._start == "earliest" else 1
-        found = watermarks(self._topic, self._settings)
-        return _cursor({number: ends[which] for number, ends in found.items()})
+        marks = watermarks(self._topic, self._settings)
+        return _cursor({number: ends[which] for number, ends in marks.items()})
 
     def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
         if (present := self._present()) is None:
@@ -104,14 +104,14 @@ class KafkaSource(Source):
         """
         while True:
             try:
-                found = watermarks(self._topic, self._settings)
+                marks = watermarks(self._topic, self._settings)
             except SourceAway as away:
                 self.problem = f"{away.place}: {away.message}"
                 if self._stopped.wait(AGAIN_S):
                     return None
             else:
                 self.problem = ""
-                return found
+                return marks
 
     def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
         records = read_range(
@@ -137,8 +137,8 @@ class KafkaSource(Source):
 
     def ends(self) -> dict[int, int]:
         """For each partition the offset after its last record, at present."""
-        found = watermarks(self._topic, self._settings)
-        return {number: high for number, (_, high) in found.items()}
+        marks = watermarks(self._topic, self._settings)
+        return {number: high for number, (_, high) in marks.items()}
 
     def _offsets(self, cursor: Cursor, present: dict[int, tuple[int, int]]) -> dict[int, int]:
         """The offsets of `cursor`; partitions that it does not know are new. If the topic ends

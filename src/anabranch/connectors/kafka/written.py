@@ -50,11 +50,11 @@ class Notes:
     def read(self, timeout_s: float) -> Noted | None:
         """The note that was committed last, once no open transaction can change it."""
         places = [TopicPartition(self._topic.name, number) for number in self._numbers]
-        found = self._consumer.committed(places, timeout_s)
-        text = next((one.metadata for one in found if one.metadata), None)
+        committed = self._consumer.committed(places, timeout_s)
+        text = next((one.metadata for one in committed if one.metadata), None)
         if text is None:
             return None
-        offsets = {one.partition: one.offset for one in found if one.offset >= 0}
+        offsets = {one.partition: one.offset for one in committed if one.offset >= 0}
         return Noted(**json.loads(text), offsets=offsets)
 
     def send(self, producer: Producer, noted: Noted, timeout_s: float) -> None:
@@ -98,19 +98,19 @@ class Tail:
         it. Positions ascend within a partition, so the last record counts.
         """
         ends = self.settled()
-        found = [self._in_partition(number, *one) for number, one in ends.items()]
-        return max(found, default=0), all(low == 0 for low, _ in ends.values())
+        positions = [self._in_partition(number, *one) for number, one in ends.items()]
+        return max(positions, default=0), all(low == 0 for low, _ in ends.values())
 
     def behind(self, offsets: Mapping[int, int]) -> tuple[int, bool]:
         """The greatest position in records from these offsets on, and whether all of those records
         are still there.
         """
-        found, whole = 0, True
+        greatest, whole = 0, True
         for number, (low, end) in self.settled().items():
             begin = offsets.get(number, 0)
             whole = whole and low <= begin
-            found = max(found, self._greatest(number, max(low, begin), end))
-        return found, whole
+            greatest = max(greatest, self._greatest(number, max(low, begin), end))
+        return greatest, whole
 
     def settled(self) -> dict[int, tuple[int, int]]:
         """The ends of each partition, once all transactions are closed that were open when we
@@ -144,20 +144,20 @@ class Tail:
     def _greatest(self, number: int, begin: int, end: int) -> int:
         if begin >= end:
             return 0
-        found, heard = 0, time.monotonic()
+        greatest, heard = 0, time.monotonic()
         reading = Reading(self._topic, self._settings | EAGER, {number: begin})
         try:
             while not reading.has_reached({number: end}):
                 records = reading.poll()
                 mine = [self._position(one) for one in records if one.offset() < end]
-                found = max([found, *mine])
+                greatest = max([greatest, *mine])
                 if records:
                     heard = time.monotonic()
                 elif is_silent(self._topic, heard):
                     raise self._topic.passing("reading its records again came to nothing", number)
         finally:
             reading.close()
-        return found
+        return greatest
 
     def _position(self, record: Record) -> int:
         """The record's position; 0 if it is not of this query and run."""

@@ -51,7 +51,7 @@ class Database:
         password.
         """
         try:
-            found = conninfo_to_dict(url)
+            settings = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
             # libpq quotes the text, which may hold a password.
             raise ConfigError(
@@ -59,17 +59,17 @@ class Database:
                 remedy="Give one such as 'postgresql://user:password@host:5432/database'.",
             ) from None
         if password:
-            found["password"] = password
+            settings["password"] = password
         libpq_may_look = trusted or environment_passwords()
-        self._url = make_conninfo("", **found) if libpq_may_look else _closed(found, owner)
+        self._url = make_conninfo("", **settings) if libpq_may_look else _closed(settings, owner)
         if not trusted:
-            for option in found.keys() & set(_FILES):
-                if found[option] != "system":
-                    check_file(owner, f"{option} of the url", str(found[option]))
-        self._timeout = int(found.get("connect_timeout") or CONNECT_S)
-        host = str(found.get("host") or found.get("hostaddr") or "localhost")
-        name = found.get("dbname") or found.get("user") or ""
-        self.place = f"{host}:{found.get('port') or 5432}/{name}"
+            for option in settings.keys() & set(_FILES):
+                if settings[option] != "system":
+                    check_file(owner, f"{option} of the url", str(settings[option]))
+        self._timeout = int(settings.get("connect_timeout") or CONNECT_S)
+        host = str(settings.get("host") or settings.get("hostaddr") or "localhost")
+        name = settings.get("dbname") or settings.get("user") or ""
+        self.place = f"{host}:{settings.get('port') or 5432}/{name}"
 
     def connect(self, **more: Any) -> psycopg.Connection[Any]:
         """A new connection. Raises psycopg.OperationalError. Times are UTC, whatever the server's
@@ -91,16 +91,16 @@ def database_of(options: Mapping[str, Any]) -> Database:
     return Database(str(options["url"]), "postgres", password=options.get("password"))
 
 
-def _closed(found: Mapping[str, Any], owner: str) -> str:
+def _closed(settings: Mapping[str, Any], owner: str) -> str:
     """The connection string, with the password that stands in it and no other."""
     for option in _OF_THE_MACHINE:
-        if option in found:
+        if option in settings:
             raise ConfigError(
                 f"{owner}() has {option} in its url, which is a file of the site's machine",
                 remedy="Write CREATE SECRET and password = secret('…'); or have the operator set"
                 " environment_passwords = true in [security].",
             )
-    return make_conninfo(**{**_NOBODYS, **found})
+    return make_conninfo(**{**_NOBODYS, **settings})
 
 
 def is_passing(error: psycopg.Error) -> bool:
@@ -245,10 +245,10 @@ class Session:
 
 
 def _holder(connection: psycopg.Connection[Any], tables: list[str]) -> str:
-    found = connection.execute(_HOLDER, (tables,)).fetchone()
-    if found is None:
+    row = connection.execute(_HOLDER, (tables,)).fetchone()
+    if row is None:
         return ""
-    pid, name, state, seconds = found
+    pid, name, state, seconds = row
     return f": process {pid} ({name or 'without a name'}, {state} for {seconds} s) has it locked"
 
 

@@ -62,10 +62,10 @@ class OnceIndex:
                 raise self._wrong()
 
     def _is_there(self, connection: psycopg.Connection[Any]) -> bool:
-        found = connection.execute(_INDEX, (self._table, self.name)).fetchone()
-        if found is None:
+        row = connection.execute(_INDEX, (self._table, self.name)).fetchone()
+        if row is None:
             return False
-        if found[1:] != (True, 1 + 2 * len(self._once.keys)):
+        if row[1:] != (True, 1 + 2 * len(self._once.keys)):
             raise self._wrong()
         return True
 

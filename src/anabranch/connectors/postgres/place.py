@@ -42,9 +42,9 @@ class Fence:
         self._stream, self._run = stream, run
         self._held: Held | None = None
 
-    def check_right(self, found: Held | None, epoch: int, *, resume: bool) -> None:
+    def check_right(self, row: Held | None, epoch: int, *, resume: bool) -> None:
         """Raises Fenced if a holder has a later right to write."""
-        check_right(self._stream, self._run, epoch, found, resume=resume)
+        check_right(self._stream, self._run, epoch, row, resume=resume)
 
     def takes(self, before: Held | None, epoch: int, position: int) -> Held:
         """The row once we have taken it; `before` is what it was."""
@@ -65,20 +65,20 @@ class Fence:
             raise SinkError("the sink is not open")
         return self._held
 
-    def still(self, found: Held | None) -> int:
+    def still(self, row: Held | None) -> int:
         """The last position that is written. Raises Fenced if another writer has taken the fence
         since, and SinkBehind if the server has lost what it had committed.
         """
         held = self._open
-        if found is None or superseded(found.run, held.run):
+        if row is None or superseded(row.run, held.run):
             raise behind(0, held.position)
-        if found.run == held.run and found.holder < held.holder:
-            raise behind(found.position, held.position)
-        if (found.run, found.holder) != (held.run, held.holder):
+        if row.run == held.run and row.holder < held.holder:
+            raise behind(row.position, held.position)
+        if (row.run, row.holder) != (held.run, held.holder):
             raise fenced(self._stream, "another writes now")
-        if found.position < held.position:
-            raise behind(found.position, held.position)
-        return found.position
+        if row.position < held.position:
+            raise behind(row.position, held.position)
+        return row.position
 
     def noted(self, position: int) -> Held:
         """The row of a transaction that writes up to `position`."""
@@ -178,10 +178,10 @@ class DatabasePlace:
     def abandon(self) -> None:
         self.session.abandon()
 
-    def is_in(self, found: Found) -> sql.Identifier:
+    def is_in(self, table: Found) -> sql.Identifier:
         """The name of the row's table, in the schema of the table of results."""
-        self.fence = sql.Identifier(found.schema, NAME)
-        self.row = sql.Literal(found.name), sql.Literal(self.stream)
+        self.fence = sql.Identifier(table.schema, NAME)
+        self.row = sql.Literal(table.name), sql.Literal(self.stream)
         self.session.tables = [self.table.quoted, self.fence.as_string(None)]
         return self.fence
 

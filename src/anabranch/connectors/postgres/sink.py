@@ -111,29 +111,29 @@ class PostgresSink(Sink):
         self._attempt(lambda made: self._look(made, begin))
         self._fence.taken(self._attempt(lambda made: self._take(made, begin)))
 
-    def _look(self, made: Transaction, begin: Beginning) -> None:
+    def _look(self, transaction: Transaction, begin: Beginning) -> None:
         """Checks the right to write before it waits for anything, so that a writer without the
         right disturbs nobody.
         """
-        self._fence.check_right(made.found(), begin.epoch, resume=self._resume)
-        made.end_others()
+        self._fence.check_right(transaction.found(), begin.epoch, resume=self._resume)
+        transaction.end_others()
 
-    def _take(self, made: Transaction, begin: Beginning) -> Held:
-        before = made.found(lock=True)
+    def _take(self, transaction: Transaction, begin: Beginning) -> Held:
+        before = transaction.found(lock=True)
         self._fence.check_right(before, begin.epoch, resume=self._resume)
-        position = begin.goes_on_after(self._goes_on(made, before))
+        position = begin.goes_on_after(self._goes_on(transaction, before))
         held = self._fence.takes(before, begin.epoch, position)
-        made.take(held)
+        transaction.take(held)
         return held
 
-    def _goes_on(self, made: Transaction, before: Held | None) -> int:
+    def _goes_on(self, transaction: Transaction, before: Held | None) -> int:
         """The last position that is there already, for a query that goes on."""
         if not self._resume:
             if self._mode == "replace":
-                made.clear()
+                transaction.clear()
             return 0
         if before is None:
-            return made.adopt()
+            return transaction.adopt()
         return before.position if before.run == self._context.run else 0
 
     def written(self) -> int:
@@ -143,17 +143,17 @@ class PostgresSink(Sink):
         if table.num_rows:
             self._fence.taken(self._attempt(lambda made: self._write(made, table)))
 
-    def _write(self, made: Transaction, table: pa.Table) -> Held:
+    def _write(self, transaction: Transaction, table: pa.Table) -> Held:
         """Writes the rows that are not there yet: an earlier attempt may have been committed though
         its answer was lost.
         """
-        held = self._fence.still(made.found(lock=True))
+        held = self._fence.still(transaction.found(lock=True))
         positions = table.column("_pos").to_numpy()
         table = table.slice(int(np.searchsorted(positions, held, side="right")))
         if table.num_rows:
-            made.insert(table)
+            transaction.insert(table)
         noted = self._fence.noted(max(held, int(positions[-1])))
-        made.note(noted)
+        transaction.note(noted)
         return noted
 
     def close(self) -> None:

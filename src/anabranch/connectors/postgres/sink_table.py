@@ -44,9 +44,9 @@ def postgres_type(name: str, type: pa.DataType) -> str:
         return f"numeric({type.precision},{type.scale})"
     if pt.is_timestamp(type):
         return f"timestamp {'with' if type.tz else 'without'} time zone"
-    for applies, found in _TYPES:
+    for applies, name_there in _TYPES:
         if applies(type):
-            return found
+            return name_there
     raise ConfigError(
         f"postgres() has no type for the column {name} {sql_type(type)}",
         remedy=f"Convert it in the query, as in CAST({name} AS STRING).",
@@ -118,12 +118,12 @@ class ResultTable:
 
     def check(self, connection: psycopg.Connection[Any], place: str) -> None:
         """Raises SinkError unless the table is as we need it, or can be made or changed."""
-        found = self.find(connection)
-        if found is None:
+        table = self.find(connection)
+        if table is None:
             self._check_schema(connection, place)
             return
         name = self._name.as_string(connection)
-        present = self._present(connection, found)
+        present = self._present(connection, table)
         differences = _differences(self._types, {RUN: "text"} | present)
         if differences:
             raise SinkError(
@@ -131,14 +131,14 @@ class ResultTable:
                 place=place,
                 remedy="Name another table, or drop that one.",
             )
-        keys = self._keys(connection, found, _KEY), self._keys(connection, found, _OLD_KEY)
+        keys = self._keys(connection, table, _KEY), self._keys(connection, table, _OLD_KEY)
         if not any(keys):
             raise SinkError(
                 f"the table {self.text} has no key",
                 place=place,
                 remedy=f"Run ALTER TABLE {name} ADD PRIMARY KEY ({STREAM}, {RUN}, {POSITION}).",
             )
-        if not found.owned and (RUN not in present or not keys[0]):
+        if not table.owned and (RUN not in present or not keys[0]):
             raise SinkError(
                 f"the table {self.text} is somebody else's, and its rows do not say of which run"
                 " of the query they are",
@@ -147,14 +147,14 @@ class ResultTable:
                 f" NOT NULL DEFAULT '', and make ({STREAM}, {RUN}, {POSITION}) its primary key.",
             )
 
-    def _present(self, connection: psycopg.Connection[Any], found: Found) -> dict[str, str]:
-        return dict(connection.execute(_COLUMNS, (found.oid,)).fetchall())
+    def _present(self, connection: psycopg.Connection[Any], present: Found) -> dict[str, str]:
+        return dict(connection.execute(_COLUMNS, (present.oid,)).fetchall())
 
     def _keys(
-        self, connection: psycopg.Connection[Any], found: Found, key: list[str]
+        self, connection: psycopg.Connection[Any], present: Found, key: list[str]
     ) -> list[tuple[str, str | None]]:
         """The index and the constraint that make these columns unique."""
-        return connection.execute(_UNIQUE, (found.oid, key)).fetchall()
+        return connection.execute(_UNIQUE, (present.oid, key)).fetchall()
 
     def _check_schema(self, connection: psycopg.Connection[Any], place: str) -> None:
         schema, _, _ = self.text.rpartition(".")
@@ -162,15 +162,15 @@ class ResultTable:
             "SELECT to_regnamespace(quote_ident(coalesce(nullif(%s, ''), current_schema())))::text",
             (schema,),
         ).fetchone()
-        found = wanted[0] if wanted else None
-        if found is None:
+        schema_name = wanted[0] if wanted else None
+        if schema_name is None:
             raise SinkError(
                 f"there is no schema {schema!r}",
                 place=place,
                 remedy=f'Run CREATE SCHEMA "{schema}".',
             )
         allowed = "SELECT has_schema_privilege(to_regnamespace(%s), 'CREATE')"
-        if not connection.execute(allowed, (found,)).fetchone()[0]:  # type: ignore[index]
+        if not connection.execute(allowed, (schema_name,)).fetchone()[0]:  # type: ignore[index]
             raise SinkError(
                 f"no permission to create the table {self.text}",
                 place=place,
@@ -188,21 +188,21 @@ class ResultTable:
         # Two queries that share a table may make it at once, which IF NOT EXISTS does not survive.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self.text,))
         connection.execute(sql.SQL(statement).format(self._name, sql.SQL(", ").join(columns), *key))
-        found = self.find(connection)
-        assert found
-        self._add_run(connection, found)
+        present = self.find(connection)
+        assert present
+        self._add_run(connection, present)
         if self._once:
             _take_time(connection)
             self._once.create(connection)
-        return found
+        return present
 
-    def _add_run(self, connection: psycopg.Connection[Any], found: Found) -> None:
+    def _add_run(self, connection: psycopg.Connection[Any], present: Found) -> None:
         """Adds the column and key of the run to a table that was made before rows had a run."""
-        if not self._keys(connection, found, _KEY):
+        if not self._keys(connection, present, _KEY):
             _take_time(connection)
             add = "ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} text NOT NULL DEFAULT ''"
             connection.execute(sql.SQL(add).format(self._name, sql.Identifier(RUN)))
-            for index, constraint in self._keys(connection, found, _OLD_KEY):
+            for index, constraint in self._keys(connection, present, _OLD_KEY):
                 if constraint:
                     drop = sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}")
                     connection.execute(drop.format(self._name, sql.Identifier(constraint)))

@@ -111,8 +111,8 @@ class PostgresTable(TableReader):
             if self._listening is None:
                 self._listen()
                 return True
-            found = self._listening.notifies(timeout=timeout_s, stop_after=1)
-            return any(True for _ in found)
+            notices = self._listening.notifies(timeout=timeout_s, stop_after=1)
+            return any(True for _ in notices)
         except psycopg.OperationalError:
             self.close()
             stopped.wait(timeout_s)

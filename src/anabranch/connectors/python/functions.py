@@ -27,13 +27,13 @@ def import_function(name: str, base: Path) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"{name!r} names no function", remedy="Write it as 'module:function'.")
-    found: Callable[..., Any] | None = getattr(_load(module, base), attribute, None)
-    if not callable(found):
+    function: Callable[..., Any] | None = getattr(_load(module, base), attribute, None)
+    if not callable(function):
         raise ConfigError(
             f"the module {module} has no function {attribute!r}",
             remedy="Write it as 'module:function'.",
         )
-    return found
+    return function
 
 
 def user_place(error: BaseException) -> str:

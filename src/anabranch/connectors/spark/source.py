@@ -106,11 +106,11 @@ class SparkSource(Source):
             reader = self._context.spark().readStream.format(self._format)
             if self._format.lower() in FILE_FORMATS:
                 reader = reader.schema(self._schema())
-            found = reader.options(**self._passed).load()
+            frame = reader.options(**self._passed).load()
             columns = [_column(f.name).cast(from_arrow_type(f.type)) for f in self._context.schema]
             if self._context.timestamp:
                 columns.append(_column(self._context.timestamp).alias("_event_time"))
-            return found.select(*columns)
+            return frame.select(*columns)
         except SPARK_ERRORS as error:
             raise ConfigError(
                 cause(error),

@@ -44,8 +44,10 @@ class Lesson:
         """The plan with bounds from rehearsals of `history`. If `model` is given, it was learnt
         from more windows, and is used instead.
         """
-        found, rehearsal, weight = learnt(self.history, self.promise, ALL_PARTS)
-        return judged(model or found, rehearsal, weight, self.promise, self.workers, ALL_PARTS)
+        learnt_here, rehearsal, weight = learnt(self.history, self.promise, ALL_PARTS)
+        return judged(
+            model or learnt_here, rehearsal, weight, self.promise, self.workers, ALL_PARTS
+        )
 
 
 JOB_S = 120.0
@@ -69,56 +71,56 @@ class Learning:
         self._lessons.put(None)
         self._thread.join(CLOSE_S)
 
-    def begin(self, made: ApproximateDef, lesson: Lesson) -> None:
+    def begin(self, query: ApproximateDef, lesson: Lesson) -> None:
         """Begins the lesson, unless another lesson of this query is being learnt."""
-        if made.template.run not in self._begun:
-            self._begun.add(made.template.run)
-            self._lessons.put((made, lesson))
+        if query.template.run not in self._begun:
+            self._begun.add(query.template.run)
+            self._lessons.put((query, lesson))
 
-    def done(self, made: ApproximateDef) -> tuple[Lesson, Plan, int] | None:
+    def done(self, query: ApproximateDef) -> tuple[Lesson, Plan, int] | None:
         """Returns the newest lesson with its plan and the number of windows it was learnt from, and
         forgets it.
         """
-        return self._learnt.pop(made.template.run, None)
+        return self._learnt.pop(query.template.run, None)
 
     def _run(self) -> None:
-        while (asked := self._lessons.get()) is not None:
-            made, lesson = asked
+        while (job := self._lessons.get()) is not None:
+            query, lesson = job
             try:
-                self._learnt[made.template.run] = self._learn(made, lesson)
+                self._learnt[query.template.run] = self._learn(query, lesson)
             except Exception as error:  # of one query: the others are learnt on
-                self.problems[made.name] = f"cannot learn: {type(error).__name__}: {error}"
-            self._begun.discard(made.template.run)
+                self.problems[query.name] = f"cannot learn: {type(error).__name__}: {error}"
+            self._begun.discard(query.template.run)
 
-    def _learn(self, made: ApproximateDef, lesson: Lesson) -> tuple[Lesson, Plan, int]:
-        self.problems.pop(made.name, None)
+    def _learn(self, query: ApproximateDef, lesson: Lesson) -> tuple[Lesson, Plan, int]:
+        self.problems.pop(query.name, None)
         try:
-            model, windows = self._job(made, lesson)
+            model, windows = self._job(query, lesson)
         except AnabranchError as error:
-            self.problems[made.name] = f"learnt without Spark: {error.line()}"
+            self.problems[query.name] = f"learnt without Spark: {error.line()}"
             return lesson, lesson.plan(), len(lesson.history)
         return lesson, lesson.plan(model), windows
 
 
-def by_spark(sites: Sites, made: ApproximateDef, lesson: Lesson) -> tuple[Model, int]:
+def by_spark(sites: Sites, query: ApproximateDef, lesson: Lesson) -> tuple[Model, int]:
     """Learns the model by a job of the site that has least to do."""
-    there = {site: record for site in sites.alive() if (record := sites.record(site))}
-    if not there:
+    records = {site: record for site in sites.alive() if (record := sites.record(site))}
+    if not records:
         raise SiteError("no site is up that could learn")
-    best = min(there, key=lambda site: len(there[site].tasks))
-    asked = LearnModel(
-        sink=made.sink,
-        streams=stream_pattern(made.name),
-        key_columns=made.keys,
-        value=made.value,
+    best = min(records, key=lambda site: len(records[site].tasks))
+    request = LearnModel(
+        sink=query.sink,
+        streams=stream_pattern(query.name),
+        key_columns=query.keys,
+        value=query.value,
         keys=[list(key) for key in lesson.keys],
         oldest=lesson.oldest,
         newest=lesson.newest,
-        slide=made.slide_us,
+        slide=query.slide_us,
     )
-    answer = sites.peer(best).send(sites.filled(asked), JOB_S)
-    with np.load(io.BytesIO(base64.b64decode(answer.arrays)), allow_pickle=False) as found:
-        arrays = [found[name] for name in ("mean", "sample", "spread", "jump")]
+    answer = sites.peer(best).send(sites.filled(request), JOB_S)
+    with np.load(io.BytesIO(base64.b64decode(answer.arrays)), allow_pickle=False) as stored:
+        arrays = [stored[name] for name in ("mean", "sample", "spread", "jump")]
     mean, sample, spread, jump = arrays
     return Model(mean, sample, answer.shrinkage, spread, jump), answer.windows
 
@@ -139,22 +141,22 @@ class Changes:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def begin(self, made: ApproximateDef, what: str, change: Callable[[], None]) -> None:
+    def begin(self, query: ApproximateDef, what: str, change: Callable[[], None]) -> None:
         """Begins the change unless it has begun."""
-        place = (made.template.run, what)
+        place = (query.template.run, what)
         if place not in self._begun:
             self._begun[place] = self._pool.submit(change)
             self._begun[place].add_done_callback(lambda done: self._wake())
 
-    def done(self, made: ApproximateDef, what: str) -> bool:
+    def done(self, query: ApproximateDef, what: str) -> bool:
         """Whether the change has been made; True only once. If it failed, it may be begun again."""
-        place = (made.template.run, what)
+        place = (query.template.run, what)
         if place not in self._begun or not self._begun[place].done():
             return False
-        self.problems.pop(made.name, None)
+        self.problems.pop(query.name, None)
         try:
             self._begun.pop(place).result()
         except AnabranchError as error:
-            self.problems[made.name] = error.line()
+            self.problems[query.name] = error.line()
             return False
         return True

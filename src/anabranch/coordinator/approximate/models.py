@@ -64,9 +64,9 @@ class FileStore:
 
     def save(self, query: str, row: Row) -> int:
         statement = _INSERT.format(table="model", at="?")
-        found = self._open().execute(statement, [query, *row, query]).fetchone()
-        assert found
-        return int(found[0])
+        version = self._open().execute(statement, [query, *row, query]).fetchone()
+        assert version
+        return int(version[0])
 
     def newest(self, query: str) -> Row | None:
         if not self._path.exists():
@@ -94,9 +94,9 @@ class PostgresStore:
         self._database = Database(url, "models", trusted=True)
 
     def save(self, query: str, row: Row) -> int:
-        found = self._run(_INSERT, (query, *row, query))
-        assert found
-        return int(found[0])
+        version = self._run(_INSERT, (query, *row, query))
+        assert version
+        return int(version[0])
 
     def newest(self, query: str) -> Row | None:
         return self._run(_NEWEST, (query,))
@@ -131,11 +131,11 @@ class Learnt:
     keys: list[tuple[Any, ...]]
     plan: Plan
 
-    def problem(self, asked: Approximate) -> Problem:
+    def problem(self, promise: Approximate) -> Problem:
         """The problem of dealing the keys out for this promise. Bounds are proportional to the
         deviation that they were found for.
         """
-        plan, workers = self.plan, len(asked.sites)
+        plan, workers = self.plan, len(promise.sites)
         sigmas = np.zeros(len(self.keys))
         for keys in plan.workers:
             if keys:
@@ -143,21 +143,21 @@ class Learnt:
         bounds = np.where(np.isfinite(plan.bounds), plan.bounds, 1e30)
         return Problem(
             plan.model.precision,
-            (sigmas * asked.epsilon / np.maximum(bounds, 1e-12)) ** 2,
+            (sigmas * promise.epsilon / np.maximum(bounds, 1e-12)) ** 2,
             plan.promise.confidence,
             even(len(self.keys), workers),
-            asked.failures,
+            promise.failures,
             plan.workers if len(plan.workers) == workers else None,
         )
 
-    def better(self, asked: Approximate) -> Workers | None:
+    def better(self, promise: Approximate) -> Workers | None:
         """Keys by worker, if more workers could be estimated with them; None if not."""
-        if len(self.keys) < len(asked.sites):
+        if len(self.keys) < len(promise.sites):
             return None
-        problem = self.problem(asked)
-        found = METHODS["swaps"](problem)
-        gain = sum(problem.estimable(found)) - sum(problem.estimable(self.plan.workers))
-        return found if gain > 0 else None
+        problem = self.problem(promise)
+        assignment = METHODS["swaps"](problem)
+        gain = sum(problem.estimable(assignment)) - sum(problem.estimable(self.plan.workers))
+        return assignment if gain > 0 else None
 
     def as_text(self, workers: Workers) -> tuple[tuple[str, ...], ...]:
         return tuple(tuple(key_text(self.keys[key]) for key in keys) for keys in workers)
@@ -207,24 +207,26 @@ class Models:
         if row is None:
             return None
         version, run, windows, keys, workers, promise, body = row
-        with np.load(io.BytesIO(body), allow_pickle=False) as found:
-            shrinkage, weight = map(float, found["scalars"])
-            model = Model(found["mean"], found["sample"], shrinkage, found["spread"], found["jump"])
-            calibration = Calibration(*(found[name] for name in _BOUNDS))
-            bounds = found["bounds"]
+        with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+            shrinkage, weight = map(float, arrays["scalars"])
+            model = Model(
+                arrays["mean"], arrays["sample"], shrinkage, arrays["spread"], arrays["jump"]
+            )
+            calibration = Calibration(*(arrays[name] for name in _BOUNDS))
+            bounds = arrays["bounds"]
         plan = Plan(
             Promise(*json.loads(promise)), model, weight, json.loads(workers), calibration, bounds
         )
         return Learnt(version, run, windows, [tuple(key) for key in json.loads(keys)], plan)
 
-    def assignment(self, query: str, asked: Approximate) -> tuple[tuple[str, ...], ...]:
+    def assignment(self, query: str, promise: Approximate) -> tuple[tuple[str, ...], ...]:
         """Keys as text, by worker, so that as many workers as possible can be estimated; empty if
         nothing has been learnt. The earlier assignment is kept where it is good enough.
         """
-        found = self.newest(query)
-        if found is None or len(found.keys) < len(asked.sites):
+        newest = self.newest(query)
+        if newest is None or len(newest.keys) < len(promise.sites):
             return ()
-        return found.as_text(METHODS["swaps"](found.problem(asked)))
+        return newest.as_text(METHODS["swaps"](newest.problem(promise)))
 
     def close(self) -> None:
         with self._lock:

@@ -45,15 +45,15 @@ class ApproximateResults:
     written where no row is, and an exact value that comes later replaces it.
     """
 
-    def __init__(self, made: ApproximateDef) -> None:
-        """`made` has its secrets filled in."""
-        self._made = made
-        options = made.sink.opened()
+    def __init__(self, query: ApproximateDef) -> None:
+        """`query` has its secrets filled in."""
+        self._made = query
+        options = query.sink.opened()
         self._database = database_of(options)
         self._text = str(options["table"])
         self._name = table_name(self._text)
-        self._mine = stream_pattern(made.name)
-        once = Once(query=made.name, keys=made.keys)
+        self._mine = stream_pattern(query.name)
+        once = Once(query=query.name, keys=query.keys)
         self._once = OnceIndex(self._name.as_string(None), once)
 
     def check_anew(self) -> None:
@@ -67,10 +67,10 @@ class ApproximateResults:
             if not self._exists(connection):
                 return
             row = connection.execute(statement.format(self._name, sql.Literal(self._mine)))
-            found = row.fetchone()
-        if found and found[0]:
+            count = row.fetchone()
+        if count and count[0]:
             remedy = "Name another table, or add mode = 'replace' to delete them."
-            rows = f"{found[0]:,} {'row' if found[0] == 1 else 'rows'}"
+            rows = f"{count[0]:,} {'row' if count[0] == 1 else 'rows'}"
             whose = f"{rows} of an earlier query {self._made.name}"
             raise of_an_earlier_query(self._text, whose, remedy)
 
@@ -102,8 +102,8 @@ class ApproximateResults:
         statement = sql.SQL("SELECT coalesce(max(_ts), 0) FROM {} WHERE _stream LIKE {}")
         with self._connected() as connection:
             row = connection.execute(statement.format(self._name, sql.Literal(self._mine)))
-            found = row.fetchone()
-        return int(found[0]) if found else 0
+            newest = row.fetchone()
+        return int(newest[0]) if newest else 0
 
     def since(self, end: int) -> list[Result]:
         """Windows that end at `end` or later, in order."""
@@ -128,13 +128,13 @@ class ApproximateResults:
 
     def write(self, end: int, estimates: Iterable[Estimate]) -> int:
         """Writes the estimates whose rows are missing, in one transaction; returns how many."""
-        made, count = self._made, 0
+        query, count = self._made, 0
         with self._connected() as connection:
-            for one in estimates:
-                row = self._row(end, one)
+            for estimate in estimates:
+                row = self._row(end, estimate)
                 names = sql.SQL(", ").join(map(sql.Identifier, row))
                 values = sql.SQL(", ").join(map(sql.Literal, row.values()))
-                stream = sql.Literal(f"{made.name}/estimated")
+                stream = sql.Literal(f"{query.name}/estimated")
                 statement = sql.SQL(
                     "INSERT INTO {} ({}, _stream, _ts, _pos) SELECT {}, {}, {},"
                     " coalesce(max(_pos), 0) + 1 FROM {} WHERE _stream = {}"
@@ -153,18 +153,18 @@ class ApproximateResults:
             connection.commit()
         return count
 
-    def _row(self, end: int, one: Estimate) -> Mapping[str, Any]:
-        made = self._made
-        row: dict[str, Any] = dict(zip(made.keys, one.key, strict=True))
-        row |= {made.value: one.value, ESTIMATED: True, CONFIDENCE: made.asked.confidence}
-        row |= {LOWER: one.value - one.bound, UPPER: one.value + one.bound}
-        projection = made.template.written.operators[-1]
+    def _row(self, end: int, estimate: Estimate) -> Mapping[str, Any]:
+        query = self._made
+        row: dict[str, Any] = dict(zip(query.keys, estimate.key, strict=True))
+        row |= {query.value: estimate.value, ESTIMATED: True, CONFIDENCE: query.asked.confidence}
+        row |= {LOWER: estimate.value - estimate.bound, UPPER: estimate.value + estimate.bound}
+        projection = query.template.written.operators[-1]
         assert isinstance(projection, Projection)
         for item in projection.items:
             if item.expr.column == Use(input="", column=WINDOW_END):
                 row[item.name] = _instant(end)
             elif item.expr.column == Use(input="", column=WINDOW_START):
-                row[item.name] = _instant(end - made.width_us)
+                row[item.name] = _instant(end - query.width_us)
         return row
 
     def _keys(self) -> sql.Composable:
@@ -172,8 +172,8 @@ class ApproximateResults:
 
     def _exists(self, connection: psycopg.Connection[Any]) -> bool:
         name = self._name.as_string(connection)
-        found = connection.execute("SELECT to_regclass(%s)", (name,)).fetchone()
-        return bool(found and found[0])
+        row = connection.execute("SELECT to_regclass(%s)", (name,)).fetchone()
+        return bool(row and row[0])
 
     def _connected(self) -> closing[psycopg.Connection[Any]]:
         try:

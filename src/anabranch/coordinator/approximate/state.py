@@ -33,19 +33,19 @@ class ApproximateState:
     `lesson` is learnt elsewhere, because that is slow, and then `adopt`ed.
     """
 
-    def __init__(self, made: ApproximateDef) -> None:
-        self.made = made
-        self.windows = Windows(made.width_us, made.slide_us)
-        self.recovery = Recovery(self.windows, len(made.workers), patience=self.least)
+    def __init__(self, query: ApproximateDef) -> None:
+        self.made = query
+        self.windows = Windows(query.width_us, query.slide_us)
+        self.recovery = Recovery(self.windows, len(query.workers), patience=self.least)
         self.adopted: Adopted | None = None
         self.version = 0
         self.estimated = 0
         self.learnt_from = 0
-        self.calm = [0] * len(made.workers)
+        self.calm = [0] * len(query.workers)
         """By worker: for how many windows in a row it could have been estimated."""
         self._values: dict[int, dict[Key, float]] = defaultdict(dict)
         """By window; what was estimated is missing."""
-        self._presence = Presence(self.least * made.slide_us, self.recovery.newest)
+        self._presence = Presence(self.least * query.slide_us, self.recovery.newest)
         self._deliveries = Deliveries(self.recovery)
         self._first: int | None = None
         self._gaps: set[int] = set()
@@ -98,18 +98,18 @@ class ApproximateState:
     def _take(self, results: Iterable[Result]) -> None:
         owners = Owners(self.made)
         estimated: set[int] = set()
-        for one in results:
-            self._first = one.end if self._first is None else min(self._first, one.end)
-            values = self._values[one.end]
-            if one.estimated:
-                estimated.add(one.end)
+        for result in results:
+            self._first = result.end if self._first is None else min(self._first, result.end)
+            values = self._values[result.end]
+            if result.estimated:
+                estimated.add(result.end)
                 continue
-            values[one.key] = one.value
-            if one.stream in owners.places:
-                number, stream = owners.of(one)
-                home = number if self.made.leaving else owners.worker_of(one.key, number)
-                self._presence.take(one.key, home, one.end)
-                self._deliveries.add(stream, one)
+            values[result.key] = result.value
+            if result.stream in owners.places:
+                number, stream = owners.of(result)
+                home = number if self.made.leaving else owners.worker_of(result.key, number)
+                self._presence.take(result.key, home, result.end)
+                self._deliveries.add(stream, result)
         self._deliveries.tell(self.made, owners)
         for end in estimated:
             self.recovery.estimated(end)
@@ -132,11 +132,11 @@ class ApproximateState:
         elif not dead:
             self.recovery.revived(worker)
 
-    def replaced(self, made: ApproximateDef) -> None:
+    def replaced(self, query: ApproximateDef) -> None:
         """Takes note that workers have a new generation. While keys are being dealt out again,
         nobody is estimated.
         """
-        self.made = made
+        self.made = query
         self.take(())
 
     # -- who has which keys ----------------------------------------------------------------------
@@ -147,14 +147,14 @@ class ApproximateState:
         moved = {(homes[k], n) for n, keys in enumerate(assignment) for k in keys if k in homes}
         return sorted({number for pair in moved if pair[0] != pair[1] for number in pair})
 
-    def dealt(self, made: ApproximateDef) -> None:
+    def dealt(self, query: ApproximateDef) -> None:
         """Takes note that all windows before the hand-over are out. Bounds are computed again."""
-        self.made = made
-        owners = Owners(made)
+        self.made = query
+        owners = Owners(query)
         for key, home in list(self._presence.homes.items()):
             self._presence.move(key, owners.worker_of(key, home))
         self.adopted, self.learnt_from = None, 0
-        self.calm = [0] * len(made.workers)
+        self.calm = [0] * len(query.workers)
 
     # -- the model -------------------------------------------------------------------------------
 
@@ -204,8 +204,8 @@ class ApproximateState:
         workers: list[list[int]] = [[] for _ in self.made.workers]
         for index, key in enumerate(keys):
             workers[self._presence.homes[key]].append(index)
-        asked = self.made.asked
-        promise = Promise(asked.epsilon, asked.confidence, self.made.lags, asked.failures)
+        wanted = self.made.asked
+        promise = Promise(wanted.epsilon, wanted.confidence, self.made.lags, wanted.failures)
         return Lesson(promise, keys, workers, oldest, ends[-1], self._matrix(ends, keys))
 
     def holds(self, lesson: Lesson) -> bool:
@@ -296,8 +296,8 @@ class ApproximateState:
         whole = self.recovery.last_whole or 0
         age = (whole - max(map(self._presence.first, keys))) // self.made.slide_us + 1
         keys_are = "key is" if len(keys) == 1 else "keys are"
-        there = min(max(age, 0), self.enough)
-        return f"{len(keys)} {keys_are} new: {there} of {self.enough} windows to learn from"
+        known_windows = min(max(age, 0), self.enough)
+        return f"{len(keys)} {keys_are} new: {known_windows} of {self.enough} windows to learn from"
 
     def _reach(self, keys: list[Key]) -> str:
         assert self.adopted is not None
@@ -309,30 +309,30 @@ class ApproximateState:
     def due(self) -> list[Estimation]:
         return self.recovery.due()
 
-    def estimate(self, one: Estimation) -> list[Estimate]:
+    def estimate(self, estimation: Estimation) -> list[Estimate]:
         """The estimates for those keys of lost workers that are there; a key that is gone needs
         none.
         """
         assert self.adopted is not None
         keys = self.adopted.keys
-        window = self._matrix([one.end], keys)[0]
-        window[[self._presence.homes[key] in one.lost for key in keys]] = np.nan
+        window = self._matrix([estimation.end], keys)[0]
+        window[[self._presence.homes[key] in estimation.lost for key in keys]] = np.nan
         last = None
-        if one.last is not None and one.last in self._values:
-            last = self._matrix([one.last], keys)[0]
-        found = self.adopted.estimate(one.lost, window, last, one.lag)
-        return [estimate for estimate in found if self._presence.is_there(estimate.key)]
+        if estimation.last is not None and estimation.last in self._values:
+            last = self._matrix([estimation.last], keys)[0]
+        estimates = self.adopted.estimate(estimation.lost, window, last, estimation.lag)
+        return [estimate for estimate in estimates if self._presence.is_there(estimate.key)]
 
-    def wrote(self, one: Estimation, count: int) -> None:
+    def wrote(self, estimation: Estimation, count: int) -> None:
         """Takes note that this many estimates are in the table."""
         self.estimated += count
-        self.recovery.estimated(one.end)
+        self.recovery.estimated(estimation.end)
 
     def report(self, standbys: Mapping[int, str | None]) -> ApproximationReport:
         """The report. `standbys` maps each worker that should have a standby to the standby's
         site.
         """
-        plan, asked = self.plan, self.made.asked
+        plan, promise = self.plan, self.made.asked
         workers = []
         for number, worker in enumerate(self.made.workers):
             keys = self._presence.there(number)
@@ -351,8 +351,8 @@ class ApproximateState:
                 )
             )
         return ApproximationReport(
-            within=asked.epsilon,
-            confidence=asked.confidence,
+            within=promise.epsilon,
+            confidence=promise.confidence,
             workers=tuple(workers),
             model=self.version,
             learnt_from=self.learnt_from,

@@ -80,71 +80,71 @@ class Approximations:
         every = (self._problems, self._changes.problems, self._learning.problems)
         return next((found[name] for found in every if found.get(name)), "")
 
-    def _standbys(self, made: ApproximateDef) -> dict[int, str | None]:
+    def _standbys(self, query: ApproximateDef) -> dict[int, str | None]:
         return {
-            number: self._workers.standby(made, number)
-            for number in range(len(made.workers))
-            if self._workers.has_standby(made, number)
+            number: self._workers.standby(query, number)
+            for number in range(len(query.workers))
+            if self._workers.has_standby(query, number)
         }
 
     def _run(self) -> None:
         while not self._closed.is_set():
             known = self._catalog.definitions()
-            found = [one for one in known.values() if isinstance(one, ApproximateDef)]
-            for name in set(self._watched) - {one.name for one in found}:
+            queries = [one for one in known.values() if isinstance(one, ApproximateDef)]
+            for name in set(self._watched) - {one.name for one in queries}:
                 del self._watched[name]
                 self._reports.pop(name, None)
-            for one in found:
+            for query in queries:
                 try:
-                    self._look(one)
-                    self._problems.pop(one.name, None)
+                    self._look(query)
+                    self._problems.pop(query.name, None)
                 except AnabranchError as error:
-                    self._problems[one.name] = error.line()
+                    self._problems[query.name] = error.line()
                 except psycopg.Error as error:
-                    self._problems[one.name] = reason(error)
+                    self._problems[query.name] = reason(error)
                 except Exception as error:  # of one query: the others are watched on
-                    self._problems[one.name] = f"{type(error).__name__}: {error}"
+                    self._problems[query.name] = f"{type(error).__name__}: {error}"
             self._news.wait(self._interval_s)
             self._news.clear()
 
-    def _look(self, made: ApproximateDef) -> None:
-        state, results = self._state(made)
+    def _look(self, query: ApproximateDef) -> None:
+        state, results = self._state(query)
         if results is None:
             return
         state.made = self._workers.located(state.made)
         state.take(results.since(state.need_since(results.newest())))
         state.refresh()
         self._look_after_workers(state)
-        for one in state.due():
+        for estimation in state.due():
             if state.plan is None:
                 break
-            state.wrote(one, results.write(one.end, state.estimate(one)))
+            state.wrote(estimation, results.write(estimation.end, state.estimate(estimation)))
             if not state.recovery.recovering:
-                self._say(f"{made.name}: all damaged windows are estimated")
+                self._say(f"{query.name}: all damaged windows are estimated")
         if (learnt := self._learning.done(state.made)) and state.holds(learnt[0]):
             state.adopt(*learnt)
-            state.version = self.models.save(made.name, state.learnt())
+            state.version = self.models.save(query.name, state.learnt())
             self._deal(state)
         self._look_after_dealing(state, results)
         if state.should_learn and not state.recovery.recovering:
             self._learning.begin(state.made, state.lesson())
-        self._reports[made.name] = state.report(self._standbys(state.made))
+        self._reports[query.name] = state.report(self._standbys(state.made))
 
     def _deal(self, state: ApproximateState) -> None:
         """Deals keys out again if more workers could be estimated then. It tries again only when
         twice as much is known as the last time.
         """
-        made = state.made
-        if made.leaving or state.recovery.recovering or state.learnt_from < 2 * made.dealt:
+        query = state.made
+        if query.leaving or state.recovery.recovering or state.learnt_from < 2 * query.dealt:
             return
         learnt = state.learnt()
-        better = learnt.better(made.asked)
+        better = learnt.better(query.asked)
         if better is None:
             return
         assignment = learnt.as_text(better)
         changed = state.changed(assignment)
-        change = partial(self._workers.deal, made, assignment, changed, state.learnt_from)
-        self._changes.begin(made, "deal", change)
+        change = partial(self._workers.deal, query, assignment, changed, state.learnt_from)
+        self._changes.begin(query, "deal", change)
 
     def _look_after_dealing(self, state: ApproximateState, results: ApproximateResults) -> None:
         if self._changes.done(state.made, "deal"):
@@ -152,9 +152,9 @@ class Approximations:
         if not state.made.leaving:
             return
         if self._changes.done(state.made, "let go"):
-            made = self._workers.current(state.made)
-            if not made.leaving:
-                state.dealt(made)
+            query = self._workers.current(state.made)
+            if not query.leaving:
+                state.dealt(query)
                 return
         if results.newest() >= max(worker.since for worker in state.made.workers):
             self._changes.begin(state.made, "let go", partial(self._workers.let_go, state.made))
@@ -176,17 +176,17 @@ class Approximations:
             elif not dead and state.wants_standby(number, has) != has:
                 self._workers.protect(state.made, number, wanted=not has)
 
-    def _state(self, made: ApproximateDef) -> tuple[ApproximateState, ApproximateResults | None]:
+    def _state(self, query: ApproximateDef) -> tuple[ApproximateState, ApproximateResults | None]:
         """The state of a query. A query that was created again has a new one."""
-        found = self._watched.get(made.name)
-        if found and found[0] == made.template.run:
-            return found[1], found[2]
-        results = ApproximateResults(self._secrets.filled(made))
-        state = ApproximateState(made)
-        known = self.models.newest(made.name)
-        if known and known.run == made.template.run and known.fits(made.assignment):
+        watched = self._watched.get(query.name)
+        if watched and watched[0] == query.template.run:
+            return watched[1], watched[2]
+        results = ApproximateResults(self._secrets.filled(query))
+        state = ApproximateState(query)
+        known = self.models.newest(query.name)
+        if known and known.run == query.template.run and known.fits(query.assignment):
             state.go_on_with(known)
         if not results.guard():
             return state, None
-        self._watched[made.name] = (made.template.run, state, results)
+        self._watched[query.name] = (query.template.run, state, results)
         return state, results

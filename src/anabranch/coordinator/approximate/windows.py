@@ -26,15 +26,15 @@ from anabranch.plan.catalog import ApproximateDef, Generation
 class Owners:
     """Which worker's part a row belongs to, by the query's workers and their generations."""
 
-    def __init__(self, made: ApproximateDef) -> None:
-        self._made = made
+    def __init__(self, query: ApproximateDef) -> None:
+        self._made = query
         self.places = {
             generation.query: (number, place)
-            for number, worker in enumerate(made.workers)
+            for number, worker in enumerate(query.workers)
             for place, generation in enumerate(worker.generations)
         }
         """Query → its worker, and which generation of that it is."""
-        self._assigned = {text: n for n, keys in enumerate(made.assignment) for text in keys}
+        self._assigned = {text: n for n, keys in enumerate(query.assignment) for text in keys}
 
     def worker_of(self, key: Key, otherwise: int) -> int:
         """The worker that the key is assigned to; for a key without one, `otherwise`, which its
@@ -42,17 +42,17 @@ class Owners:
         """
         return self._assigned.get(key_text(key), otherwise)
 
-    def of(self, one: Result) -> tuple[int, str]:
+    def of(self, result: Result) -> tuple[int, str]:
         """The worker and its query. While keys are handed over, old and new queries both deliver
         the later windows; whichever is first, it counts for the new query.
         """
-        number, place = self.places[one.stream]
+        number, place = self.places[result.stream]
         after = self._after(number, place)
-        if after is None or not after.handed or one.end < after.since:
-            return number, one.stream
-        number = self.worker_of(one.key, number)
+        if after is None or not after.handed or result.end < after.since:
+            return number, result.stream
+        number = self.worker_of(result.key, number)
         every = reversed(self._made.workers[number].generations)
-        return number, next((g.query for g in every if g.since <= one.end), one.stream)
+        return number, next((g.query for g in every if g.since <= result.end), result.stream)
 
     def _after(self, number: int, place: int) -> Generation | None:
         generations = self._made.workers[number].generations
@@ -65,8 +65,8 @@ class Deliveries:
         self._came: dict[str, dict[int, set[Key]]] = defaultdict(lambda: defaultdict(set))
         self._told: set[tuple[str, int]] = set()
 
-    def add(self, stream: str, one: Result) -> None:
-        self._came[stream][one.end].add(one.key)
+    def add(self, stream: str, result: Result) -> None:
+        self._came[stream][result.end].add(result.key)
 
     def forget(self, before: int) -> None:
         """Forgets windows that end before this time."""
@@ -75,18 +75,18 @@ class Deliveries:
                 del came[end]
         self._told = {(stream, end) for stream, end in self._told if end < 0 or end >= before}
 
-    def tell(self, made: ApproximateDef, owners: Owners) -> None:
+    def tell(self, query: ApproximateDef, owners: Owners) -> None:
         """Tells the recovery what it has not heard. For queries that take keys over, nothing before
         the hand-over is complete: the old ones may deliver it later.
         """
         events: list[tuple[int, int, str]] = []
-        new = {worker.query for worker in made.workers if worker.generations[-1].handed}
-        for stream in owners.places.keys() - (new if made.leaving else set()):
+        new = {worker.query for worker in query.workers if worker.generations[-1].handed}
+        for stream in owners.places.keys() - (new if query.leaving else set()):
             newest = max(self._came[stream], default=0)
             for end, keys in self._came[stream].items():
                 if (stream, end) not in self._told and (end < newest or self._whole(stream, keys)):
                     events.append((end, 0, stream))
-        for number, worker in enumerate(made.workers):
+        for number, worker in enumerate(query.workers):
             for before, after in zip(worker.generations, worker.generations[1:], strict=False):
                 if not after.handed and (after.query, -1) not in self._told:
                     last = max(self._came[before.query], default=0)
@@ -96,8 +96,8 @@ class Deliveries:
             self._told.add((stream, -1 if kind else end))
             if kind:
                 self._recovery.died(number)
-                since = made.workers[number].generations[place].since
-                self._recovery.replaced(number, since - made.width_us)
+                since = query.workers[number].generations[place].since
+                self._recovery.replaced(number, since - query.width_us)
             else:
                 self._recovery.delivered(number, end)
 
@@ -237,9 +237,9 @@ class Adopted:
         """
         if self._estimator is None or self._estimator.plan is not self.plan:
             self._estimator = Estimator(self.plan)
-        found = self._estimator.estimate(sorted(lost), window, last, max(lag, 1))
-        bounds: Floats = found.bounds * self._trust.width[found.keys]
+        estimates = self._estimator.estimate(sorted(lost), window, last, max(lag, 1))
+        bounds: Floats = estimates.bounds * self._trust.width[estimates.keys]
         return [
             Estimate(self.keys[index], float(value), float(bound))
-            for index, value, bound in zip(found.keys, found.values, bounds, strict=True)
+            for index, value, bound in zip(estimates.keys, estimates.values, bounds, strict=True)
         ]

@@ -50,20 +50,20 @@ class Workers:
         self._control = control
         self._say = say
 
-    def located(self, made: ApproximateDef) -> ApproximateDef:
+    def located(self, query: ApproximateDef) -> ApproximateDef:
         """The query with its workers' present sites: a standby may have taken over."""
-        return located(made, self._catalog.definitions())
+        return located(query, self._catalog.definitions())
 
-    def current(self, made: ApproximateDef) -> ApproximateDef:
+    def current(self, query: ApproximateDef) -> ApproximateDef:
         """The query as the catalog has it now, with the generations of its workers."""
-        found = self._catalog.definitions().get(made.name)
-        return self.located(found if isinstance(found, ApproximateDef) else made)
+        current = self._catalog.definitions().get(query.name)
+        return self.located(current if isinstance(current, ApproximateDef) else query)
 
-    def is_dead(self, made: ApproximateDef, number: int) -> bool:
+    def is_dead(self, query: ApproximateDef, number: int) -> bool:
         """Whether nobody listens at its site, the site has been silent for too long, or its process
         was found ended.
         """
-        site = made.workers[number].site
+        site = query.workers[number].site
         if site not in self._sites.alive():
             return True
         try:
@@ -76,41 +76,41 @@ class Workers:
 
     # -- standbys --------------------------------------------------------------------------------
 
-    def has_standby(self, made: ApproximateDef, number: int) -> bool:
+    def has_standby(self, definition: ApproximateDef, number: int) -> bool:
         """Whether it should have a standby."""
-        query = self._catalog.definitions().get(made.workers[number].query)
+        query = self._catalog.definitions().get(definition.workers[number].query)
         return isinstance(query, QueryDef) and query.standby is not None
 
-    def standby(self, made: ApproximateDef, number: int) -> str | None:
+    def standby(self, query: ApproximateDef, number: int) -> str | None:
         """The site that would take it over."""
         with self._runtime:
-            return self._control.protector.stands_by(made.workers[number].query)
+            return self._control.protector.stands_by(query.workers[number].query)
 
-    def in_hand(self, made: ApproximateDef, number: int) -> bool:
+    def in_hand(self, query: ApproximateDef, number: int) -> bool:
         """Whether a live standby takes it over, or has done so."""
         with self._runtime:
-            return self._control.protector.in_hand(made.workers[number].query)
+            return self._control.protector.in_hand(query.workers[number].query)
 
-    def protect(self, made: ApproximateDef, number: int, wanted: bool) -> None:
+    def protect(self, query: ApproximateDef, number: int, wanted: bool) -> None:
         """Gives a worker a standby, or takes it away."""
-        name = made.workers[number].query
+        name = query.workers[number].query
         self._runtime.run(self._control.protect(name, Standby() if wanted else None))
         why = "cannot be estimated: it gets a standby" if wanted else "can be estimated again"
         self._say(f"{name} {why}")
 
     # -- replacements ----------------------------------------------------------------------------
 
-    def replace(self, made: ApproximateDef, number: int) -> None:
+    def replace(self, definition: ApproximateDef, number: int) -> None:
         """Gives the keys of a dead worker to another site, from the next whole window on."""
-        with self._control.turn({made.name, made.workers[number].query}):
+        with self._control.turn({definition.name, definition.workers[number].query}):
             known = self._catalog.definitions()
-            current = self._same(made, known)
+            current = self._same(definition, known)
             if current.leaving:
-                raise SiteError(f"keys of {made.name} are being dealt out anew")
-            made = located(current, known)
-            dead = made.workers[number]
-            site = self._site_for(made, number)
-            first = replaced(made, number, site, since=1)
+                raise SiteError(f"keys of {definition.name} are being dealt out anew")
+            definition = located(current, known)
+            dead = definition.workers[number]
+            site = self._site_for(definition, number)
+            first = replaced(definition, number, site, since=1)
             statements, gone = self._control.statements, [known[dead.query]]
             intended, _ = statements.intend([self._query(first, number, known)], gone)
             try:
@@ -118,9 +118,9 @@ class Workers:
             except BaseException:
                 statements.give_up(intended)
                 raise
-            made = replaced(made, number, site, since)
-            query = self._query(made, number, known)
-            _, change = statements.intend([query], gone, [made], intended)
+            definition = replaced(definition, number, site, since)
+            query = self._query(definition, number, known)
+            _, change = statements.intend([query], gone, [definition], intended)
             self._runtime.run(statements.exchange(intended, change, begins={query.name: start}))
         self._say(f"{site} took over the keys of {dead.query} from {dead.site}")
 
@@ -128,7 +128,7 @@ class Workers:
 
     def deal(
         self,
-        made: ApproximateDef,
+        query: ApproximateDef,
         assignment: tuple[tuple[str, ...], ...],
         changed: Sequence[int],
         windows: int,
@@ -136,26 +136,28 @@ class Workers:
         """Starts a new query for each worker that gets other keys, beside its old one. From the
         first window on that all of the new ones have whole, they deliver it.
         """
-        with self._control.turn({made.name, *(made.workers[n].query for n in changed)}):
+        with self._control.turn({query.name, *(query.workers[n].query for n in changed)}):
             known = self._catalog.definitions()
-            made = located(self._same(made, known), known)
+            query = located(self._same(query, known), known)
             begun = (
-                self._beside(dealt_out(made, assignment, changed, since, windows), changed, known)
-                for since in self._instants(made, known)
+                self._beside(dealt_out(query, assignment, changed, since, windows), changed, known)
+                for since in self._instants(query, known)
             )
             then = next((one for one in begun if one is not None), None)
             if then is None:
-                raise SiteError(f"{made.name}: its stream is too fast for its keys to be dealt out")
+                raise SiteError(
+                    f"{query.name}: its stream is too fast for its keys to be dealt out"
+                )
         for number in changed:
-            if self.has_standby(made, number):
+            if self.has_standby(query, number):
                 self.protect(then, number, wanted=True)
-        self._say(f"{made.name}: keys of {len(changed)} workers are being dealt out anew")
+        self._say(f"{query.name}: keys of {len(changed)} workers are being dealt out anew")
 
-    def _instants(self, made: ApproximateDef, known: Definitions) -> Iterator[int]:
+    def _instants(self, query: ApproximateDef, known: Definitions) -> Iterator[int]:
         """Ends of windows that should begin after the queries have begun."""
         for slides in MARGINS:
-            first = self._runtime.run(self._first_whole(made, known))
-            yield first + slides * made.slide_us
+            first = self._runtime.run(self._first_whole(query, known))
+            yield first + slides * query.slide_us
 
     def _beside(
         self, then: ApproximateDef, changed: Sequence[int], known: Definitions
@@ -177,16 +179,18 @@ class Workers:
             return None
         return then
 
-    def let_go(self, made: ApproximateDef) -> None:
+    def let_go(self, definition: ApproximateDef) -> None:
         """Ends the queries that hand their keys over, once all their results are out."""
-        with self._control.turn({made.name, *made.leaving}):
+        with self._control.turn({definition.name, *definition.leaving}):
             known = self._catalog.definitions()
-            current = known.get(made.name)
+            current = known.get(definition.name)
             if not isinstance(current, ApproximateDef) or not current.leaving:
                 return
             since = max(worker.since for worker in current.workers if worker.generations[-1].handed)
             leaving = [
-                one for name in current.leaving if isinstance(one := known.get(name), QueryDef)
+                query_
+                for name in current.leaving
+                if isinstance(query_ := known.get(name), QueryDef)
             ]
             if not all(self._is_out(query, since) for query in leaving):
                 return
@@ -194,55 +198,57 @@ class Workers:
             statements = self._control.statements
             intended, change = statements.intend([], leaving, [ended])
             self._runtime.run(statements.exchange(intended, change))
-        self._say(f"{made.name}: keys are dealt out anew")
+        self._say(f"{definition.name}: keys are dealt out anew")
 
     def _is_out(self, query: QueryDef, since: int) -> bool:
         """Whether all results with event times before `since` are in the table."""
         peer = self._sites.peer(query.site)
         tasks_there = peer.send(Status(), STATUS_S).tasks
-        made = next((one for one in tasks_there if one.output == query.name), None)
+        task = next((one for one in tasks_there if one.output == query.name), None)
         sink = next((one for one in tasks_there if one.query == query.name and one.sink), None)
-        if made is None or sink is None or (made.watermark or 0) < since:
+        if task is None or sink is None or (task.watermark or 0) < since:
             return False
         written = peer.send(Points(), STATUS_S).get(sink.name)
-        return written is not None and written.inputs[0] >= made.position
+        return written is not None and written.inputs[0] >= task.position
 
-    def _site_for(self, made: ApproximateDef, number: int) -> str:
+    def _site_for(self, query: ApproximateDef, number: int) -> str:
         """A site that is alive and has the fewest workers of this query."""
         alive = set(self._sites.alive())
-        load = [worker.site for worker in made.workers]
-        there = [site for site in made.asked.sites if site in alive]
-        if not there:
-            raise SiteError(f"no site is left for {made.workers[number].query}")
-        return min(there, key=lambda site: (load.count(site), made.asked.sites.index(site)))
+        load = [worker.site for worker in query.workers]
+        sites = [site for site in query.asked.sites if site in alive]
+        if not sites:
+            raise SiteError(f"no site is left for {query.workers[number].query}")
+        return min(sites, key=lambda site: (load.count(site), query.asked.sites.index(site)))
 
-    def _begin(self, made: ApproximateDef, number: int, known: Definitions) -> tuple[int, int]:
+    def _begin(
+        self, definition: ApproximateDef, number: int, known: Definitions
+    ) -> tuple[int, int]:
         """The position after which the replacement reads, and the end of its first whole window: no
         tuple up to that position was newer than the newest one at that moment.
         """
-        query = self._query(made, number, known)
+        query = self._query(definition, number, known)
         every = tasks([query], {**known, query.name: query})
         node = next(task for task in every if task.output == query.name)
         keys = node.inputs[0]
         start = self._sites.peer(keys.site).send(Attach(keys.stream, node.consumer(0)))
-        return start, self._runtime.run(self._first_whole(made, known))
+        return start, self._runtime.run(self._first_whole(definition, known))
 
-    async def _first_whole(self, made: ApproximateDef, known: Definitions) -> int:
+    async def _first_whole(self, query: ApproximateDef, known: Definitions) -> int:
         """The end of the first window that begins after all that its stream has brought."""
-        source = relation(known, made.reads[0])
+        source = relation(known, query.reads[0])
         report = await self._sites.call(source.site, Status(), STATUS_S)
         newest = next(one.newest for one in report.sources if one.stream == source.name) or 0
-        slide = made.slide_us
-        return -(-(int(newest) + 1) // slide) * slide + made.width_us
+        slide = query.slide_us
+        return -(-(int(newest) + 1) // slide) * slide + query.width_us
 
-    def _same(self, made: ApproximateDef, known: Definitions) -> ApproximateDef:
+    def _same(self, query: ApproximateDef, known: Definitions) -> ApproximateDef:
         """The query as the catalog has it now. Raises SiteError if it was dropped."""
-        current = known.get(made.name)
-        if not isinstance(current, ApproximateDef) or current.template.run != made.template.run:
-            raise SiteError(f"{made.name} was dropped")
+        current = known.get(query.name)
+        if not isinstance(current, ApproximateDef) or current.template.run != query.template.run:
+            raise SiteError(f"{query.name} was dropped")
         return current
 
-    def _query(self, made: ApproximateDef, number: int, known: Definitions) -> QueryDef:
+    def _query(self, definition: ApproximateDef, number: int, known: Definitions) -> QueryDef:
         queries = [one for one in known.values() if isinstance(one, QueryDef)]
         running = {node.name: node.site for query in queries for node in query.nodes}
-        return rewritten(worker_query(made, number), partial(relation, known), running)
+        return rewritten(worker_query(definition, number), partial(relation, known), running)

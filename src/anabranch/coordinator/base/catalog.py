@@ -62,18 +62,18 @@ def _upgraded(body: str) -> str:
     return body if '"sink_shared"' in body else json.dumps(_with_shared(json.loads(body)))
 
 
-def _with_shared(found: Any) -> Any:
+def _with_shared(value: Any) -> Any:
     from anabranch.connectors import SINKS  # imports Spark, which takes a moment
 
-    if isinstance(found, list):
-        return [_with_shared(one) for one in found]
-    if not isinstance(found, dict):
-        return found
-    found = {name: _with_shared(one) for name, one in found.items()}
-    if found.get("kind") == "query" and (sink := found.get("sink")):
+    if isinstance(value, list):
+        return [_with_shared(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    value = {name: _with_shared(one) for name, one in value.items()}
+    if value.get("kind") == "query" and (sink := value.get("sink")):
         known = SINKS.get(sink["name"])
-        found["sink_shared"] = bool(known and known.shared)
-    return found
+        value["sink_shared"] = bool(known and known.shared)
+    return value
 
 
 class Changes:
@@ -205,8 +205,8 @@ class Catalog:
         with self._reading():
             if self._known is None:
                 rows = self._db.execute("SELECT body FROM definition ORDER BY position").fetchall()
-                found = [self._read(body) for (body,) in rows]
-                self._known = {definition.name: definition for definition in found}
+                definitions = [self._read(body) for (body,) in rows]
+                self._known = {definition.name: definition for definition in definitions}
             return self._known
 
     def intend(self, intention: Intention, number: int | None = None) -> int:
@@ -216,9 +216,9 @@ class Catalog:
         with self._writing():
             self._intended = None
             row = (number, intention.model_dump_json())
-            made = self._db.execute("REPLACE INTO intention VALUES (?, ?)", row)
-            assert made.lastrowid is not None
-            return made.lastrowid
+            cursor = self._db.execute("REPLACE INTO intention VALUES (?, ?)", row)
+            assert cursor.lastrowid is not None
+            return cursor.lastrowid
 
     def intentions(self) -> dict[int, Intention]:
         """The intentions that are not done yet, by number; the same object until something

@@ -51,13 +51,13 @@ class Kept(Spec):
                 remedy="The coordinator reads it on its machine, whenever a site needs it.",
             ) from None
 
-    def _nonempty(self, found: str, shown: str, where: str) -> str:
-        if not found:
+    def _nonempty(self, value: str, shown: str, where: str) -> str:
+        if not value:
             raise ConfigError(
                 f"{shown} is not there: {where} of the coordinator is empty or missing",
                 remedy="Set it where `anabranch up` is started.",
             )
-        return found
+        return value
 
 
 class Secrets:
@@ -72,9 +72,9 @@ class Secrets:
         self._folder = folder
         self._lock = threading.Lock()
         self._kept: dict[str, Kept] = {}
-        if folder and (found := folder.read(FILE)):
+        if folder and (text := folder.read(FILE)):
             try:
-                read = json.loads(found)
+                read = json.loads(text)
                 self._kept = {name: Kept.model_validate(one) for name, one in read.items()}
             except ValueError:
                 raise StorageError(

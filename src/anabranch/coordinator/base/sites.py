@@ -269,19 +269,19 @@ class Sites:
         """The answers of all sites that answer. All are asked at once: a site that hangs delays no
         other, and is not asked again before we hear of it.
         """
-        asked = [name for name in self.alive() if not self._records[name].silent]
-        outcomes = await self._runtime.outcomes([self.call(one, message, ASK_S) for one in asked])
+        names = [name for name in self.alive() if not self._records[name].silent]
+        outcomes = await self._runtime.outcomes([self.call(one, message, ASK_S) for one in names])
         return {
             name: one
-            for name, one in zip(asked, outcomes, strict=True)
+            for name, one in zip(names, outcomes, strict=True)
             if not isinstance(one, AnabranchError)
         }
 
-    def together(self, one: str, other: str) -> bool:
+    def together(self, site: str, other: str) -> bool:
         """Whether they share a process, and would die together."""
-        first, second = self._records.get(one), self._records.get(other)
+        first, second = self._records.get(site), self._records.get(other)
         if first is None or second is None:
-            return one == other
+            return site == other
         return _process(first) == _process(second)
 
     def any(self) -> Peer:

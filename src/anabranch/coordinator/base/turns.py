@@ -89,22 +89,22 @@ class Obstacles:
 
     def met(self, names: Iterable[str], error: AnabranchError, now: float) -> None:
         pauses = PASSING if error.passes else FINAL
-        told: AnabranchError | None = None
+        error_: AnabranchError | None = None
         for name in sorted(names):
             before = self._met.get(name)
             same = before is not None and before.error.passes == error.passes
             tries = before.tries + 1 if before and same else 1
             again_at = now + pauses.pause_s(tries, name)
             if before is None or before.error.line() != error.line():
-                told = error
+                error_ = error
             self._met[name] = Obstacle(error, before.since if before else now, tries, again_at)
-        if told:
+        if error_:
             how = "it is tried again" if error.passes else "it is left as it is"
             self._say(f"cannot go on yet: {error.line().rstrip('.')}; {how}")
 
     def over(self, names: Iterable[str], now: float) -> None:
         """Ends the obstacles of these names, which run or no longer exist."""
-        gone = {name: one for name in names if (one := self._met.pop(name, None))}
+        gone = {name: obstacle for name in names if (obstacle := self._met.pop(name, None))}
         if gone:
             longest = max(now - one.since for one in gone.values())
             self._say(f"{_some(sorted(gone))} goes on after {longest:.0f} s")

@@ -80,8 +80,8 @@ class Control:
 
     def close(self) -> None:
         self._watching.cancel()
-        for one in self._begun:
-            one.cancel()
+        for spawned in self._begun:
+            spawned.cancel()
         if self._finishing:
             self._finishing.cancel()
 
@@ -132,15 +132,21 @@ class Control:
         known = self._catalog.definitions()
         moved = self.protector.learn(known)
         if moved:
-            for one in moved:
-                self._tell_of(one, known[one.name])
+            for definition in moved:
+                self._tell_of(definition, known[definition.name])
             await self.protector.broadcast()
         self._begun += self.protector.look(self._catalog.definitions())
 
-    def _tell_of(self, one: AnyDef, was: AnyDef) -> None:
+    def _tell_of(self, definition: AnyDef, was: AnyDef) -> None:
         movable = QueryDef | PocketDef
-        if isinstance(one, movable) and isinstance(was, movable) and one.site != was.site:
-            self._say(f"{one.site} took over {one.kind} {one.name} from {was.site}")
+        if (
+            isinstance(definition, movable)
+            and isinstance(was, movable)
+            and definition.site != was.site
+        ):
+            self._say(
+                f"{definition.site} took over {definition.kind} {definition.name} from {was.site}"
+            )
 
     # -- what users ask for ----------------------------------------------------------------------
 
@@ -201,13 +207,13 @@ class Control:
         """Gives a running query a standby, or takes it away."""
         async with self._turns.of([query]):
             known = self._catalog.definitions()
-            found = known.get(query)
-            if not isinstance(found, QueryDef):
+            definition = known.get(query)
+            if not isinstance(definition, QueryDef):
                 return
-            changed = found.model_copy(update={"standby": standby})
+            changed = definition.model_copy(update={"standby": standby})
             self._catalog.replace([changed])
             names = protected({**known, query: changed.model_copy(update={"standby": Standby()})})
-            for name in names.keys() & {node.name for node in found.nodes}:
+            for name in names.keys() & {node.name for node in definition.nodes}:
                 if standby:
                     adopt(self.protector, name, {**known, query: changed})
                 else:
@@ -218,9 +224,9 @@ class Control:
         """Makes a site the standby of a query that has one, instead of the present standby."""
         async with self._turns.of([query]):
             known = self._catalog.definitions()
-            found = known.get(query)
-            if isinstance(found, QueryDef) and found.standby:
-                await self.protector.post(query, site, found.standby, known)
+            definition = known.get(query)
+            if isinstance(definition, QueryDef) and definition.standby:
+                await self.protector.post(query, site, definition.standby, known)
 
     async def move(self, query: str, site: str) -> str:
         """Moves a query to another site, without loss or repetition; returns its former site."""

@@ -22,9 +22,9 @@ class Members:
         self._catalog = catalog
         self._lives = catalog.lives()
 
-    def join(self, asked: Join) -> int:
+    def join(self, request: Join) -> int:
         """The number of the new incarnation. Raises ProtocolError for another protocol."""
-        _check_protocol(asked.site, asked.protocol, asked.version)
+        _check_protocol(request.site, request.protocol, request.version)
         return self._catalog.next_number()
 
     def heard(self, report: SiteReport) -> None:

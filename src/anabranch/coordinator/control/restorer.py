@@ -77,9 +77,9 @@ class Restoration:
         except AnabranchError:
             for site in self._lost:
                 sources = tuple(one.name for one in self._sources if one.site == site)
-                here = tuple(task.name for task in self._at(site))
+                names = tuple(task.name for task in self._at(site))
                 with suppress(AnabranchError):
-                    await self._sites.call(site, Drop(here, sources, resume=True))
+                    await self._sites.call(site, Drop(names, sources, resume=True))
             raise
 
     async def _run(self) -> None:
@@ -94,8 +94,8 @@ class Restoration:
         await self._place()
         await self._attach_readers()
         for site in self._lost:
-            here = {task.name: Begin(self._points[task.name]) for task in self._at(site)}
-            await self._sites.call(site, Start(here), PREPARE_S)
+            begins = {task.name: Begin(self._points[task.name]) for task in self._at(site)}
+            await self._sites.call(site, Start(begins), PREPARE_S)
         read = streams_read(self._known)
         for site in self._lost:
             names = [one.name for one in self._sources if one.site == site and one.name in read]
@@ -127,17 +127,17 @@ class Restoration:
             for index, source in enumerate(task.inputs)
         ]
         assignments = self._protector.assignments
-        told = await self._protector.restart_points.consumer_state(task)
-        if told and told.point:
-            return told.point
+        state = await self._protector.restart_points.consumer_state(task)
+        if state and state.point:
+            return state.point
         first = assignments.first(task.name)
         if first is None:
             incarnation = assignments.incarnation(task.name)
             return RestartPoint(tuple(starts), 0, incarnation=incarnation)
-        if told and any(map(int.__lt__, first.inputs, told.released)):
+        if state and any(map(int.__lt__, first.inputs, state.released)):
             raise CannotResume(
                 f"nobody knows any more where {task.name} would restart: it began behind"
-                f" {_listed(first.inputs)} of its inputs, and {_listed(told.released)} have been"
+                f" {_listed(first.inputs)} of its inputs, and {_listed(state.released)} have been"
                 " let go of since",
                 place=f"site {task.site}",
                 remedy="Restore its state folder from a backup, or drop the query and create it"
@@ -212,17 +212,17 @@ class Restorer:
         something, or did when they were asked. It leaves what somebody else is putting back, and
         what should not be tried again yet, for later.
         """
-        found = await self.lost()
+        lost = await self.lost()
         now = self._runtime.now()
-        self.obstacles.keep(names_in(found) | self._under_way, now)
-        names = names_in(found) - self._under_way - self.obstacles.in_the_way(now)
+        self.obstacles.keep(names_in(lost) | self._under_way, now)
+        names = names_in(lost) - self._under_way - self.obstacles.in_the_way(now)
         if names:
             self._under_way |= names
             try:
-                await self._put_back(only(found, names))
+                await self._put_back(only(lost, names))
             finally:
                 self._under_way -= names
-        return list(found)
+        return list(lost)
 
     async def _put_back(self, lost: Lost) -> None:
         """Puts it back in the background, so that waiting for the turn of somebody's statement
@@ -296,9 +296,9 @@ class Restorer:
 
 def _wanted(known: Definitions, protector: Protector) -> Iterable[tuple[str, str]]:
     filled = protector.filled(known)
-    for one in known.values():
-        if isinstance(one, StreamDef | TableDef) and one.name not in filled:
-            yield one.name, one.site
+    for definition in known.values():
+        if isinstance(definition, StreamDef | TableDef) and definition.name not in filled:
+            yield definition.name, definition.site
     for task in tasks(known.values(), known):
         yield task.name, task.site
 

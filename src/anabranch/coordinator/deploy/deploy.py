@@ -75,8 +75,8 @@ class Deployment:
         self._known = known
         self._sources = [one for one in new if isinstance(one, StreamDef | TableDef)]
         fresh = {one.name for one in new}
-        there = [one for one in known.values() if one.name not in fresh]
-        self._tasks = without(tasks(new, known), tasks(there, known))
+        earlier = [one for one in known.values() if one.name not in fresh]
+        self._tasks = without(tasks(new, known), tasks(earlier, known))
 
     async def run(self) -> None:
         """Deploys. If this raises, nothing is left on any site."""
@@ -116,8 +116,8 @@ class Deployment:
 
     async def _prepare(self, site: str) -> None:
         sources = tuple(one for one in self._sources if one.site == site)
-        here = tuple(one for one in self._tasks if one.site == site)
-        await self._sites.call(site, Prepare(sources, here), PREPARE_S)
+        local = tuple(one for one in self._tasks if one.site == site)
+        await self._sites.call(site, Prepare(sources, local), PREPARE_S)
         await self._sites.call(site, Peers(self._sites.addresses()))
 
     async def _attach(self, task: TaskSpec) -> tuple[int, ...]:
@@ -183,12 +183,12 @@ async def _take_off(
 ) -> None:
     for site in where:
         streams = {one.name: one.born for one in sources if one.site == site}
-        here = {one.name: one.born for one in tasks if one.site == site}
-        request = Drop(tuple(here), tuple(streams), born=streams | here)
+        local = {one.name: one.born for one in tasks if one.site == site}
+        request = Drop(tuple(local), tuple(streams), born=streams | local)
         if not sites.silent(site):
             with suppress(AnabranchError):
                 await sites.call(site, request, DROP_S)
-        sites.forget(site, streams, here)
+        sites.forget(site, streams, local)
     await _let_go(sites, tasks)
 
 

@@ -85,18 +85,18 @@ class Move:
         had caught up.
         """
         await self.run(name, site, taking_over)
-        found: list[float] = []
+        times: list[float] = []
 
         async def known(name: str) -> bool:
             for task in await self._reported(site, name):
-                told = task.standby.timeline if task.standby else {}
-                if "noticed" in told and "recovered" in told:
-                    found.append(1e3 * (told["recovered"] - told["noticed"]))
-            return bool(found)
+                timeline = task.standby.timeline if task.standby else {}
+                if "noticed" in timeline and "recovered" in timeline:
+                    times.append(1e3 * (timeline["recovered"] - timeline["noticed"]))
+            return bool(times)
 
         with suppress(TaskError):
             await self._wait(name, site, LEAVE_S, known)
-        return found[0] if found else None
+        return times[0] if times else None
 
     def _turn(self, task: str) -> Turn:
         return self._turns.of([changed_with(task, self._catalog.definitions())])
@@ -110,13 +110,15 @@ class Move:
         }
         if name in nodes:
             return spec_of(name, known)
-        found = next((one for key, one in known.items() if key.lower() == name.lower()), None)
+        definition = next((one for key, one in known.items() if key.lower() == name.lower()), None)
         queries = [one.name for one in known.values() if isinstance(one, QueryDef)]
-        if found is None:
+        if definition is None:
             raise ConfigError(f"unknown query '{name}'", remedy=nearest(name, queries, "Queries"))
-        if not isinstance(found, QueryDef):
-            raise ConfigError(f"{found.name} is a {found.kind}", remedy="Only queries move.")
-        return spec_of(found.name, known)
+        if not isinstance(definition, QueryDef):
+            raise ConfigError(
+                f"{definition.name} is a {definition.kind}", remedy="Only queries move."
+            )
+        return spec_of(definition.name, known)
 
     async def _check(self, query: TaskSpec, site: str) -> None:
         if site == query.site:

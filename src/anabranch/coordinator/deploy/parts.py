@@ -54,10 +54,10 @@ class LostParts:
             before = self._catalog.definitions()
             still = [one for name, one in new.items() if name in before]
             self._catalog.replace(still)
-        for one in still:
-            was = _site(before[one.name])
-            self._left[one.name] = was
-            self._say(f"{one.site} goes on with {one.name}, since {was} is lost")
+        for reader in still:
+            was = _site(before[reader.name])
+            self._left[reader.name] = was
+            self._say(f"{reader.site} goes on with {reader.name}, since {was} is lost")
         for task in readers:
             with suppress(AnabranchError):  # one that is gone as well is restored anyway
                 await self._sites.call(task.site, Drop((task.name,), resume=True), DROP_S)
@@ -66,8 +66,8 @@ class LostParts:
         """Stops what was moved at a site that was only out of reach."""
         alive = set(self._sites.alive())
         for stream, site in list(self._left.items()):
-            found = self._catalog.definitions().get(stream)
-            if found is None or _site(found) == site:
+            definition = self._catalog.definitions().get(stream)
+            if definition is None or _site(definition) == site:
                 del self._left[stream]
             elif site in alive:
                 with suppress(AnabranchError):
@@ -75,9 +75,13 @@ class LostParts:
                     del self._left[stream]
 
 
-def is_shared(one: AnyDef) -> bool:
+def is_shared(definition: AnyDef) -> bool:
     """Whether it belongs to a stage whose state another site can go on with."""
-    return isinstance(one, StreamDef) and one.stage is not None and one.stage.parts > 1
+    return (
+        isinstance(definition, StreamDef)
+        and definition.stage is not None
+        and definition.stage.parts > 1
+    )
 
 
 def moved(
@@ -88,22 +92,22 @@ def moved(
     """
     streams = [one for one in staged if isinstance(one, StreamDef) and one.stage]
     at = {one.name: one.site for one in streams}
-    found = []
-    for one in streams:
-        stage = one.stage
+    streams_ = []
+    for stream in streams:
+        stage = stream.stage
         assert stage is not None
-        there = [site for site in stage.sites if site in alive]
-        if away_s.get(one.site, 0.0) * 1e6 <= stage.lost_us or not there:
+        sites = [site for site in stage.sites if site in alive]
+        if away_s.get(stream.site, 0.0) * 1e6 <= stage.lost_us or not sites:
             continue
         same = {other.name for other in streams if other.stage and other.stage.name == stage.name}
         load = [at[name] for name in same]
-        site = min(there, key=lambda name: (load.count(name), stage.sites.index(name)))
-        at[one.name] = site
+        site = min(sites, key=lambda name: (load.count(name), stage.sites.index(name)))
+        at[stream.name] = site
         update = {"site": site, "stage": stage.model_copy(update={"moves": stage.moves + 1})}
-        found.append(one.model_copy(update=update))
-    return found
+        streams_.append(stream.model_copy(update=update))
+    return streams_
 
 
-def _site(one: AnyDef) -> str:
-    assert isinstance(one, StreamDef)
-    return one.site
+def _site(definition: AnyDef) -> str:
+    assert isinstance(definition, StreamDef)
+    return definition.site

@@ -173,9 +173,9 @@ class Statements:
         self, definitions: Iterable[AnyDef], known: Definitions | None = None
     ) -> None:
         kept = dict(known or self._catalog.definitions())
-        for one in definitions:
-            await self._protector.forget(await undeploy(self._sites, one, kept))
-            del kept[one.name]
+        for definition in definitions:
+            await self._protector.forget(await undeploy(self._sites, definition, kept))
+            del kept[definition.name]
 
     def _deployment(
         self, intention: Intention, readers: Mapping[str, str] | None = None
@@ -229,9 +229,9 @@ class Statements:
         if not wanted or not await self._are_up(wanted):
             return False
         try:
-            for site, here in wanted.items():
+            for site, expected in wanted.items():
                 report = await self._sites.call(site, Status(), STATUS_S)
-                if not here.items() <= _ready(report).items():
+                if not expected.items() <= _ready(report).items():
                     return False
             await self._deployment(intention).start_sources()
         except AnabranchError:
@@ -281,47 +281,47 @@ def created(add: Iterable[AnyDef], known: Mapping[str, AnyDef], number: int) -> 
     return [_created(one, running, number) for one in add]
 
 
-def _created(one: AnyDef, running: Mapping[str, int], number: int) -> AnyDef:
-    if not isinstance(one, StreamDef | TableDef | QueryDef | PocketDef):
-        return one
+def _created(definition: AnyDef, running: Mapping[str, int], number: int) -> AnyDef:
+    if not isinstance(definition, StreamDef | TableDef | QueryDef | PocketDef):
+        return definition
     update: dict[str, Any] = {"born": number}
-    if isinstance(one, QueryDef):
-        names = [node.name for node in one.nodes]
+    if isinstance(definition, QueryDef):
+        names = [node.name for node in definition.nodes]
         update["inherited"] = {name: running[name] for name in names if name in running}
-    return one.model_copy(update=update)
+    return definition.model_copy(update=update)
 
 
-def _another_run(one: AnyDef) -> AnyDef:
+def _another_run(definition: AnyDef) -> AnyDef:
     """The definition with a run of its own for its sinks, too."""
-    if not isinstance(one, QueryDef) or not one.run:
-        return one
-    return one.model_copy(update={"run": new_run()})
+    if not isinstance(definition, QueryDef) or not definition.run:
+        return definition
+    return definition.model_copy(update={"run": new_run()})
 
 
 def _wanted(new: Iterable[AnyDef], known: Definitions) -> dict[str, dict[str, int]]:
     """Site → the sources and tasks of these that should run there, with their creations."""
-    found: dict[str, dict[str, int]] = {}
-    for one in new:
-        if isinstance(one, StreamDef | TableDef):
-            found.setdefault(one.site, {})[one.name] = one.born
+    creations: dict[str, dict[str, int]] = {}
+    for definition in new:
+        if isinstance(definition, StreamDef | TableDef):
+            creations.setdefault(definition.site, {})[definition.name] = definition.born
     for task in tasks(new, known):
-        found.setdefault(task.site, {})[task.name] = task.born
-    return found
+        creations.setdefault(task.site, {})[task.name] = task.born
+    return creations
 
 
 def _ready(report: SiteReport) -> dict[str, int]:
     """Sources that are there and tasks that have begun, by a site's report."""
-    there = {one.stream: one.born for one in report.sources}
-    return there | {one.name: one.born for one in report.tasks if one.state != "waiting"}
+    ready = {one.stream: one.born for one in report.sources}
+    return ready | {one.name: one.born for one in report.tasks if one.state != "waiting"}
 
 
 def touched(add: Iterable[AnyDef], drop: Iterable[str], known: Definitions) -> set[str]:
     """The names that a change changes, and those it relies on."""
     names = set(drop)
-    for one in add:
-        names.add(one.name)
-        if isinstance(one, QueryDef | ApproximateDef):
-            names |= set(one.reads)
-        if isinstance(one, PocketDef):
-            names |= {one.input, one.output}
+    for definition in add:
+        names.add(definition.name)
+        if isinstance(definition, QueryDef | ApproximateDef):
+            names |= set(definition.reads)
+        if isinstance(definition, PocketDef):
+            names |= {definition.input, definition.output}
     return names

@@ -51,21 +51,21 @@ class WantedThere:
         known = self._catalog.definitions()
         filled = self._protector.filled(known)
         sources: Creations = {}
-        for one in self._sources:
-            if one.site == site or one.name in filled:
-                _add(sources, one.name, one.born)
-        there: Creations = {}
+        for stream in self._sources:
+            if stream.site == site or stream.name in filled:
+                _add(sources, stream.name, stream.born)
+        creations: Creations = {}
         streams = set(sources)
         for task, along in self._tasks:
             if task.site == site or self._protector.keeps(along):
-                _add(there, task.name, task.born)
+                _add(creations, task.name, task.born)
                 streams |= {task.output} if task.output else set()
         readers: dict[str, tuple[str, ...]] = dict.fromkeys(streams, ())
         for task, _ in self._tasks:
             for index, source in enumerate(task.inputs):
                 if source.stream in streams:
                     readers[source.stream] += (task.consumer(index),)
-        return Wanted(sources, there, readers)
+        return Wanted(sources, creations, readers)
 
     def _look(self) -> None:
         """Looks again only if something has changed."""
@@ -104,9 +104,9 @@ def _along(task: TaskSpec, known: Mapping[str, AnyDef]) -> str:
 
 
 def _add(creations: Creations, name: str, born: int) -> None:
-    found = creations.get(name, ())
-    if born not in found:
-        creations[name] = (*found, born)
+    present = creations.get(name, ())
+    if born not in present:
+        creations[name] = (*present, born)
 
 
 STATUS_S = 3.0
@@ -140,15 +140,15 @@ async def lost_sites(
         if not protector.keeps(task.name) and not (task.sink and task.query in along):
             wanted.setdefault(task.site, set()).add(task.name)
     filled = protector.filled(known)
-    for one in known.values():
-        if isinstance(one, StreamDef | TableDef) and one.name not in filled:
-            wanted.setdefault(one.site, set()).add(one.name)
+    for definition in known.values():
+        if isinstance(definition, StreamDef | TableDef) and definition.name not in filled:
+            wanted.setdefault(definition.site, set()).add(definition.name)
     read = streams_read(known)
     alive = set(sites.alive()) if among is None else set(sites.alive()) & set(among)
-    asked = sorted(wanted.keys() & alive)
-    reports = await runtime.outcomes([sites.call(site, Status(), STATUS_S) for site in asked])
+    sites_asked = sorted(wanted.keys() & alive)
+    reports = await runtime.outcomes([sites.call(site, Status(), STATUS_S) for site in sites_asked])
     lost: dict[str, set[str]] = {}
-    for site, report in zip(asked, reports, strict=True):
+    for site, report in zip(sites_asked, reports, strict=True):
         if not isinstance(report, AnabranchError) and (gone := wanted[site] - _here(report, read)):
             lost[site] = gone
     return lost
@@ -177,8 +177,8 @@ def names_in(lost: Lost) -> set[str]:
 
 def only(lost: Lost, names: Collection[str]) -> dict[str, set[str]]:
     """Those of the lost things that have these names."""
-    found = {site: gone & set(names) for site, gone in lost.items()}
-    return {site: gone for site, gone in found.items() if gone}
+    kept = {site: gone & set(names) for site, gone in lost.items()}
+    return {site: gone for site, gone in kept.items() if gone}
 
 
 def in_parts(lost: Lost, known: Definitions) -> list[dict[str, set[str]]]:
@@ -193,12 +193,12 @@ def in_parts(lost: Lost, known: Definitions) -> list[dict[str, set[str]]]:
 
 def by_sites(parts: Iterable[Lost]) -> list[dict[str, set[str]]]:
     """The parts with those of the same sites joined: a site that hangs then delays no others."""
-    found: dict[frozenset[str], dict[str, set[str]]] = {}
+    joined: dict[frozenset[str], dict[str, set[str]]] = {}
     for part in parts:
-        whole = found.setdefault(frozenset(part), defaultdict(set))
+        whole = joined.setdefault(frozenset(part), defaultdict(set))
         for site, names in part.items():
             whole[site] |= names
-    return [dict(one) for one in found.values()]
+    return [dict(one) for one in joined.values()]
 
 
 def _neighbours(gone: Collection[str], known: Definitions) -> Iterator[set[str]]:
@@ -210,8 +210,8 @@ def _neighbours(gone: Collection[str], known: Definitions) -> Iterator[set[str]]
             yield {task.name, task.output}
     stages: defaultdict[str, set[str]] = defaultdict(set)
     for name in gone:
-        if isinstance(one := known.get(name), StreamDef) and one.stage:
-            stages[one.stage.name].add(name)
+        if isinstance(definition := known.get(name), StreamDef) and definition.stage:
+            stages[definition.stage.name].add(name)
     yield from stages.values()
 
 

@@ -55,13 +55,13 @@ async def follow(
     """The standbys that have gone elsewhere. A standby whose site the user has named stays."""
     done: list[Followed] = []
     for name, standby in _free(protector, known):
-        found = await runtime.blocking(costs, name, known)
+        site = await runtime.blocking(costs, name, known)
         assigned = protector.assignments.get(name)
         if assigned is None or assigned.standby is None:
             continue
-        best = protector.choose(spec_of(name, known), assigned, None, found)
-        now = found.get(assigned.standby)
-        if best is None or now is None or found.get(best, now) > (1 - GAIN) * now:
+        best = protector.choose(spec_of(name, known), assigned, None, site)
+        now = site.get(assigned.standby)
+        if best is None or now is None or site.get(best, now) > (1 - GAIN) * now:
             continue
         async with turns.of([changed_with(name, known)]):
             with suppress(AnabranchError):  # the watcher posts another one then

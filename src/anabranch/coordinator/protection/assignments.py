@@ -113,10 +113,10 @@ class RestartPoints:
         for site in needed:
             if site not in answers:
                 answers[site] = await self._sites.call(site, Points())
-        found = gather(answers.values())
+        points = gather(answers.values())
         return {
             name: point
-            for name, point in found.items()
+            for name, point in points.items()
             if point.incarnation == self._assignments.incarnation(name)
         }
 
@@ -133,8 +133,8 @@ class RestartPoints:
             except SiteError:
                 return None
             released.append(answer.released)
-            if told := answer.restart:
-                point = point.join(told) if point else told
+            if newest := answer.restart:
+                point = point.join(newest) if point else newest
         return Told(point, tuple(released))
 
     def consumers(
@@ -162,17 +162,17 @@ class RestartPoints:
         point. Nothing that its readers need may lie before it, and nothing that its producers have
         released may lie after it: otherwise somebody knows more than those we hear of.
         """
-        told = await self.consumer_state(spec)
+        state = await self.consumer_state(spec)
         known = [
             points.get(spec.name),
-            told.point if told else None,
+            state.point if state else None,
             self._assignments.first(spec.name),
         ]
-        found = [one for one in known if one and one.incarnation == self._incarnation(spec)]
-        point = found[0] if found else None
-        for other in found[1:]:
+        points_ = [one for one in known if one and one.incarnation == self._incarnation(spec)]
+        point = points_[0] if points_ else None
+        for other in points_[1:]:
             point = point.join(other) if point else other
-        if point is None or (told and any(map(int.__lt__, point.inputs, told.released))):
+        if point is None or (state and any(map(int.__lt__, point.inputs, state.released))):
             raise SiteError(f"nobody says where {spec.name} would restart")
         return point
 

@@ -79,11 +79,11 @@ class Protector:
         wanted, begun = protected(known), []
         for name, assignment in self.assignments.items():
             lost = not self._runs(name, assignment) and assignment.site in self._sites.alive()
-            asked = wanted.get(name) or (Standby(batch=1) if lost else None)
-            if not asked or not self._turns.free([changed_with(name, known)]):
+            standby = wanted.get(name) or (Standby(batch=1) if lost else None)
+            if not standby or not self._turns.free([changed_with(name, known)]):
                 continue
             if not (self._standby_is_well(name, assignment) or self._recovers(name, assignment)):
-                posting = self._post_in_turn(name, asked, known)
+                posting = self._post_in_turn(name, standby, known)
                 begun.append(self._runtime.spawn(posting, f"post-{name}"))
                 self._turns.take({changed_with(name, known)})
         return begun
@@ -128,12 +128,12 @@ class Protector:
             if epoch <= assignment.epoch:
                 continue
             successors[name] = assignment.succeeded(newest, epoch)
-            for one in known.values():
-                there = placed(moved.get(one.name, one), name, newest)
-                if isinstance(one, StreamDef) and one.name == assignment.stream:
-                    there = one.model_copy(update={"site": newest})
-                if there != one:
-                    moved[one.name] = there
+            for definition in known.values():
+                now_placed = placed(moved.get(definition.name, definition), name, newest)
+                if isinstance(definition, StreamDef) and definition.name == assignment.stream:
+                    now_placed = definition.model_copy(update={"site": newest})
+                if now_placed != definition:
+                    moved[definition.name] = now_placed
         if moved:
             self._catalog.replace(moved.values())
         for name, successor in successors.items():
@@ -146,12 +146,12 @@ class Protector:
         those they told. A primary that died just after it told them still counts, so that it is
         replaced.
         """
-        found = list(self._reported(name, "primary").items())
+        reported = list(self._reported(name, "primary").items())
         for site in self._sites.alive():
             record = self._sites.record(site)
             if record and record.report and assignment.stream in record.report.producers:
-                found.append(record.report.producers[assignment.stream])
-        return max(found, key=lambda one: one[1], default=(assignment.site, assignment.epoch))
+                reported.append(record.report.producers[assignment.stream])
+        return max(reported, key=lambda one: one[1], default=(assignment.site, assignment.epoch))
 
     def routes(self) -> dict[str, Route]:
         """The routes for the sites: stream → who produces it and who stands by."""
@@ -247,15 +247,15 @@ class Protector:
         """Sites that say they run the task in this role → its epoch there. A primary whose query
         failed stays primary: another would fail as well.
         """
-        found = {}
+        epochs = {}
         for site in self._sites.alive():
             record = self._sites.record(site)
             for task in record.tasks if record else ():
                 if task.name == name and task.role == role:
                     by_itself = role == "primary" and not task.cut_off
                     if task.state != "failed" or by_itself:
-                        found[site] = task.epoch
-        return found
+                        epochs[site] = task.epoch
+        return epochs
 
     def _standby_is_well(self, name: str, assignment: Assignment) -> bool:
         """Whether it stands by, or has taken over and we are about to learn it."""
@@ -293,8 +293,8 @@ class Protector:
     def _standby_report(self, name: str, site: str | None) -> StandbyReport | None:
         """A site's report of a task that stands by there, or has done so."""
         record = self._sites.record(site) if site else None
-        found = (task.standby for task in (record.tasks if record else ()) if task.name == name)
-        return next(found, None)
+        reports = (task.standby for task in (record.tasks if record else ()) if task.name == name)
+        return next(reports, None)
 
     def choose(
         self,
@@ -391,7 +391,7 @@ class Protector:
 
 def changed_with(name: str, known: Definitions) -> str:
     """The name that changes when a standby of this task is posted: the query it belongs to."""
-    for one in known.values():
-        if isinstance(one, QueryDef) and any(node.name == name for node in one.nodes):
-            return one.name
+    for definition in known.values():
+        if isinstance(definition, QueryDef) and any(node.name == name for node in definition.nodes):
+            return definition.name
     return name

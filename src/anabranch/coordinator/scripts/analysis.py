@@ -46,7 +46,7 @@ def declared_types(
     """Types in Spark's spelling. Raises ScriptError for a text that is no type."""
     written = list(declared)
     columns = tuple(Column(name=f"c{i}", type=type_) for i, (type_, _) in enumerate(written))
-    found = []
+    types_ = []
     for (type_, span), answer in zip(written, types.check_types(columns), strict=True):
         if answer.type is None:
             raise script.error(
@@ -54,8 +54,8 @@ def declared_types(
                 f"{type_} cannot be the type of a column: {answer.error}",
                 "Use a Spark SQL type such as DOUBLE, BIGINT, STRING or TIMESTAMP.",
             )
-        found.append(answer.type)
-    return tuple(found)
+        types_.append(answer.type)
+    return tuple(types_)
 
 
 def is_function(types: Types, name: str) -> bool:
@@ -105,7 +105,7 @@ def reported(sites: Sites) -> PlansOf:
 
     def plans_of(task: TaskSpec) -> Sequence[PlanReport]:
         record = sites.record(task.site)
-        there = (one for one in (record.tasks if record else ()) if one.name == task.name)
-        return next((one.plans for one in there), ())
+        reports = (one for one in (record.tasks if record else ()) if one.name == task.name)
+        return next((one.plans for one in reports), ())
 
     return plans_of

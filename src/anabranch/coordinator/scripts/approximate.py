@@ -40,38 +40,40 @@ class ApproximateScripts:
         """The definition of an approximate query, from the bound `query`; its workers are at the
         sites it names, or else at all but its stream's.
         """
-        asked = statement.approximate
-        assert asked is not None
-        for name in asked.sites:
+        clause = statement.approximate
+        assert clause is not None
+        for name in clause.sites:
             self._outside.check_site(name.text, name.span)
         source = known[query.reads[0]]
         if not isinstance(source, StreamDef) or source.source is None:
             raise self._script.error(
-                asked.span,
+                clause.span,
                 f"{source.name} does not say how far it is",
                 "Read a stream that has a source.",
             )
         others = [site for site in sorted(self._sites.alive()) if site != source.site]
-        sites = [name.text for name in asked.sites] or others
-        made = bind_approximate(self._script, statement, query, sites)
-        keys = self._assignment(made.name, made.asked)
-        return made.model_copy(update={"assignment": keys})
+        sites = [name.text for name in clause.sites] or others
+        definition = bind_approximate(self._script, statement, query, sites)
+        keys = self._assignment(definition.name, definition.asked)
+        return definition.model_copy(update={"assignment": keys})
 
-    def explain(self, made: ApproximateDef) -> str:
+    def explain(self, query: ApproximateDef) -> str:
         """Which worker has which keys, and why, as far as something has been learnt about it."""
-        asked, known = made.asked, self._reported(made.name)
+        promise, known = query.asked, self._reported(query.name)
         lines = [
-            f"approximate {made.value} by {', '.join(made.keys)} within {asked.epsilon:g}"
-            f" with confidence {percentage(asked.confidence)}, {len(made.workers)} workers"
-            + (f" of which {asked.failures} may be lost at once" if asked.failures > 1 else "")
+            f"approximate {query.value} by {', '.join(query.keys)} within {promise.epsilon:g}"
+            f" with confidence {percentage(promise.confidence)}, {len(query.workers)} workers"
+            + (f" of which {promise.failures} may be lost at once" if promise.failures > 1 else "")
         ]
         if known is None:
             lines += [
                 f"├─ {worker.query}  @ {worker.site}: restart point (nothing learnt yet)"
-                for worker in made.workers
+                for worker in query.workers
             ]
         else:
-            lines += [_worker_line(*pair) for pair in zip(made.workers, known.workers, strict=True)]
+            lines += [
+                _worker_line(*pair) for pair in zip(query.workers, known.workers, strict=True)
+            ]
         lines[-1] = "└" + lines[-1][1:]
         if known:
             lines.append(

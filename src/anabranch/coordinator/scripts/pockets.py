@@ -29,10 +29,10 @@ def changes_for(
 ) -> tuple[Changes, PocketDef]:
     """All that the pocket brings along, itself last. `check` binds statements."""
     name = submitted.name
-    found = _find(known, name)
-    if found:
+    definition = _find(known, name)
+    if definition:
         raise ConfigError(
-            f"there is a {found.kind} {found.name} already",
+            f"there is a {definition.kind} {definition.name} already",
             remedy="Drop it first, or give the pocket another name.",
         )
     if submitted.site is not None and submitted.site not in sites:
@@ -73,16 +73,18 @@ def _standby(submitted: Submission, site: str, sites: list[str]) -> Standby | No
     (query,) = parse(Script(f"SELECT x FROM s STANDBY {submitted.standby}", place))
     if not isinstance(query, CreateQuery) or query.standby is None:
         raise ConfigError("this is no protection", place=place)
-    asked = query.standby.asked
-    if asked.on is not None and asked.on not in sites:
+    protection = query.standby.asked
+    if protection.on is not None and protection.on not in sites:
         raise ConfigError(
-            f"unknown site '{asked.on}'", place=place, remedy=f"Known sites: {', '.join(sites)}."
+            f"unknown site '{protection.on}'",
+            place=place,
+            remedy=f"Known sites: {', '.join(sites)}.",
         )
-    if asked.on == site:
+    if protection.on == site:
         raise ConfigError(
             f"it runs at {site} itself", place=place, remedy="A standby is at another site."
         )
-    return asked
+    return protection
 
 
 def _input(
@@ -116,9 +118,9 @@ def _placed(
     """The query that came with the pocket, placed with it unless its AT says where it is."""
     if query.pinned or query.stages:
         return query, query.site
-    found, site = place(query, pocket, known)
-    changes.add[changes.add.index(query)] = known[query.name] = found
-    return found, site
+    placed_query, site = place(query, pocket, known)
+    changes.add[changes.add.index(query)] = known[query.name] = placed_query
+    return placed_query, site
 
 
 def _output(
@@ -134,10 +136,10 @@ def _output(
     if name is None:
         place = f"{submitted.name}.output"
         statements = parse(Script(submitted.output, place))
-        if len(statements) != 1 or not isinstance(made := statements[0], CreateStream):
+        if len(statements) != 1 or not isinstance(declared := statements[0], CreateStream):
             remedy = f"Write {EXAMPLES['output']}."
             raise ConfigError("this is no stream", place=place, remedy=remedy)
-        name, placed = made.name, made.site is not None
+        name, placed = declared.name, declared.site is not None
         _made(Script(submitted.output, place), known, changes, check)
     stream = _find(known, name)
     if not isinstance(stream, StreamDef) or stream.source is not None:
@@ -146,9 +148,9 @@ def _output(
             f"pocket {submitted.name} cannot fill {what}",
             remedy="Its output is a stream without FROM.",
         )
-    for one in known.values():
-        if isinstance(one, PocketDef) and one.output == stream.name:
-            raise ConfigError(f"stream {stream.name} is filled by pocket {one.name} already")
+    for definition in known.values():
+        if isinstance(definition, PocketDef) and definition.output == stream.name:
+            raise ConfigError(f"stream {stream.name} is filled by pocket {definition.name} already")
     if stream.name in _upstream(source.name, known):
         raise ConfigError(
             f"pocket {submitted.name} would read what it gives, by way of {source.name}",
@@ -170,16 +172,16 @@ def _output(
 def _upstream(name: str, known: Mapping[str, AnyDef]) -> set[str]:
     """`name` and all streams that it is computed from, through queries and pockets."""
     reads: dict[str, list[str]] = {}
-    for one in known.values():
-        if isinstance(one, QueryDef | PocketDef):
-            made = one.output if isinstance(one, PocketDef) else one.name
-            reads.setdefault(made, []).extend(one.reads)
-    found, rest = {name}, [name]
+    for definition in known.values():
+        if isinstance(definition, QueryDef | PocketDef):
+            stream = definition.output if isinstance(definition, PocketDef) else definition.name
+            reads.setdefault(stream, []).extend(definition.reads)
+    names, rest = {name}, [name]
     while rest:
-        new = [one for one in reads.get(rest.pop(), ()) if one not in found]
-        found.update(new)
+        new = [one for one in reads.get(rest.pop(), ()) if one not in names]
+        names.update(new)
         rest += new
-    return found
+    return names
 
 
 def _made(script: Script, known: dict[str, AnyDef], changes: Changes, check: Check) -> None:

@@ -57,9 +57,9 @@ class Outside:
         """The pocket as its class describes it; a site runs its file to see."""
         site = statement.site.text if statement.site else None
         peer = self._sites.peer(site) if site else self._sites.any()
-        asked = DescribePocket(statement.name, statement.class_, base)
+        request = DescribePocket(statement.name, statement.class_, base)
         try:
-            submitted = peer.send(asked, PREPARE_S)
+            submitted = peer.send(request, PREPARE_S)
         except ConfigError as error:
             raise self._script.error(statement.source.span, error.line()) from None
         return submitted.model_copy(update={"site": site}) if site else submitted
@@ -84,17 +84,17 @@ class Outside:
         mistake in the text.
         """
         named = source.name if source else sink.query if sink else ""
-        asked = Check((source,) if source else (), (sink,) if sink else ())
+        request = Check((source,) if source else (), (sink,) if sink else ())
         try:
-            found = self._sites.peer(site).send(asked, PREPARE_S)
-            self._check_places(named, call, found.places, known)
-            self.notes[named] = list(found.notes)
-            for problem in found.problems:
+            checked = self._sites.peer(site).send(request, PREPARE_S)
+            self._check_places(named, call, checked.places, known)
+            self.notes[named] = list(checked.notes)
+            for problem in checked.problems:
                 raise problem.error()
         except ConfigError as error:
             span = _blamed(call, error.message)
             raise self._script.error(span, error.message, error.remedy) from error
-        return found.places
+        return checked.places
 
     def _check_places(
         self, name: str, call: CallNode, places: Sequence[Place], known: Mapping[str, AnyDef]
@@ -106,15 +106,15 @@ class Outside:
         for other in known.values():
             if other.name == name or not isinstance(other, StreamDef | TableDef | QueryDef):
                 continue
-            if found := clash(places, other.places):
-                raise self._clash(name, call, other, *found)
+            if clashing := clash(places, other.places):
+                raise self._clash(name, call, other, *clashing)
 
     def _clash(
         self, name: str, call: CallNode, other: Relation, mine: Place, theirs: Place
     ) -> ScriptError:
         verb = "write" if mine.writes else "read"
-        here = self._spans.get(other.name)
-        where = f" ({self._script.place(here)})" if here else ", created before,"
+        span = self._spans.get(other.name)
+        where = f" ({self._script.place(span)})" if span else ", created before,"
         message = (
             f"{call.name}() would {verb} {mine.path}, which {other.kind} {other.name}{where}"
             f" {'writes' if theirs.writes else 'reads'}"
@@ -123,8 +123,8 @@ class Outside:
             message += f" as {theirs.path}"
         remedy = f"Choose another path, or drop {other.name} first."
         error = self._script.error(self._spans[name], message, remedy)
-        if here:
-            error.excerpt = f"{self._script.excerpt(here)}\n{error.excerpt}"
+        if span:
+            error.excerpt = f"{self._script.excerpt(span)}\n{error.excerpt}"
         return error
 
 
@@ -214,59 +214,61 @@ def _anywhere(statement: Statement) -> bool:
     return False
 
 
-def needs(one: AnyDef, found: AnyDef) -> bool:
-    """Whether `one` reads, fills or calls `found`."""
-    if isinstance(one, PocketDef):
-        return found.name in (*one.reads, one.output)
-    if not isinstance(one, QueryDef):
+def needs(user: AnyDef, definition: AnyDef) -> bool:
+    """Whether `user` reads, fills or calls `definition`."""
+    if isinstance(user, PocketDef):
+        return definition.name in (*user.reads, user.output)
+    if not isinstance(user, QueryDef):
         return False
-    aggregates = (op for op in one.written.operators if isinstance(op, Aggregate))
+    aggregates = (op for op in user.written.operators if isinstance(op, Aggregate))
     calls = [call.function for aggregate in aggregates for call in aggregate.calls if call.source]
-    return found.name in (calls if isinstance(found, AggregateDef) else (*one.reads, *one.stages))
+    return definition.name in (
+        calls if isinstance(definition, AggregateDef) else (*user.reads, *user.stages)
+    )
 
 
-def users(found: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:
-    """Those that need `found` or what goes with it, as a user knows them: a pocket for what came
-    with it, a query for its workers. The stream that a pocket fills may stay without it.
+def users(definition: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:
+    """Those that need `definition` or what goes with it, as a user knows them: a pocket for what
+    came with it, a query for its workers. The stream that a pocket fills may stay without it.
     """
-    gone = [found, *(known[name] for name in _going_with(found) if name in known)]
+    gone = [definition, *(known[name] for name in _going_with(definition) if name in known)]
     direct = (one for one in known.values() if any(needs(one, it) for it in gone))
     named = {one.name: one for one in (_dropped_as(user, known) for user in direct)}
     return [one for one in named.values() if one not in gone]
 
 
-def flows(one: AnyDef, known: Collection[AnyDef]) -> bool:
+def flows(definition: AnyDef, known: Collection[AnyDef]) -> bool:
     """Whether tuples of it may have passed already: a source waits for its first reader."""
-    if isinstance(one, StreamDef) and one.source:
-        return any(needs(user, one) for user in known)
-    return isinstance(one, StreamDef | QueryDef)
+    if isinstance(definition, StreamDef) and definition.source:
+        return any(needs(user, definition) for user in known)
+    return isinstance(definition, StreamDef | QueryDef)
 
 
-def droppable(found: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:
-    """All that must be dropped before `found`, in an order in which that is possible."""
+def droppable(definition: AnyDef, known: Mapping[str, AnyDef]) -> list[AnyDef]:
+    """All that must be dropped before `definition`, in an order in which that is possible."""
     order: dict[str, AnyDef] = {}
 
-    def visit(one: AnyDef) -> None:
-        for user in users(one, known):
+    def visit(definition_: AnyDef) -> None:
+        for user in users(definition_, known):
             if user.name not in order:
                 visit(user)
                 order[user.name] = user
 
-    visit(found)
+    visit(definition)
     return list(order.values())
 
 
-def _going_with(found: AnyDef) -> Iterator[str]:
-    if isinstance(found, QueryDef):
-        yield from found.stages
-    elif isinstance(found, PocketDef):
-        yield from (name for name in found.made if name != found.output)
-    elif isinstance(found, ApproximateDef):
-        yield from (*(worker.query for worker in found.workers), *found.leaving)
+def _going_with(definition: AnyDef) -> Iterator[str]:
+    if isinstance(definition, QueryDef):
+        yield from definition.stages
+    elif isinstance(definition, PocketDef):
+        yield from (name for name in definition.made if name != definition.output)
+    elif isinstance(definition, ApproximateDef):
+        yield from (*(worker.query for worker in definition.workers), *definition.leaving)
 
 
-def _dropped_as(one: AnyDef, known: Mapping[str, AnyDef]) -> AnyDef:
-    if isinstance(one, QueryDef) and one.part_of:
-        return known.get(one.part_of, one)
+def _dropped_as(definition: AnyDef, known: Mapping[str, AnyDef]) -> AnyDef:
+    if isinstance(definition, QueryDef) and definition.part_of:
+        return known.get(definition.part_of, definition)
     pockets = (it for it in known.values() if isinstance(it, PocketDef))
-    return next((pocket for pocket in pockets if one.name in pocket.made), one)
+    return next((pocket for pocket in pockets if definition.name in pocket.made), definition)

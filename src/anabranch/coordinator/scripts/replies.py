@@ -35,39 +35,62 @@ def show(what: str, known: Iterable[AnyDef]) -> Answer:
     return Answer("table", columns=columns, rows=tuple(one for one in rows if one))
 
 
-def _stream_row(one: AnyDef) -> Row | None:
-    if not isinstance(one, StreamDef):
+def _stream_row(definition: AnyDef) -> Row | None:
+    if not isinstance(definition, StreamDef):
         return None
-    source = show_call(one.source) if one.source else ""
-    source += f" {one.shed}" if one.shed else ""
-    return one.name, one.site, source, _columns(one.columns)
+    source = show_call(definition.source) if definition.source else ""
+    source += f" {definition.shed}" if definition.shed else ""
+    return definition.name, definition.site, source, _columns(definition.columns)
 
 
-def _table_row(one: AnyDef) -> Row | None:
-    if not isinstance(one, TableDef):
+def _table_row(definition: AnyDef) -> Row | None:
+    if not isinstance(definition, TableDef):
         return None
-    return one.name, one.site, show_call(one.source), _columns(one.columns)
+    return (
+        definition.name,
+        definition.site,
+        show_call(definition.source),
+        _columns(definition.columns),
+    )
 
 
-def _query_row(one: AnyDef) -> Row | None:
-    if not isinstance(one, QueryDef):
+def _query_row(definition: AnyDef) -> Row | None:
+    if not isinstance(definition, QueryDef):
         return None
-    into = show_call(one.sink) if one.sink else ""
-    into += f" ON {one.sink_site}" if one.sink_site else ""
-    asked = " ".join(str(part) for part in (one.standby, one.deadline) if part)
-    return one.name, one.site, ", ".join(one.reads), into, asked, _columns(one.columns)
+    into = show_call(definition.sink) if definition.sink else ""
+    into += f" ON {definition.sink_site}" if definition.sink_site else ""
+    clauses = " ".join(str(part) for part in (definition.standby, definition.deadline) if part)
+    return (
+        definition.name,
+        definition.site,
+        ", ".join(definition.reads),
+        into,
+        clauses,
+        _columns(definition.columns),
+    )
 
 
-def _aggregate_row(one: AnyDef) -> Row | None:
-    if not isinstance(one, AggregateDef):
+def _aggregate_row(definition: AnyDef) -> Row | None:
+    if not isinstance(definition, AggregateDef):
         return None
-    return one.name, ", ".join(one.arguments), one.type, show_call(one.source)
+    return (
+        definition.name,
+        ", ".join(definition.arguments),
+        definition.type,
+        show_call(definition.source),
+    )
 
 
-def _pocket_row(one: AnyDef) -> Row | None:
-    if not isinstance(one, PocketDef):
+def _pocket_row(definition: AnyDef) -> Row | None:
+    if not isinstance(definition, PocketDef):
         return None
-    return one.name, one.site, one.input, one.output, one.program.path
+    return (
+        definition.name,
+        definition.site,
+        definition.input,
+        definition.output,
+        definition.program.path,
+    )
 
 
 _TABLES: dict[str, tuple[tuple[str, ...], Callable[[AnyDef], Row | None]]] = {
@@ -79,17 +102,21 @@ _TABLES: dict[str, tuple[tuple[str, ...], Callable[[AnyDef], Row | None]]] = {
 }
 
 
-def describe(found: AnyDef) -> Answer:
+def describe(definition: AnyDef) -> Answer:
     """The statement that created it, and its columns or types."""
-    if isinstance(found, AggregateDef):
-        rows = [(f"argument {i}", type_) for i, type_ in enumerate(found.arguments, start=1)]
-        rows.append(("result", found.type))
-        return Answer("table", text=found.text, columns=("part", "type"), rows=tuple(rows))
-    if isinstance(found, PocketDef):
-        rows = [("reads", found.input), ("fills", found.output), ("site", found.site)]
-        return Answer("table", text=found.text, columns=("part", "value"), rows=tuple(rows))
-    columns = tuple((column.name, column.type) for column in found.columns)
-    return Answer("table", text=found.text, columns=("column", "type"), rows=columns)
+    if isinstance(definition, AggregateDef):
+        rows = [(f"argument {i}", type_) for i, type_ in enumerate(definition.arguments, start=1)]
+        rows.append(("result", definition.type))
+        return Answer("table", text=definition.text, columns=("part", "type"), rows=tuple(rows))
+    if isinstance(definition, PocketDef):
+        rows = [
+            ("reads", definition.input),
+            ("fills", definition.output),
+            ("site", definition.site),
+        ]
+        return Answer("table", text=definition.text, columns=("part", "value"), rows=tuple(rows))
+    columns = tuple((column.name, column.type) for column in definition.columns)
+    return Answer("table", text=definition.text, columns=("column", "type"), rows=columns)
 
 
 def _columns(columns: tuple[Column, ...]) -> str:

@@ -142,8 +142,8 @@ class ScriptCheck:
             raise self._script.error(alone.span, "RESUME stands alone", "Run it by itself.")
         before = dict(self._known)
         self._check_all(statements)
-        found = self._placing.together(self._changes.add, self._known, self._running)
-        self._timely = {name: one for name, one in found.items() if one != self._known[name]}
+        placed = self._placing.together(self._changes.add, self._known, self._running)
+        self._timely = {name: one for name, one in placed.items() if one != self._known[name]}
         if self._timely:
             self._known, self._changes = before, Changes()
             self._secrets.begin_again()
@@ -269,11 +269,11 @@ class ScriptCheck:
             self._placing.place_with_pocket,
         )
         self._changes.keep |= changes.keep
-        for one in changes.add:
-            self._add(one)
+        for definition in changes.add:
+            self._add(definition)
         others = " and ".join(f"{one.kind} {one.name}" for one in changes.add[:-1])
-        made = f", and with it {others}" if others else ""
-        return Answer("line", f"pocket {pocket.name} created at {pocket.site}{made}")
+        extra = f", and with it {others}" if others else ""
+        return Answer("line", f"pocket {pocket.name} created at {pocket.site}{extra}")
 
     def _inner(self, script: Script, known: Definitions) -> Changes:
         """The statements in a pocket's class, checked as if they stood here."""
@@ -300,8 +300,8 @@ class ScriptCheck:
             return self._create_approximate(statement)
         query, results = self._bind(statement)
         query = self._check_sink(statement, query, results)
-        for one in results:
-            self._add(one)
+        for result in results:
+            self._add(result)
         answer = self._add(query)
         notes = [
             *self._outside.notes.get(query.name, ()),
@@ -319,14 +319,14 @@ class ScriptCheck:
         return f"  it sees what comes to {listed(flow, 'and')} from now on, and nothing of before"
 
     def _create_approximate(self, statement: CreateQuery) -> Answer:
-        made = self._bind_approximate(statement)
-        for worker in worker_queries(made):
+        definition = self._bind_approximate(statement)
+        for worker in worker_queries(definition):
             query = rewritten(worker, self._relation, self._running)
             self._check_sink(statement, query, [])
             self._add(query)
-        self._add(made)
-        sites = ", ".join(worker.site for worker in made.workers)
-        return Answer("line", f"query {made.name} created, its keys split over {sites}")
+        self._add(definition)
+        sites = ", ".join(worker.site for worker in definition.workers)
+        return Answer("line", f"query {definition.name} created, its keys split over {sites}")
 
     def _bind_approximate(self, statement: CreateQuery) -> ApproximateDef:
         query = self._understood(statement)
@@ -336,8 +336,8 @@ class ScriptCheck:
         self, statement: CreateQuery, query: QueryDef, results: list[StreamDef]
     ) -> QueryDef:
         """The query with the places that it writes to."""
-        made: list[AnyDef] = [query, *results]
-        for task in tasks([query], self._known | {one.name: one for one in made}):
+        definitions: list[AnyDef] = [query, *results]
+        for task in tasks([query], self._known | {one.name: one for one in definitions}):
             if task.sink and statement.sink:
                 whole = self._secrets.filled(task, statement.sink.span)
                 places = self._outside.check(task.site, statement.sink, self._known, sink=whole)
@@ -384,89 +384,91 @@ class ScriptCheck:
         where = "" if isinstance(definition, AggregateDef) else f" at {definition.site}"
         standby = definition.standby if isinstance(definition, QueryDef) else None
         but = reservation(standby, *self._beats) if standby else ""
-        made = f"{definition.kind} {definition.name} created{where}"
-        return Answer("line", f"{made}. {but}" if but else made)
+        text = f"{definition.kind} {definition.name} created{where}"
+        return Answer("line", f"{text}. {but}" if but else text)
 
     def _drop(self, statement: Drop) -> Answer:
-        found = self._lookup(statement.name)
-        if found is None and statement.if_exists:
+        definition = self._lookup(statement.name)
+        if definition is None and statement.if_exists:
             return Answer("line", f"there is no {statement.kind} {statement.name}")
-        if found is None:
+        if definition is None:
             same = [one.name for one in self._known.values() if one.kind == statement.kind]
             remedy = nearest(statement.name, same, "There are")
             message = f"there is no {statement.kind} {statement.name}"
             raise self._script.error(statement.name_span, message, remedy)
-        if isinstance(found, QueryDef) and found.part_of:
-            message = f"{found.name} is a worker of {found.part_of}"
+        if isinstance(definition, QueryDef) and definition.part_of:
+            message = f"{definition.name} is a worker of {definition.part_of}"
             raise self._script.error(
-                statement.name_span, message, f"Write DROP QUERY {found.part_of}."
+                statement.name_span, message, f"Write DROP QUERY {definition.part_of}."
             )
-        if found.kind != statement.kind and not (
-            isinstance(found, ApproximateDef) and statement.kind == "query"
+        if definition.kind != statement.kind and not (
+            isinstance(definition, ApproximateDef) and statement.kind == "query"
         ):
-            article = "an" if found.kind == "aggregate" else "a"
+            article = "an" if definition.kind == "aggregate" else "a"
             raise self._script.error(
                 statement.name_span,
-                f"{found.name} is {article} {found.kind}",
-                f"Write DROP {found.kind.upper()} {found.name}.",
+                f"{definition.name} is {article} {definition.kind}",
+                f"Write DROP {definition.kind.upper()} {definition.name}.",
             )
-        self._check_unused(found, statement.name_span)
-        self._take_off(found)
-        text = f"{statement.kind} {found.name} dropped"
-        if isinstance(found, QueryDef | ApproximateDef) and found.sink:
-            text += _stays(found.sink)
-        if isinstance(found, PocketDef) and (others := self._drop_made(found)):
+        self._check_unused(definition, statement.name_span)
+        self._take_off(definition)
+        text = f"{statement.kind} {definition.name} dropped"
+        if isinstance(definition, QueryDef | ApproximateDef) and definition.sink:
+            text += _stays(definition.sink)
+        if isinstance(definition, PocketDef) and (others := self._drop_made(definition)):
             text += f", and with it {' and '.join(others)}"
         return Answer("line", text)
 
     def _resume(self, statement: Resume) -> Answer:
         """Where the sink is they know what it lacks, and refuse anything else."""
-        found = self._find(statement.name, statement.name_span)
-        sinks = [one for one in tasks([found], self._known) if one.sink]
+        definition = self._find(statement.name, statement.name_span)
+        sinks = [one for one in tasks([definition], self._known) if one.sink]
         if not sinks:
             raise self._script.error(
                 statement.name_span,
-                f"{found.name} is no query that writes anywhere",
+                f"{definition.name} is no query that writes anywhere",
                 "`anabranch status` names the one that waits.",
             )
         (sink,) = sinks
         first, last = statement.first, statement.last
         self._changes.give_up = sink.site, GoOnWithout(sink.name, first, last)
-        text = f"query {found.name} goes on without its results {first:,} to {last:,}"
+        text = f"query {definition.name} goes on without its results {first:,} to {last:,}"
         return Answer("line", text)
 
-    def _take_off(self, found: AnyDef) -> None:
-        del self._known[found.name]
-        if found in self._changes.add:
-            self._changes.add.remove(found)
+    def _take_off(self, definition: AnyDef) -> None:
+        del self._known[definition.name]
+        if definition in self._changes.add:
+            self._changes.add.remove(definition)
         else:
-            self._changes.drop.append(found.name)
-        if isinstance(found, QueryDef):
-            for stream in found.stages:
+            self._changes.drop.append(definition.name)
+        if isinstance(definition, QueryDef):
+            for stream in definition.stages:
                 self._take_off(self._known[stream])
-        if isinstance(found, ApproximateDef):
-            for query in (*(worker.query for worker in found.workers), *found.leaving):
+        if isinstance(definition, ApproximateDef):
+            for query in (*(worker.query for worker in definition.workers), *definition.leaving):
                 self._take_off(self._known[query])
 
     def _drop_made(self, pocket: PocketDef) -> list[str]:
         """Drops what came with a pocket, unless others use it by now."""
-        made = [self._known[name] for name in pocket.made if name in self._known]
-        gone = [one for one in made if not any(needs(user, one) for user in self._known.values())]
-        for one in gone:
-            self._take_off(one)
+        definitions = [self._known[name] for name in pocket.made if name in self._known]
+        gone = [
+            one for one in definitions if not any(needs(user, one) for user in self._known.values())
+        ]
+        for definition in gone:
+            self._take_off(definition)
         return [f"{one.kind} {one.name}" for one in gone]
 
-    def _check_unused(self, found: AnyDef, span: Span) -> None:
-        named = [] if isinstance(found, PocketDef) else users(found, self._known)
+    def _check_unused(self, definition: AnyDef, span: Span) -> None:
+        named = [] if isinstance(definition, PocketDef) else users(definition, self._known)
         if named:
-            verb = "used" if isinstance(found, AggregateDef) else "read"
+            verb = "used" if isinstance(definition, AggregateDef) else "read"
             if any(
-                isinstance(one, PocketDef) and one.output == found.name
+                isinstance(one, PocketDef) and one.output == definition.name
                 for one in self._known.values()
             ):
                 verb = "filled or read"
-            message = f"{found.name} is {verb} by {', '.join(one.name for one in named)}"
-            first = droppable(found, self._known)
+            message = f"{definition.name} is {verb} by {', '.join(one.name for one in named)}"
+            first = droppable(definition, self._known)
             drops = " ".join(f"DROP {_word(one)} {spelled(one.name)};" for one in first)
             raise self._script.error(span, message, f"Drop them first: {drops}")
 
@@ -487,24 +489,24 @@ class ScriptCheck:
             query = found_sites.get(query.name, query)
             with suppress(SinkError):  # what is not there is no mistake in the text
                 self._check_sink(target, query, results)
-            found: AnyDef = query
+            definition: AnyDef = query
         else:
-            found = self._find(target.text, target.span)
-        if isinstance(found, ApproximateDef):
-            return Answer("text", self._approximates.explain(found))
-        if not isinstance(found, QueryDef):
-            return describe(found)
-        made = {one.name: one for one in results}
-        notes = self._placing.notes(self._known | made | {found.name: found})
-        text = explain(found, lambda name: made.get(name) or self._relation(name), notes)
-        specs = tasks_of(found, lambda name: made.get(name) or self._relation(name))
+            definition = self._find(target.text, target.span)
+        if isinstance(definition, ApproximateDef):
+            return Answer("text", self._approximates.explain(definition))
+        if not isinstance(definition, QueryDef):
+            return describe(definition)
+        results_ = {one.name: one for one in results}
+        notes = self._placing.notes(self._known | results_ | {definition.name: definition})
+        text = explain(definition, lambda name: results_.get(name) or self._relation(name), notes)
+        specs = tasks_of(definition, lambda name: results_.get(name) or self._relation(name))
         plans_of = asked(self._sites) if asks_sites else reported(self._sites)
         if plans := plans_explained(plans_of, specs):
             text += f"\n\n{plans}"
-        if found.standby:
-            text += f"\n\nThe death of its site is {noticed(found.standby, *self._beats)}."
-        if found.standby and isinstance(target, Name) and found not in self._changes.add:
-            text += f" {self._now(found)}"
+        if definition.standby:
+            text += f"\n\nThe death of its site is {noticed(definition.standby, *self._beats)}."
+        if definition.standby and isinstance(target, Name) and definition not in self._changes.add:
+            text += f" {self._now(definition)}"
         return Answer("text", text)
 
     def _now(self, query: QueryDef) -> str:
@@ -515,39 +517,45 @@ class ScriptCheck:
         return f"Now: {query.name} runs at {query.site}{moved}; {by}."
 
     def _state(self, statement: SelectState) -> Answer:
-        found = self._find(statement.name.text, statement.name.span)
-        if not isinstance(found, QueryDef) or not found.stages or found in self._changes.add:
+        definition = self._find(statement.name.text, statement.name.span)
+        if (
+            not isinstance(definition, QueryDef)
+            or not definition.stages
+            or definition in self._changes.add
+        ):
             raise self._script.error(
-                statement.name.span, f"{found.name} is no stage that runs", "EXPLAIN says why."
+                statement.name.span, f"{definition.name} is no stage that runs", "EXPLAIN says why."
             )
         try:
-            told = self._stages.state(found, self._relation(found.stages[0]).site, statement)
+            answer = self._stages.state(
+                definition, self._relation(definition.stages[0]).site, statement
+            )
         except ConfigError as error:
             raise self._script.error(statement.span, error.message, error.remedy) from error
-        return told
+        return answer
 
     def _relation(self, name: str) -> Relation:
-        found = self._known[name]
-        assert not isinstance(found, AggregateDef | ApproximateDef | PocketDef), (
+        definition = self._known[name]
+        assert not isinstance(definition, AggregateDef | ApproximateDef | PocketDef), (
             "only relations are read"
         )
-        return found
+        return definition
 
     def _lookup(self, name: str) -> AnyDef | None:
         """The definition of this name. Names are compared as Spark does, without regard to case."""
-        found = self._known.get(name)
-        if found is None:
+        definition = self._known.get(name)
+        if definition is None:
             same = (one for key, one in self._known.items() if key.lower() == name.lower())
-            found = next(same, None)
-        return found
+            definition = next(same, None)
+        return definition
 
     def _find(self, name: str, span: Span) -> AnyDef:
-        found = self._lookup(name)
-        if found is None:
+        definition = self._lookup(name)
+        if definition is None:
             raise self._script.error(
                 span, f"unknown stream or query '{name}'", nearest(name, self._known, "There are")
             )
-        return found
+        return definition
 
     def _check_new(self, name: str, span: Span) -> None:
         if self._lookup(name) is not None:
@@ -556,9 +564,9 @@ class ScriptCheck:
             )
 
 
-def _word(one: AnyDef) -> str:
+def _word(definition: AnyDef) -> str:
     """The word that statements use for it."""
-    return "QUERY" if isinstance(one, ApproximateDef) else one.kind.upper()
+    return "QUERY" if isinstance(definition, ApproximateDef) else definition.kind.upper()
 
 
 def _stays(sink: Call) -> str:

@@ -57,18 +57,18 @@ class StageChoice:
             return None, "the query has a standby"
         if readers := _readers(stage.input.stream, known):
             return None, f"{readers[0]} reads {stage.input.stream} too, which is then read once"
-        there = self._tuples(stage, known)
-        if there < MANY:
-            return None, f"about {there:,} tuples are there; it is chosen from {MANY:,} on"
-        return stage, f"chosen, since about {there:,} tuples are there"
+        tuples = self._tuples(stage, known)
+        if tuples < MANY:
+            return None, f"about {tuples:,} tuples are there; it is chosen from {MANY:,} on"
+        return stage, f"chosen, since about {tuples:,} tuples are there"
 
     def state(self, query: QueryDef, site: str, statement: SelectState) -> Answer:
         """The rows of a SELECT from the state of `query`, and below them the offsets in it."""
         operators = query.nodes[-1].operators
-        asked = StateQuery(query.stages[0], operators, statement.before, statement.after)
-        told = self._sites.peer(site).send(asked, PREPARE_S)
-        offsets = ", ".join(f"{name}: {offset:,}" for name, offset in told.offsets.items())
-        return Answer("table", f"as of the offsets {offsets}", told.columns, told.rows)
+        request = StateQuery(query.stages[0], operators, statement.before, statement.after)
+        rows = self._sites.peer(site).send(request, PREPARE_S)
+        offsets = ", ".join(f"{name}: {offset:,}" for name, offset in rows.offsets.items())
+        return Answer("table", f"as of the offsets {offsets}", rows.columns, rows.rows)
 
     def _tuples(self, stage: Stage, known: Mapping[str, AnyDef]) -> int:
         """Roughly how many tuples there are at present; 0 if nobody can say."""
@@ -82,9 +82,9 @@ class StageChoice:
     def _servers(self, wanted: StageNode) -> dict[str, Any]:
         """The sites of ON. If they are on several machines, a file cannot be their database."""
         names = [one.text for one in wanted.sites]
-        for number, one in enumerate(wanted.sites):
-            if one.text in names[:number]:
-                raise self._script.error(one.span, f"{one.text} is named twice")
+        for number, site in enumerate(wanted.sites):
+            if site.text in names[:number]:
+                raise self._script.error(site.span, f"{site.text} is named twice")
         addresses = self._sites.addresses()
         hosts = {addresses[name].rpartition(":")[0] for name in names if name in addresses}
         given = {option.name for option in wanted.call.options}
@@ -97,31 +97,31 @@ class StageChoice:
         return {"sites": tuple(names)}
 
     def _options(self, call: CallNode) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for option in call.options:
             if field := _DURATIONS.get(option.name):
                 try:
-                    found[field] = duration_us(str(option.value))
+                    options[field] = duration_us(str(option.value))
                 except ConfigError:
                     raise self._wrong(option, "a duration such as 1s") from None
             elif option.name == "memory":
                 if not _MEMORY.fullmatch(str(option.value)):
                     raise self._wrong(option, "a size such as '500MB'")
-                found["memory"] = option.value
+                options["memory"] = option.value
             elif option.name == "backup":
-                found["backup"] = bind_option(option)
+                options["backup"] = bind_option(option)
             elif option.name == "partitions":
                 if option.value != "files":
                     raise self._wrong(option, "'files'")
-                found["by_file"] = True
+                options["by_file"] = True
             elif option.name in ("keyed", "late"):
                 if not isinstance(option.value, bool):
                     raise self._wrong(option, "true or false")
-                found[option.name] = option.value
+                options[option.name] = option.value
             else:
                 message = f"STAGE has no option '{option.name}'"
                 raise self._script.error(option.span, message, f"It has {', '.join(_OPTIONS)}.")
-        return found
+        return options
 
     def _wrong(self, option: Any, expected: str) -> Exception:
         message = f"STAGE has {option.name} = {option.value!r}"
@@ -129,8 +129,8 @@ class StageChoice:
 
 
 def _is_partitioned(source: str) -> bool:
-    found = SOURCES.get(source)
-    return bool(found and found.partitioned)
+    connector = SOURCES.get(source)
+    return bool(connector and connector.partitioned)
 
 
 def with_database(definition: AnyDef, folder: Path) -> AnyDef:

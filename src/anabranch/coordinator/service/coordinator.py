@@ -179,13 +179,13 @@ class Coordinator:
             Stop: lambda asked: self.stop_asked.set(),
         }
 
-    def _join(self, asked: Join) -> Joined:
+    def _join(self, request: Join) -> Joined:
         """The facts that a site needs before it starts."""
-        life = self.members.join(asked)
-        taken = self.sites.record(asked.site)
-        if taken and taken.pid != asked.pid and self._answers(asked.site):
+        life = self.members.join(request)
+        taken = self.sites.record(request.site)
+        if taken and taken.pid != request.pid and self._answers(request.site):
             raise SiteError(
-                f"site {asked.site} is up already, at {taken.address}",
+                f"site {request.site} is up already, at {taken.address}",
                 remedy="Stop that one first, or choose another name.",
             )
         return Joined(self.cluster, life)
@@ -206,8 +206,8 @@ class Coordinator:
             return False
         return True
 
-    async def _heartbeat(self, asked: Heartbeat) -> News:
-        return self._control.heard(asked.report)
+    async def _heartbeat(self, request: Heartbeat) -> News:
+        return self._control.heard(request.report)
 
     def restore(self) -> list[str]:
         """Puts back what sites ran before they were killed; returns the names of those sites."""
@@ -219,18 +219,18 @@ class Coordinator:
         self._site_news.died(name, code)
         self._approximations.wake()
 
-    def _submit(self, asked: Submit) -> Submitted:
-        if asked.wait:
+    def _submit(self, request: Submit) -> Submitted:
+        if request.wait:
             self.sites.wait_for_starting(self.sites.starting(), START_S)
-        pocket = self.submit(asked.pocket, asked.base, asked.reader)
+        pocket = self.submit(request.pocket, request.base, request.reader)
         return Submitted(pocket.name, pocket.site, pocket.input, pocket.output, pocket.made)
 
-    def _execute(self, asked: Execute) -> list[Answer]:
-        script = Script(asked.text, asked.name)
-        if asked.wait:
+    def _execute(self, request: Execute) -> list[Answer]:
+        script = Script(request.text, request.name)
+        if request.wait:
             self.wait_for_sites(script)
-        pockets = list(zip(asked.pockets, asked.pocket_readers, strict=True))
-        return self.execute(script, asked.base, asked.readers, asked.unnamed, pockets)
+        pockets = list(zip(request.pockets, request.pocket_readers, strict=True))
+        return self.execute(script, request.base, request.readers, request.unnamed, pockets)
 
     def wait_for_sites(self, script: Script) -> None:
         """Waits until those sites are up that are being started and without which `script` cannot
@@ -310,9 +310,9 @@ class Coordinator:
             return self._check(script, base, known)
 
         left = {name: one for name, one in known.items() if name not in changes.drop}
-        there = left | {one.name: one for one in changes.add}
+        definitions = left | {one.name: one for one in changes.add}
         place = self._placing.place_with_pocket
-        more, pocket = changes_for(submitted, there, self.sites.names(), check, place)
+        more, pocket = changes_for(submitted, definitions, self.sites.names(), check, place)
         changes.add += more.add
         changes.keep |= more.keep
         return {pocket.output: reader} if reader else {}
@@ -453,19 +453,19 @@ class Coordinator:
         """
 
         def clear(known: Mapping[str, AnyDef]) -> None:
-            for one in known.values():
-                forget_database(one, self._state / "stages")
-                if isinstance(one, ApproximateDef):
-                    ApproximateResults(self._secrets.filled(one)).clear()
+            for definition in known.values():
+                forget_database(definition, self._state / "stages")
+                if isinstance(definition, ApproximateDef):
+                    ApproximateResults(self._secrets.filled(definition)).clear()
 
         self._runtime.run(self._control.deploy_anew(self._created, clear))
         for name in self._catalog.definitions():
             note("created", f"{name} deployed anew, from the beginning", query=name)
 
-    def _created(self, one: AnyDef) -> AnyDef:
+    def _created(self, definition: AnyDef) -> AnyDef:
         """The definition as a creation of its own, later than all before it."""
         moment = self._catalog.next_moment(time.time_ns() // 1000)
-        return with_database(_marked(one, moment), self._state / "stages")
+        return with_database(_marked(definition, moment), self._state / "stages")
 
     def status(self, *, ask: bool = True) -> SystemStatus:
         """Every site with a fresh report, or why there is none; without `ask`, with its last
@@ -518,8 +518,13 @@ def _logged(say: Say) -> Say:
 def _note_changes(changes: Changes) -> None:
     for name in changes.drop:
         note("dropped", f"{name} dropped", query=name)
-    for one in changes.add:
-        note("created", f"{one.name} created", query=one.name, site=getattr(one, "site", ""))
+    for definition in changes.add:
+        note(
+            "created",
+            f"{definition.name} created",
+            query=definition.name,
+            site=getattr(definition, "site", ""),
+        )
 
 
 def _marked(definition: AnyDef, begun_us: int) -> AnyDef:

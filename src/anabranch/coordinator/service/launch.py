@@ -306,9 +306,9 @@ class RunningCluster:
         shared = [one for one in configs if one.shares_process]
         own = [one for one in configs if not one.shares_process and not one.remote]
         try:
-            for one in shared:
-                check_address(str(one.listen))  # before Spark, which takes its time
-                coordinator.sites.starts(one.name)
+            for name in shared:
+                check_address(str(name.listen))  # before Spark, which takes its time
+                coordinator.sites.starts(name.name)
             if own:
                 self._processes = SiteProcesses(
                     coordinator, own, logs, tied=tied, progress=progress

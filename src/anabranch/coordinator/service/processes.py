@@ -120,28 +120,28 @@ class Spares:
             self._ready.append((kind, process))
 
     def _missing(self) -> list[tuple[Kind, subprocess.Popen[bytes]]]:
-        there = Counter(kind for kind, _ in self._ready)
-        return [(kind, self._start()) for kind in (self._wanted - there).elements()]
+        ready = Counter(kind for kind, _ in self._ready)
+        return [(kind, self._start()) for kind in (self._wanted - ready).elements()]
 
     def take(self, config: SiteConfig) -> subprocess.Popen[bytes] | None:
         """A spare that can become this site; None if there is none."""
-        for one in self._ready:
-            kind, process = one
+        for spare in self._ready:
+            kind, process = spare
             if kind == _kind(config) and process.poll() is None:
-                self._ready.remove(one)
+                self._ready.remove(spare)
                 self._skip = 0
                 return process
         return None
 
     def stop(self) -> list[subprocess.Popen[bytes]]:
         """Tells those that still wait to end, and returns them; the caller waits for their end."""
-        told = [process for _, process in self._ready]
+        processes = [process for _, process in self._ready]
         self._ready.clear()
-        for process in told:
+        for process in processes:
             process.terminate()
             with suppress(OSError):  # what was said to one that had died
                 _input(process).close()
-        return told
+        return processes
 
 
 def tell(process: subprocess.Popen[bytes], order: dict[str, Any]) -> bool:

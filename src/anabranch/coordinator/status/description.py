@@ -37,10 +37,10 @@ def standby_of(name: str, status: SystemStatus) -> tuple[TaskReport, StandbyRepo
 
 def is_taken_over(name: str, status: SystemStatus) -> bool:
     """Whether its primary is gone, and its standby is there and about to take over."""
-    found = standby_of(name, status)
-    if found is None:
+    pair = standby_of(name, status)
+    if pair is None:
         return False
-    task, standby = found
+    task, standby = pair
     up = {one.site for one in status.sites if one.state == "up"}
     gone = status.protection[name].site not in up
     return not task.error and (gone or standby.guard == "claiming")
@@ -50,12 +50,12 @@ def protections(status: SystemStatus) -> list[tuple[str, str, bool]]:
     """For each query that asks for a standby, and each part of one without: its name, a sentence
     about its protection, and whether that is good news.
     """
-    found = []
+    lines = []
     for name in (*status.standbys, *_parts(status)):
         text, well = protection_of(name, status)
         if name in status.standbys or not well:
-            found.append((f"{_kind(name, status)} {name}", text, well))
-    return found
+            lines.append((f"{_kind(name, status)} {name}", text, well))
+    return lines
 
 
 def _parts(status: SystemStatus) -> list[str]:
@@ -77,10 +77,10 @@ def protection_of(name: str, status: SystemStatus) -> tuple[str, bool]:
         return f"unprotected: {why}", False
     if is_taken_over(name, status):
         return f"taking over: {assigned.standby} after {assigned.site}", False
-    found = standby_of(name, status)
-    if found is None:
+    pair = standby_of(name, status)
+    if pair is None:
         return f"unprotected: its standby {assigned.standby} is away", False
-    task, standby = found
+    task, standby = pair
     if task.error:
         return f"unprotected: its standby failed: {task.error.message}", False
     if not standby.protects:

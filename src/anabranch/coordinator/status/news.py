@@ -40,13 +40,13 @@ class QueryNews:
         self, sites: Iterable[AnySite], states: Mapping[str, State], tables: Collection[str]
     ) -> None:
         now = self._clock()
-        found = dict(_troubles(sites, tables)) | {
+        troubles = dict(_troubles(sites, tables)) | {
             (f"query {name}", one.state): one.reason
             for name, one in states.items()
             if one.state in STALLED
         }
-        self._since = {key: self._since.get(key, now) for key in found}
-        over = {key: self._told.pop(key) for key in list(self._told) if key not in found}
+        self._since = {key: self._since.get(key, now) for key in troubles}
+        over = {key: self._told.pop(key) for key in list(self._told) if key not in troubles}
         new = [
             key
             for key, since in self._since.items()
@@ -54,7 +54,7 @@ class QueryNews:
         ]
         for key in new:
             self._told[key] = self._since[key]
-        self._tell(new, found)
+        self._tell(new, troubles)
         self._tell_end(over, now, states)
 
     def _tell(self, new: list[tuple[str, str]], why: Mapping[tuple[str, str], str]) -> None:
@@ -109,12 +109,12 @@ def _troubles(
 ) -> Iterable[tuple[tuple[str, str], str]]:
     """The troubles of the sources that run."""
     for site in sites:
-        for one in site.sources:
-            what = f"{'table' if one.stream in tables else 'stream'} {one.stream}"
-            if one.error:
-                yield (f"{what} at {site.site}", "failed"), without_name(one.error, what)
-            elif one.problem:
-                yield (f"{what} at {site.site}", "waits"), one.problem
+        for source in site.sources:
+            what = f"{'table' if source.stream in tables else 'stream'} {source.stream}"
+            if source.error:
+                yield (f"{what} at {site.site}", "failed"), without_name(source.error, what)
+            elif source.problem:
+                yield (f"{what} at {site.site}", "waits"), source.problem
 
 
 def without_name(error: ErrorReport, what: str) -> str:
@@ -143,14 +143,14 @@ class SiteNews:
         self._say(f"site {site} died ({ending}) and is being started again")
 
     def look(self, alive: Iterable[str]) -> None:
-        now, here = self._clock(), set(alive)
-        for site in sorted(self._alive - here - self._gone.keys()):
+        now, up = self._clock(), set(alive)
+        for site in sorted(self._alive - up - self._gone.keys()):
             self._gone[site] = now
             self._say(f"site {site} does not answer any more")
-        for site in sorted(here & self._gone.keys()):
+        for site in sorted(up & self._gone.keys()):
             self.endings.pop(site, None)
             self._say(f"site {site} is up again after {now - self._gone.pop(site):.0f} s")
-        self._alive = here
+        self._alive = up
 
 
 def _ending(code: int) -> str:

@@ -40,9 +40,11 @@ def query_states(
     }
 
 
-def is_asked_for(one: AnyDef) -> TypeGuard[QueryDef | ApproximateDef]:
+def is_asked_for(definition: AnyDef) -> TypeGuard[QueryDef | ApproximateDef]:
     """Whether it is a query that the user knows, not one of its workers."""
-    return isinstance(one, ApproximateDef) or (isinstance(one, QueryDef) and not one.part_of)
+    return isinstance(definition, ApproximateDef) or (
+        isinstance(definition, QueryDef) and not definition.part_of
+    )
 
 
 class _States:
@@ -67,21 +69,23 @@ class _States:
         self.of = cache(self._of)
 
     def _of(self, name: str) -> State:
-        one = self._known[name]
-        if isinstance(one, ApproximateDef):
-            return self._of_workers([worker.query for worker in one.workers])
-        assert isinstance(one, QueryDef | PocketDef)
+        definition = self._known[name]
+        if isinstance(definition, ApproximateDef):
+            return self._of_workers([worker.query for worker in definition.workers])
+        assert isinstance(definition, QueryDef | PocketDef)
         task = self._tasks.get(name)
         if task is None:
-            return self._without_task(name, one.site)
+            return self._without_task(name, definition.site)
         if task.state not in ("running", "done"):
             return _as_told(task)
-        sink = self._sink(one) if isinstance(one, QueryDef) and one.sink else None
+        sink = (
+            self._sink(definition) if isinstance(definition, QueryDef) and definition.sink else None
+        )
         if sink and not goes_on(sink):
             return sink
-        if task.state == "running" and (trouble := next(self._troubles(one), None)):
+        if task.state == "running" and (trouble := next(self._troubles(definition), None)):
             return trouble
-        if task.state == "running" and (replayed := self._replayed(one)):
+        if task.state == "running" and (replayed := self._replayed(definition)):
             return State(CATCHING_UP, replayed)
         return sink or State(task.state)
 
@@ -118,12 +122,12 @@ class _States:
         how = self._state(site) if task is None else "putting it back"
         return State("sink away", f"its sink is at {site}, which is {how}; results wait for it")
 
-    def _troubles(self, one: QueryDef | PocketDef) -> Iterator[State]:
+    def _troubles(self, definition: QueryDef | PocketDef) -> Iterator[State]:
         """The obstacles that keep its inputs from coming: a query waits for all of them."""
-        if isinstance(one, QueryDef):
-            for node in one.nodes[:-1]:
+        if isinstance(definition, QueryDef):
+            for node in definition.nodes[:-1]:
                 yield from self._trouble_in(node)
-        for name in one.reads:
+        for name in definition.reads:
             read = self._known.get(self._filled.get(name, name))
             if isinstance(read, QueryDef | PocketDef):
                 state = self.of(read.name)
@@ -143,8 +147,8 @@ class _States:
     def _trouble_of(self, source: StreamDef | TableDef) -> Iterator[State]:
         report = self._sources.get(source.name)
         if report is None:
-            there = self._away(source.site, source.name)
-            why = there.reason if there else _not_yet(source.site)
+            trouble = self._away(source.site, source.name)
+            why = trouble.reason if trouble else _not_yet(source.site)
             yield State("no input", f"{source.kind} {source.name}: {why}")
         elif report.error:
             named = f"{source.kind} {source.name}"
@@ -154,19 +158,19 @@ class _States:
             by = Delay(report.problem, passes=True, since_s=report.problem_s or 0.0)
             yield _held_up("no input", f"{source.kind} {source.name}", by)
 
-    def _replayed(self, one: QueryDef | PocketDef) -> str:
+    def _replayed(self, definition: QueryDef | PocketDef) -> str:
         """How far those of its streams are that are read again, if some are."""
         far = []
-        for name in one.reads:
+        for name in definition.reads:
             read = self._known.get(self._filled.get(name, name))
             if isinstance(read, QueryDef | PocketDef):
                 state = self.of(read.name)
                 far += [state.reason] if state.state == CATCHING_UP else []
             elif (report := self._sources.get(name)) and report.state == "running":
-                there, whole = report.replayed, report.to_replay
-                if there < whole:
-                    told = f"stream {name}: {there:,} of {whole:,} recorded tuples are read again"
-                    far.append(told)
+                done, whole = report.replayed, report.to_replay
+                if done < whole:
+                    line = f"stream {name}: {done:,} of {whole:,} recorded tuples are read again"
+                    far.append(line)
         return "; ".join(dict.fromkeys(far))
 
     def _away(self, site: str, name: str) -> State | None:

@@ -55,11 +55,11 @@ def look(
     """Every site with a report, or why there is none: a fresh one, or, if nobody is to be asked,
     that of its last heartbeat.
     """
-    found = with_obstacles(_asked(sites) if ask else heard(sites), known, obstacles)
+    reports = with_obstacles(_asked(sites) if ask else heard(sites), known, obstacles)
     protection = protector.report()
     return Seen(
-        tuple(_compared(one, found, known, protector, wanted) for one in found),
-        query_states(found, known, protection),
+        tuple(_compared(one, reports, known, protector, wanted) for one in reports),
+        query_states(reports, known, protection),
         protection,
     )
 
@@ -166,16 +166,16 @@ def with_obstacles(
     """
     at = {task.name: task.site for task in tasks(known.values(), known)}
     at |= {one.name: one.site for one in known.values() if isinstance(one, StreamDef | TableDef)}
-    told: list[AnySite] = []
+    reports: list[AnySite] = []
     for site in sites:
         held = {name: one for name, one in obstacles.items() if at.get(name) == site.site}
         final = dict.fromkeys(one.reason for one in held.values() if not one.passes)
         if final and site.state == "up":
             problem = f"cannot go on: {'; '.join(final)}"
-            told.append(replace(site, held=held, state="stuck", problem=problem))
+            reports.append(replace(site, held=held, state="stuck", problem=problem))
         else:
-            told.append(replace(site, held=held))
-    return told
+            reports.append(replace(site, held=held))
+    return reports
 
 
 def _compared(

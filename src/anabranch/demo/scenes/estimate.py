@@ -74,15 +74,15 @@ class Estimate(Scene):
 
 
 def _learnt(status: SystemStatus) -> bool:
-    found = status.approximations.get("means")
-    if found is None or not found.model:
+    report = status.approximations.get("means")
+    if report is None or not report.model:
         return False
-    return all(one.estimable for one in found.workers)
+    return all(one.estimable for one in report.workers)
 
 
 def _recovered(status: SystemStatus) -> bool:
-    found = status.approximations["means"]
-    return bool(found.estimated) and not found.recovering
+    report = status.approximations["means"]
+    return bool(report.estimated) and not report.recovering
 
 
 def _rows(url: str) -> list[tuple[Any, ...]]:

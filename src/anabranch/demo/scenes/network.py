@@ -67,7 +67,7 @@ class Network(Scene):
             at = self._joined_at(host)
             host.wait(lambda status: (host.folder / FILE).exists(), f"{at} joins two rooms", 30)
             host.delay(delays(second))
-            found = self._replanned(host, at)
+            replan = self._replanned(host, at)
             moved = self._joined_at(host)
             host.wait(lambda status: self._ended(status), "Waiting for the last results", 90)
         finally:
@@ -75,7 +75,7 @@ class Network(Scene):
         rows = [json.loads(line) for line in (host.folder / FILE).read_text().splitlines()]
         right = [row["value"] for row in rows] == expected(self._rows)
         host.drop_all()
-        return _told(at, moved, found, right, len(rows))
+        return _told(at, moved, replan, right, len(rows))
 
     def _measured(self, host: Host, near: str) -> None:
         """Waits until most round trips to `near` have been measured as they are now."""
@@ -88,12 +88,12 @@ class Network(Scene):
         time.sleep(3.0)  # a few samples of it
 
     def _joined_at(self, host: Host) -> str:
-        (found,) = {
+        (site,) = {
             task.site
             for task in host.status().tasks()
             if task.name == "both" and task.role == "primary"
         }
-        return found
+        return site
 
     def _replanned(self, host: Host, at: str) -> Replan:
         """Plans again, once the network has been measured often enough to show that another place
@@ -102,8 +102,8 @@ class Network(Scene):
         host.progress("The network changes …")
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            found = host.coordinator.replan(dry_run=True)
-            if found.saved > WORTH and any(one.task == "both" for one in found.moves):
+            replan = host.coordinator.replan(dry_run=True)
+            if replan.saved > WORTH and any(one.task == "both" for one in replan.moves):
                 return host.coordinator.replan(dry_run=False)
             time.sleep(0.5)
         raise TaskError(f"the network changed and the join stayed at {at}")
@@ -112,12 +112,12 @@ class Network(Scene):
         return status.states["both"].state == "done"
 
 
-def _told(at: str, moved: str, found: Replan, right: bool, rows: int) -> Told:
-    pauses = [one.pause_ms for one in found.moves if one.pause_ms is not None]
+def _told(at: str, moved: str, replan: Replan, right: bool, rows: int) -> Told:
+    pauses = [one.pause_ms for one in replan.moves if one.pause_ms is not None]
     pause = f" with a pause of {max(pauses):,.0f} ms" if pauses else ""
     verdict = "none lost or repeated" if right else "NOT those of a run without moves"
     return Told(
         f"The join was placed at {at}; when the network changed it went on at {moved}{pause}, which"
-        f" saves {found.saved:.0%} of Σ rate · latency²: {rows} results, {verdict}.",
+        f" saves {replan.saved:.0%} of Σ rate · latency²: {rows} results, {verdict}.",
         right and at != moved,
     )

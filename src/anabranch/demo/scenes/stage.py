@@ -63,8 +63,8 @@ class Stage(Scene):
         took = time.monotonic() - begun
         rows = [json.loads(line) for line in (host.folder / FILE).read_text().splitlines()]
         host.drop_all()
-        found = sorted((row["_ts"], row["page"], row["n"]) for row in rows)
-        right = found == wanted
+        counts = sorted((row["_ts"], row["page"], row["n"]) for row in rows)
+        right = counts == wanted
         share = sum(n for _, page, n in wanted if page == 1) / self._clicks
         verdict = "as DuckDB counts them" if right else "NOT as DuckDB counts them"
         return Told(

@@ -50,9 +50,9 @@ class Looks:
 
     async def find_out(self) -> None:
         """Asks the viewer's machine. If the viewer has left already, no colours are needed."""
-        asked = "window.matchMedia('(prefers-color-scheme: dark)').matches"
+        question = "window.matchMedia('(prefers-color-scheme: dark)').matches"
         with suppress(TimeoutError):
-            self._tell(bool(await ui.run_javascript(asked)))
+            self._tell(bool(await ui.run_javascript(question)))
 
     def turn(self) -> None:
         self._mode.value = not self.dark
@@ -65,8 +65,8 @@ class Looks:
 
 
 @contextmanager
-def frame(title: str, here: str = "") -> Iterator[Looks]:
-    """The frame of a view; `here` is the path of this view."""
+def frame(title: str, address: str = "") -> Iterator[Looks]:
+    """The frame of a view; `address` is the path of this view."""
     ui.page_title(f"{title} · Anabranch")
     ui.colors(primary="#0d9488")
     ui.add_css(_CSS)
@@ -75,7 +75,7 @@ def frame(title: str, here: str = "") -> Iterator[Looks]:
         ui.link("Anabranch", "/").classes("text-lg text-weight-bold text-white no-underline")
         for name, path in VIEWS:
             link = ui.link(name, path).classes("text-white q-mx-sm no-underline")
-            if path == here:
+            if path == address:
                 link.classes("a-here").props("aria-current=page")
         ui.space()
         button = ui.button(icon="contrast", on_click=looks.turn)

@@ -137,13 +137,13 @@ def _chips(now: Snapshot) -> list[tuple[str, str]]:
             colour_of("running" if running == len(now.queries) else "failed"),
         ),
     ]
-    asked = [one.protection for one in now.queries if one.protection]
-    if asked:
-        safe = sum(one.protected for one in asked)
+    protected = [one.protection for one in now.queries if one.protection]
+    if protected:
+        safe = sum(one.protected for one in protected)
         chips.append(
             (
-                f"{safe} of {len(asked)} protected",
-                colour_of("up" if safe == len(asked) else "waiting"),
+                f"{safe} of {len(protected)} protected",
+                colour_of("up" if safe == len(protected) else "waiting"),
             )
         )
     if now.bottleneck:
@@ -151,25 +151,25 @@ def _chips(now: Snapshot) -> list[tuple[str, str]]:
     return chips
 
 
-def _query_row(one: QueryView) -> dict[str, str]:
-    kept = "; ".join(text if well else f"⚠ {text}" for _, text, well in told(one))
+def _query_row(query: QueryView) -> dict[str, str]:
+    kept = "; ".join(text if well else f"⚠ {text}" for _, text, well in told(query))
     values = (
-        one.name,
-        one.site,
-        one.state,
-        f"{one.rate_in:,.0f}",
-        f"{one.rate_out:,.0f}",
-        f"{one.rows_out:,}",
-        f"{one.queue:,}",
-        show_ms(one.p50_ms),
-        show_ms(one.p99_ms),
-        one.error or kept,
+        query.name,
+        query.site,
+        query.state,
+        f"{query.rate_in:,.0f}",
+        f"{query.rate_out:,.0f}",
+        f"{query.rows_out:,}",
+        f"{query.queue:,}",
+        show_ms(query.p50_ms),
+        show_ms(query.p99_ms),
+        query.error or kept,
     )
     return dict(zip(_QUERY_COLUMNS, values, strict=True))
 
 
-def _site_state(one: SiteView) -> str:
-    return f"{one.state}: {one.problem}" if one.problem else one.state
+def _site_state(site: SiteView) -> str:
+    return f"{site.state}: {site.problem}" if site.problem else site.state
 
 
 def _site_rows(now: Snapshot) -> list[dict[str, str]]:
@@ -187,15 +187,15 @@ def _site_rows(now: Snapshot) -> list[dict[str, str]]:
 
 def _stream_rows(now: Snapshot) -> list[dict[str, str]]:
     rows = []
-    for one in now.streams:
-        left_out = ", ".join(f"{count:,} {why}" for why, count in one.left_out.items())
+    for stream in now.streams:
+        left_out = ", ".join(f"{count:,} {why}" for why, count in stream.left_out.items())
         values = (
-            one.name,
-            one.site,
-            one.state,
-            f"{one.rate:,.0f}",
-            f"{one.rows:,}",
-            one.error or left_out,
+            stream.name,
+            stream.site,
+            stream.state,
+            f"{stream.rate:,.0f}",
+            f"{stream.rows:,}",
+            stream.error or left_out,
         )
         rows.append(dict(zip(_STREAM_COLUMNS, values, strict=True)))
     return rows

@@ -101,14 +101,14 @@ async def _view(system: System, name: str) -> None:
     shown: dict[str, Any] = {}
 
     def show() -> None:
-        found = system.watch.now.query(name)
-        if found is None:
+        query = system.watch.now.query(name)
+        if query is None:
             state.text = "gone"
             return
-        state.text = found.state
-        state.props(f"color={colour_of(found.state)}")
-        figures.text = _figures(found)
-        _renew(promises, details, found, shown)
+        state.text = query.state
+        state.props(f"color={colour_of(query.state)}")
+        figures.text = _figures(query)
+        _renew(promises, details, query, shown)
         chart.options.clear()
         chart.options.update(_chart_options(system.watch.history, name))
         chart.update()
@@ -116,18 +116,18 @@ async def _view(system: System, name: str) -> None:
     every_second(show)
 
 
-def _figures(found: QueryView) -> str:
+def _figures(query: QueryView) -> str:
     return (
-        f"at {found.site or 'no site'} · {found.rate_in:,.0f} tuples/s in · "
-        f"{found.rate_out:,.0f}/s out · {found.queue:,} wait · "
-        f"p50 {show_ms(found.p50_ms)} · p99 {show_ms(found.p99_ms)}"
+        f"at {query.site or 'no site'} · {query.rate_in:,.0f} tuples/s in · "
+        f"{query.rate_out:,.0f}/s out · {query.queue:,} wait · "
+        f"p50 {show_ms(query.p50_ms)} · p99 {show_ms(query.p99_ms)}"
     )
 
 
-def _renew(promises: ui.column, details: ui.row, found: QueryView, shown: dict[str, Any]) -> None:
+def _renew(promises: ui.column, details: ui.row, query: QueryView, shown: dict[str, Any]) -> None:
     """Draws again only what has changed."""
-    lines = [("error", found.error, False)] if found.error else []
-    lines += told(found)
+    lines = [("error", query.error, False)] if query.error else []
+    lines += told(query)
     if lines != shown.get("lines"):
         shown["lines"] = lines
         promises.clear()
@@ -137,7 +137,7 @@ def _renew(promises: ui.column, details: ui.row, found: QueryView, shown: dict[s
                     icon, colour = ("check_circle", "positive") if well else ("warning", "warning")
                     ui.icon(icon, color=colour).classes("q-mt-xs")
                     ui.label(f"{what}: {text}").classes("a-wrap")
-    tables = _tables(found)
+    tables = _tables(query)
     if tables != shown.get("tables"):
         shown["tables"] = tables
         details.clear()
@@ -146,16 +146,16 @@ def _renew(promises: ui.column, details: ui.row, found: QueryView, shown: dict[s
                 _card(title, columns, rows)
 
 
-def _tables(found: QueryView) -> list[_Table]:
+def _tables(query: QueryView) -> list[_Table]:
     """The tables: where it is and why; the steps of its deadline; the workers of its estimates."""
-    steps = found.deadline.steps if found.deadline else ()
-    workers = found.estimates.workers if found.estimates else ()
-    stage = plain(found.stage) if found.stage else {}
+    steps = query.deadline.steps if query.deadline else ()
+    workers = query.estimates.workers if query.estimates else ()
+    stage = plain(query.stage) if query.stage else {}
     tables: list[_Table] = [
         (
             "placed by the system",
             ("operator", "site", "why"),
-            [(one.task, one.site, one.why) for one in found.placed],
+            [(one.task, one.site, one.why) for one in query.placed],
         ),
         (
             "sub-deadlines",
@@ -205,13 +205,13 @@ async def _text(title: str, ask: Callable[[str], Answer], name: str) -> None:
 
 
 def _chart_options(history: Iterable[Snapshot], name: str) -> dict[str, Any]:
-    found = [(one.at, query) for one in tuple(history)[-_CHART_S:] if (query := one.query(name))]
+    points = [(one.at, query) for one in tuple(history)[-_CHART_S:] if (query := one.query(name))]
     series = {
-        ("p50 ms", _P50): [[at * 1e3, one.p50_ms] for at, one in found],
-        ("p99 ms", _P99): [[at * 1e3, one.p99_ms] for at, one in found],
-        ("out/s", _RATE): [[at * 1e3, round(one.rate_out, 1)] for at, one in found],
+        ("p50 ms", _P50): [[at * 1e3, one.p50_ms] for at, one in points],
+        ("p99 ms", _P99): [[at * 1e3, one.p99_ms] for at, one in points],
+        ("out/s", _RATE): [[at * 1e3, round(one.rate_out, 1)] for at, one in points],
     }
-    due = found[-1][1].deadline if found else None
+    due = points[-1][1].deadline if points else None
     return {
         "animation": False,
         "legend": {"top": 0, "textStyle": _TEXT},

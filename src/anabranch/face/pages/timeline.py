@@ -54,10 +54,10 @@ def add_timeline(system: System) -> None:
             every_second(show)
 
 
-def _stories(found: list[Story]) -> None:
-    if not found:
+def _stories(stories: list[Story]) -> None:
+    if not stories:
         ui.label("Nothing has happened since the system came up.").classes("text-body1")
-    for story in found:
+    for story in stories:
         if len(story.events) == 1:
             _line(story.events[0])
             continue

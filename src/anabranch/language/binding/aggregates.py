@@ -57,8 +57,8 @@ def _checked_panes(scope: Scope, select: Select, evidence: Span) -> Panes:
         message = "aggregates over several inputs are not supported"
         raise scope.script.error(evidence, message, f"Make the join {_OWN_QUERY}")
     source = scope.sources[0]
-    found = panes(source)
-    if found is None:
+    windows = panes(source)
+    if windows is None:
         name = source.item.name.text
         over = next(
             (
@@ -83,10 +83,10 @@ def _checked_panes(scope: Scope, select: Select, evidence: Span) -> Panes:
             "MASTER is not for aggregates",
             "Leave it out: their windows end by themselves.",
         )
-    if select.where and isinstance(found, RowPanes):
+    if select.where and isinstance(windows, RowPanes):
         message = "WHERE is not supported where a window counts rows"
         raise scope.script.error(select.where.span, message, f"Make the selection {_OWN_QUERY}")
-    return found
+    return windows
 
 
 class _Binder:
@@ -121,16 +121,16 @@ class _Binder:
             if isinstance(item, StarItem):
                 message = "'*' cannot be used with aggregates"
                 raise self._script.error(item.span, message, "Name the columns of GROUP BY.")
-        found = outputs(self._scope, select.items, self._bind)
+        columns = outputs(self._scope, select.items, self._bind)
         having = self._having()
         aggregate = self._aggregate(typer, where)
-        questions = [Asked(one.expr, one.span) for one in found] + having
+        questions = [Asked(one.expr, one.span) for one in columns] + having
         types = ask(
             self._script, typer, self._columns(aggregate), plain, questions, written=self._written()
         )
         items = tuple(
             Item(expr=one.expr, name=one.name.text, type=type_)
-            for one, type_ in zip(found, types, strict=False)
+            for one, type_ in zip(columns, types, strict=False)
         )
         return (
             *(Selection(condition=condition) for condition, _ in where),
@@ -156,8 +156,8 @@ class _Binder:
         """All parts of `expression` that the aggregate computes. Raises if there is more in it."""
         names = self._scope.columns_in(expression)
         check_functions(self._script, expression, names, supported(self._script, self._is_own))
-        found = find_calls(expression.tokens, self._is_own)
-        calls = [self._place_call(call, expression) for call in found]
+        inner = find_calls(expression.tokens, self._is_own)
+        calls = [self._place_call(call, expression) for call in inner]
         outside = [
             ref
             for ref in expression.columns

@@ -56,14 +56,14 @@ def bind_approximate(
         message = f"keys need at least {needed} sites to be split over"
         raise script.error(node.span, message, "Start more sites, or name them: ON site1, site2.")
     keys, value = _columns(script, stmt, query, aggregate)
-    asked = Approximate(
+    promise = Approximate(
         epsilon=node.epsilon,
         confidence=node.confidence,
         sites=tuple(sites),
         failures=node.failures,
     )
     panes = aggregate.panes
-    return approximate(query, asked, keys, value, panes.width_us, panes.slide_us)
+    return approximate(query, promise, keys, value, panes.width_us, panes.slide_us)
 
 
 def _check_sink(script: Script, stmt: CreateQuery, node: ApproximateNode) -> None:
@@ -87,15 +87,15 @@ def _columns(
     projection = query.written.operators[-1]
     assert isinstance(projection, Projection)
     by_use = {item.expr.column: item.name for item in projection.items if item.expr.column}
-    found = [by_use.get(Use(input="", column=key.name)) for key in aggregate.keys]
-    if None in found:
+    outputs = [by_use.get(Use(input="", column=key.name)) for key in aggregate.keys]
+    if None in outputs:
         raise script.error(span, "estimates need all of GROUP BY in the result", "Select it.")
     for key in aggregate.keys:
         if key.type not in KEY_TYPES:
             message = f"a key of type {key.type} cannot be told apart in the results"
             raise script.error(span, message, "Group by text or whole numbers.")
     bounds = {by_use.get(Use(input="", column=name)) for name in (WINDOW_START, WINDOW_END)}
-    values = [item for item in projection.items if item.name not in {*found, *bounds}]
+    values = [item for item in projection.items if item.name not in {*outputs, *bounds}]
     if len(values) != 1 or values[0].type not in VALUE_TYPES:
         raise script.error(
             span,
@@ -105,4 +105,4 @@ def _columns(
     if taken := {item.name.lower() for item in projection.items} & {one.name for one in MARKS}:
         name = sorted(taken)[0]
         raise script.error(span, f"the column {name} is ours", "Call yours something else.")
-    return tuple(name for name in found if name), values[0].name
+    return tuple(name for name in outputs if name), values[0].name

@@ -175,7 +175,7 @@ def _plain_operators(
 
     # First what is wrong with FROM: names would be looked for in vain.
     head = _join(scope, select)
-    found = outputs(scope, select.items, bind)
+    columns = outputs(scope, select.items, bind)
     conditions: list[tuple[Condition, Span]] = []
     if select.where:
         message = "aggregates cannot stand in WHERE"
@@ -183,17 +183,17 @@ def _plain_operators(
         check = refused(script, is_own, message, remedy)
         check_functions(script, select.where, scope.columns_in(select.where), check)
         conditions = bind_conditions(scope, select.where)
-    questions = [Asked(one.expr, one.span) for one in found]
+    questions = [Asked(one.expr, one.span) for one in columns]
     questions += [Asked(condition.expr, span, "WHERE") for condition, span in conditions]
     equalities = _equalities(scope, select, conditions) if head else {}
     questions += [Asked(side, conditions[n][1]) for n, pair in equalities.items() for side in pair]
     types = ask(script, typer, scope.columns, scope.naming, questions)
     items = tuple(
         Item(expr=one.expr, name=one.name.text, type=type_)
-        for one, type_ in zip(found, types, strict=False)
+        for one, type_ in zip(columns, types, strict=False)
     )
     bound = [condition for condition, _ in conditions]
-    known = iter(types[len(found) + len(bound) :])
+    known = iter(types[len(columns) + len(bound) :])
     for number, pair in equalities.items():
         computed = equality(pair, (next(known), next(known)))
         bound[number] = bound[number].model_copy(update={"computed": computed})
@@ -208,10 +208,10 @@ def _equalities(
     """The conditions that are equalities, by their numbers. Equalities of plain columns are left
     out.
     """
-    found = sides(scope, select.where) if select.where else []
+    pairs = sides(scope, select.where) if select.where else []
     return {
         number: pair
-        for number, (pair, (condition, _)) in enumerate(zip(found, conditions, strict=True))
+        for number, (pair, (condition, _)) in enumerate(zip(pairs, conditions, strict=True))
         if pair and not condition.equal
     }
 

@@ -43,12 +43,12 @@ Bind = Callable[[Expression], Expr]
 
 
 def outputs(scope: Scope, items: Iterable[SelectItem | StarItem], bind: Bind) -> list[Output]:
-    found: list[Output] = []
+    columns: list[Output] = []
     for item in items:
-        found += _star(scope, item) if isinstance(item, StarItem) else [_item(scope, item, bind)]
-    found = _told_apart(found)
-    check_names(scope.script, [one.name for one in found], "Give it another name with AS.")
-    return found
+        columns += _star(scope, item) if isinstance(item, StarItem) else [_item(scope, item, bind)]
+    columns = _told_apart(columns)
+    check_names(scope.script, [one.name for one in columns], "Give it another name with AS.")
+    return columns
 
 
 def _star(scope: Scope, item: StarItem) -> list[Output]:
@@ -75,22 +75,22 @@ def _item(scope: Scope, item: SelectItem, bind: Bind) -> Output:
     if bound.column and bound.column in WINDOW_COLUMNS:
         return Output(bound, Name(bound.column.column, item.span), item.span)
     ref = expression.columns[0]
-    found = scope.resolve(ref)
-    name = found.use.column if found.parts == len(ref.parts) else ref.parts[-1].text
-    return Output(bound, Name(name, item.span), item.span, found.use)
+    place = scope.resolve(ref)
+    name = place.use.column if place.parts == len(ref.parts) else ref.parts[-1].text
+    return Output(bound, Name(name, item.span), item.span, place.use)
 
 
-def _told_apart(found: Sequence[Output]) -> list[Output]:
+def _told_apart(outputs: Sequence[Output]) -> list[Output]:
     """Columns of several inputs with the same name get their input's name too: `Sensor1_Temp`."""
     inputs: dict[str, set[str]] = {}
-    for one in found:
-        if one.column:
-            inputs.setdefault(one.name.text.lower(), set()).add(one.column.input)
+    for output in outputs:
+        if output.column:
+            inputs.setdefault(output.name.text.lower(), set()).add(output.column.input)
     return [
         replace(one, name=Name(f"{one.column.input}_{one.name.text}", one.name.span))
         if one.column and len(inputs[one.name.text.lower()]) > 1
         else one
-        for one in found
+        for one in outputs
     ]
 
 
@@ -199,8 +199,8 @@ def place_keys(parts: Sequence[Element], keys: Sequence[Key]) -> list[Placed]:
     return placed
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
+def _overlap(span: Span, other: Span) -> bool:
+    return span.start < other.end and other.start < span.end
 
 
 def _stands_alone(parts: Sequence[Element], first: int, key: tuple[str | Use, ...]) -> bool:

@@ -59,23 +59,23 @@ def bind_from(
 
 
 def _source(script: Script, item: FromItem, lookup: Lookup, names: Iterable[str]) -> Source:
-    found = lookup(item.name.text)
-    if found is None:
+    definition = lookup(item.name.text)
+    if definition is None:
         remedy = did_you_mean_name(item.name.text, names) or "SHOW STREAMS lists those there are."
         raise script.error(item.name.span, f"unknown stream '{item.name.text}'", remedy)
-    if isinstance(found, AggregateDef):
-        raise script.error(item.name.span, f"{found.name} is an aggregate, not a stream")
-    if isinstance(found, PocketDef):
-        message = f"{found.name} is a pocket, not a stream"
-        raise script.error(item.name.span, message, f"Read {found.output}, which it fills.")
-    if isinstance(found, ApproximateDef):
-        message = f"the results of {found.name} are in its table, where estimates come late"
+    if isinstance(definition, AggregateDef):
+        raise script.error(item.name.span, f"{definition.name} is an aggregate, not a stream")
+    if isinstance(definition, PocketDef):
+        message = f"{definition.name} is a pocket, not a stream"
+        raise script.error(item.name.span, message, f"Read {definition.output}, which it fills.")
+    if isinstance(definition, ApproximateDef):
+        message = f"the results of {definition.name} are in its table, where estimates come late"
         raise script.error(item.name.span, message, "Read that: CREATE TABLE … FROM postgres(…).")
-    source = Source(found, item.alias.text if item.alias else found.name, item)
+    source = Source(definition, item.alias.text if item.alias else definition.name, item)
     if source.is_table and item.window:
         raise script.error(
             item.window.span,
-            f"{found.name} is a table and takes no window",
+            f"{definition.name} is a table and takes no window",
             "All its rows take part; leave the brackets out.",
         )
     return source
@@ -139,13 +139,13 @@ def masters(scope: Scope, select: Select) -> tuple[int, ...]:
     """
     if not select.masters:
         return tuple(i for i, source in enumerate(scope.sources) if not source.is_table)
-    found: list[int] = []
+    indexes: list[int] = []
     for name in select.masters:
         index = _master(scope, name)
-        if index in found:
+        if index in indexes:
             raise scope.script.error(name.span, f"MASTER names {name.text} twice")
-        found.append(index)
-    return tuple(found)
+        indexes.append(index)
+    return tuple(indexes)
 
 
 def _master(scope: Scope, name: Name) -> int:
@@ -179,7 +179,7 @@ def union_ports(
     names: Iterable[str],
 ) -> tuple[Port, ...]:
     """The inputs after UNION ALL. Raises for a name that is no stream or has other columns."""
-    found: list[Port] = []
+    ports: list[Port] = []
     for name in others:
         other = lookup(name.text)
         if not isinstance(other, StreamDef | QueryDef):
@@ -189,9 +189,9 @@ def union_ports(
             message = f"{other.name} has other columns than {first.name}"
             shown = ", ".join(f"{one.name} {one.type.upper()}" for one in first.columns)
             raise script.error(name.span, message, f"All must have {shown}, in this order.")
-        alias = f"{other.name} {len(found) + 2}"
-        found.append(Port(stream=other.name, alias=alias))
-    return tuple(found)
+        alias = f"{other.name} {len(ports) + 2}"
+        ports.append(Port(stream=other.name, alias=alias))
+    return tuple(ports)
 
 
 def _typed(columns: Iterable[Column]) -> list[tuple[str, str]]:

@@ -107,7 +107,7 @@ class FoundCall:
 
 def find_calls(tokens: Sequence[Token], is_own: IsOwn) -> list[FoundCall]:
     """The outermost calls of aggregates in `tokens`, whose brackets match."""
-    found: list[FoundCall] = []
+    calls: list[FoundCall] = []
     index = 0
     while index < len(tokens) - 1:
         token = tokens[index]
@@ -116,9 +116,9 @@ def find_calls(tokens: Sequence[Token], is_own: IsOwn) -> list[FoundCall]:
             continue
         if token.text.upper() in SUPPORTED or is_own(token.text):
             last = _closing(tokens, index)
-            found.append(FoundCall(token, tuple(tokens[index + 1 : last]), tokens[last]))
+            calls.append(FoundCall(token, tuple(tokens[index + 1 : last]), tokens[last]))
             index = last + 1
-    return found
+    return calls
 
 
 def _closing(tokens: Sequence[Token], opening: int) -> int:

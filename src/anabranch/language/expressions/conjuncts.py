@@ -60,15 +60,15 @@ def _flattened(tree: exp.Expr) -> list[exp.Expr]:
     """The operands of a chain of ANDs. There is no recursion, because a chain leans to the left and
     may be long.
     """
-    found: list[exp.Expr] = []
+    operands: list[exp.Expr] = []
     rest = [tree]
     while rest:
         node = rest.pop()
         if isinstance(node, exp.And):
             rest += [node.expression, node.this]
         else:
-            found.append(node)
-    return found
+            operands.append(node)
+    return operands
 
 
 def bind_conditions(scope: Scope, expression: Expression) -> list[tuple[Condition, Span]]:
@@ -89,10 +89,10 @@ def bind_conditions(scope: Scope, expression: Expression) -> list[tuple[Conditio
 
 
 def _types_at(scope: Scope, refs: Sequence[ColumnRef]) -> Types:
-    found = ((ref, scope.resolve(ref)) for ref in refs)
+    places = ((ref, scope.resolve(ref)) for ref in refs)
     return {
         ref.span.start: (one.use, one.type.lower())
-        for ref, one in found
+        for ref, one in places
         if one.parts == len(ref.parts)
     }
 
@@ -118,14 +118,14 @@ def sides(scope: Scope, expression: Expression) -> list[Sides | None]:
     different inputs are equal and nothing else; otherwise None.
     """
     placed = scope.placed(expression)
-    found: list[Sides | None] = []
+    pairs: list[Sides | None] = []
     for part in conjuncts(expression):
         pair = _two_sides(_bare(part))
         both = [expr(scope.script, tokens, placed) for tokens in pair] if pair else []
         inputs = [side.inputs for side in both]
         between = len(both) == 2 and all(len(one) == 1 for one in inputs) and inputs[0] != inputs[1]
-        found.append((both[0], both[1]) if between else None)
-    return found
+        pairs.append((both[0], both[1]) if between else None)
+    return pairs
 
 
 def equality(sides: Sides, types: tuple[str, str]) -> Equality | None:
@@ -156,12 +156,12 @@ def _two_sides(part: Conjunct) -> tuple[Sequence[Token], Sequence[Token]] | None
     """The tokens on both sides of the `=`, if there is exactly one."""
     if not isinstance(part.tree, exp.EQ):
         return None
-    depth, found = 0, list[int]()
+    depth, equals = 0, list[int]()
     for index, token in enumerate(part.tokens):
         depth += (token.key in ("(", "[", "CASE")) - (token.key in (")", "]", "END"))
         if depth == 0 and token.key in ("=", "=="):
-            found.append(index)
-    if len(found) != 1:
+            equals.append(index)
+    if len(equals) != 1:
         return None
-    before, after = part.tokens[: found[0]], part.tokens[found[0] + 1 :]
+    before, after = part.tokens[: equals[0]], part.tokens[equals[0] + 1 :]
     return (before, after) if before and after else None

@@ -49,10 +49,10 @@ def column_at(node: exp.Expr, types: Types) -> tuple[Use, str] | None:
 
 
 def _column(node: exp.Expr, types: Types) -> str | None:
-    found = column_at(node, types)
-    if found is None:
+    column = column_at(node, types)
+    if column is None:
         return None
-    type_ = found[1]
+    type_ = column[1]
     return FLOAT if type_ in _FLOATS else NUMBER if type_ in _INTEGERS else type_
 
 

@@ -41,19 +41,19 @@ class Element:
 
 def elements(script: Script, tokens: Sequence[Token], placed: Iterable[Placed]) -> list[Element]:
     at = {one.span.start: one for one in placed}
-    found: list[Element] = []
+    elements: list[Element] = []
     end = tokens[0].span.start if tokens else 0
     for token in tokens:
         if token.span.start < end:
             continue
         gap = token.span.start > end
-        if one := at.get(token.span.start):
-            found.append(Element(one, one.use, one.span, gap))
+        if column := at.get(token.span.start):
+            elements.append(Element(column, column.use, column.span, gap))
         else:
             text = token.text if token.kind is Kind.WORD else script.slice(token.span)
-            found.append(Element(text, token.key or text, token.span, gap))
-        end = found[-1].span.end
-    return found
+            elements.append(Element(text, token.key or text, token.span, gap))
+        end = elements[-1].span.end
+    return elements
 
 
 def expr(script: Script, tokens: Sequence[Token], placed: Iterable[Placed]) -> Expr:
@@ -161,11 +161,11 @@ class Scope:
         fields = _unnamed_fields(tokens)
         placed = []
         for ref in expression.columns if refs is None else refs:
-            found = self.resolve(ref)
-            span = ref.parts[0].span.to(ref.parts[found.parts - 1].span)
+            column = self.resolve(ref)
+            span = ref.parts[0].span.to(ref.parts[column.parts - 1].span)
             is_field = span.start in fields and _ends_argument(tokens, span.end)
-            after = f" AS {quoted(found.use.column)}" if is_field else ""
-            placed.append(Placed(span, found.use, after))
+            after = f" AS {quoted(column.use.column)}" if is_field else ""
+            placed.append(Placed(span, column.use, after))
         return placed
 
     def resolve(self, ref: ColumnRef) -> Found:
@@ -240,7 +240,7 @@ def _unnamed_fields(tokens: Sequence[Token]) -> set[int]:
     """The places where arguments of `struct(…)` start. If one is a column, Spark would name the
     field after what the plan calls the column.
     """
-    found: set[int] = set()
+    starts: set[int] = set()
     opened: list[str] = []
     for index, token in enumerate(tokens[:-1]):
         if token.key in ("(", "["):
@@ -248,8 +248,8 @@ def _unnamed_fields(tokens: Sequence[Token]) -> set[int]:
         elif token.key in (")", "]"):
             opened.pop()
         if token.key in ("(", ",") and opened and opened[-1] == "STRUCT":
-            found.add(tokens[index + 1].span.start)
-    return found
+            starts.add(tokens[index + 1].span.start)
+    return starts
 
 
 def _ends_argument(tokens: Sequence[Token], end: int) -> bool:

@@ -53,7 +53,7 @@ def ask(
     typer: Typer,
     columns: tuple[Column, ...],
     naming: Naming,
-    asked: Sequence[Asked],
+    questions: Sequence[Asked],
     *,
     aggregate: bool = False,
     written: Mapping[str, str] | None = None,
@@ -62,15 +62,19 @@ def ask(
 
     `written` says how people know columns that have a name of the plan's.
     """
-    sqls = tuple(one.before + one.expr.sql(naming) + one.after for one in asked)
+    sqls = tuple(one.before + one.expr.sql(naming) + one.after for one in questions)
     answers = typer(columns, sqls, aggregate=aggregate)
     types = []
-    for answer, one in zip(answers, asked, strict=True):
+    for answer, question in zip(answers, questions, strict=True):
         if answer.type is None:
-            raise script.error(one.span, _readable(answer.error, one.expr, naming, written or {}))
-        if one.clause and answer.type.lower() not in ("boolean", UNKNOWN):
-            message = f"{one.clause} needs a condition (boolean), this is {answer.type.upper()}"
-            raise script.error(one.span, message, "Compare it with something, as in x > 0.")
+            raise script.error(
+                question.span, _readable(answer.error, question.expr, naming, written or {})
+            )
+        if question.clause and answer.type.lower() not in ("boolean", UNKNOWN):
+            message = (
+                f"{question.clause} needs a condition (boolean), this is {answer.type.upper()}"
+            )
+            raise script.error(question.span, message, "Compare it with something, as in x > 0.")
         types.append(answer.type)
     return types
 
@@ -131,12 +135,12 @@ class SketchTypes:
 
     def _declared(self, text: str) -> TypeAnswer:
         try:
-            found = exp.DataType.build(text, dialect=_SPARK)
+            type_ = exp.DataType.build(text, dialect=_SPARK)
         except SqlglotError:
             return TypeAnswer(None, "it is no type of Spark SQL")
-        if found.this.name not in _TYPES:
+        if type_.this.name not in _TYPES:
             return TypeAnswer(None, "it is no type of Spark SQL")
-        return TypeAnswer(_spelt(found))
+        return TypeAnswer(_spelt(type_))
 
     def __call__(
         self, columns: tuple[Column, ...], expressions: tuple[str, ...], *, aggregate: bool = False
@@ -188,11 +192,11 @@ def _annotated(tree: exp.Expr, types: dict[str, str]) -> str:
         typed = annotate_types(query, schema={"t": known}, dialect=_SPARK)
     except (SqlglotError, ValueError, KeyError, RecursionError):
         return UNKNOWN
-    found = typed.selects[0].type
-    if found is None or found.this.name not in _TYPES:
+    kind = typed.selects[0].type
+    if kind is None or kind.this.name not in _TYPES:
         return UNKNOWN
-    return _spelt(found)
+    return _spelt(kind)
 
 
-def _spelt(found: exp.DataType) -> str:
-    return found.sql(dialect=_SPARK).lower()
+def _spelt(type_: exp.DataType) -> str:
+    return type_.sql(dialect=_SPARK).lower()

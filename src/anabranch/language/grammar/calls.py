@@ -98,8 +98,8 @@ def _number_or_duration(cursor: Cursor) -> OptionValue:
     """The number or duration. A duration stays text, because the reader of the option knows that it
     is one.
     """
-    if found := cursor.accept_duration():
-        return found.text
+    if duration := cursor.accept_duration():
+        return duration.text
     if _DECIMAL.fullmatch(cursor.peek().text):
         return _number(cursor)
     return cursor.duration().text

@@ -100,13 +100,13 @@ class Open(NamedTuple):
 
 def take(cursor: Cursor, table: Clauses) -> dict[str, Any]:
     """The values of the clauses that come next, in any order, each clause at most once."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     while cursor.at(*table):
         keyword = cursor.advance()
-        if keyword.key in found:
+        if keyword.key in values:
             raise cursor.error(keyword.span, f"{keyword.key} is given twice", "Keep one of them.")
-        found[keyword.key] = table[keyword.key](cursor)
-    return found
+        values[keyword.key] = table[keyword.key](cursor)
+    return values
 
 
 def gather(
@@ -117,16 +117,16 @@ def gather(
 
     `misplaced` says, for keywords that cannot stand here, where they could stand.
     """
-    found = take(cursor, table)
+    values = take(cursor, table)
     if not cursor.at_end():
         if word := at_clause(cursor, *(misplaced or ())):
             raise cursor.error(cursor.peek().span, (misplaced or {})[word])
         reject_unsupported(cursor)
-        last = next(reversed(found.values()), None)
+        last = next(reversed(values.values()), None)
         more = last.more if isinstance(last, Open) else ()
-        others = [word for word in table if word not in found and word not in SELDOM]
+        others = [word for word in table if word not in values and word not in SELDOM]
         expected = (*more, *others, ";")
         raise cursor.unexpected(expected, remedy=translations.clause(cursor.peek()))
     return {
-        word: clause.held if isinstance(clause, Open) else clause for word, clause in found.items()
+        word: clause.held if isinstance(clause, Open) else clause for word, clause in values.items()
     }

@@ -143,9 +143,9 @@ def _syntax_error(
 ) -> ScriptError:
     if foreign := reject_function(cursor, tokens):
         return foreign
-    found = error.errors[0]
-    token = _token_at(tokens, found.get("line"), found.get("col"))
-    description = found.get("description") or ""
+    first = error.errors[0]
+    token = _token_at(tokens, first.get("line"), first.get("col"))
+    description = first.get("description") or ""
     shown = cursor.show(token)
     if description.startswith("Required keyword"):
         return cursor.error(token.span, f"the expression is incomplete after {shown}")

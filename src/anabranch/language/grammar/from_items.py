@@ -182,7 +182,7 @@ _REMEDY = "Make what is selected a query of its own and unite that."
 
 def union(cursor: Cursor) -> tuple[Name, ...]:
     """{UNION ALL SELECT * FROM name}"""
-    found: list[Name] = []
+    names: list[Name] = []
     while cursor.at("UNION"):
         start = cursor.advance()
         if not cursor.accept("ALL"):
@@ -193,8 +193,8 @@ def union(cursor: Cursor) -> tuple[Name, ...]:
             message = "UNION ALL takes SELECT * FROM a stream"
             raise cursor.error(cursor.peek().span, message, _REMEDY)
         cursor.expect("FROM")
-        found.append(cursor.name("the name of a stream"))
-    return tuple(found)
+        names.append(cursor.name("the name of a stream"))
+    return tuple(names)
 
 
 def checked_union(cursor: Cursor, select: Select) -> Select:

@@ -82,13 +82,13 @@ def tokenize(script: Script) -> list[Token]:
         )
         raise script.error(Span(0, 0), message, "Split it into several scripts.")
     try:
-        found = _Tokenizer(dialect=_DIALECT).tokenize(script.text)
+        pieces = _Tokenizer(dialect=_DIALECT).tokenize(script.text)
     except TokenError as error:
         raise _lexical_error(script, error) from None
-    found = [token for token in found if token.token_type is not TokenType.HINT]
+    pieces = [token for token in pieces if token.token_type is not TokenType.HINT]
     tokens = [
         _token(script, Span(start, end + 1), tuple(group))
-        for (start, end), group in groupby(found, lambda token: (token.start, token.end))
+        for (start, end), group in groupby(pieces, lambda token: (token.start, token.end))
     ]
     _check_sizes(script, tokens)
     end = tokens[-1].span.end if tokens else len(script.text)
@@ -108,16 +108,16 @@ def _check_sizes(script: Script, tokens: Sequence[Token]) -> None:
             raise script.error(span, message, remedy)
 
 
-def _token(script: Script, span: Span, found: tuple[SqlToken, ...]) -> Token:
+def _token(script: Script, span: Span, pieces: tuple[SqlToken, ...]) -> Token:
     source = script.slice(span)
-    if found[0].token_type in _STRINGS:
-        return Token(Kind.STRING, found[0].text, span, found)
+    if pieces[0].token_type in _STRINGS:
+        return Token(Kind.STRING, pieces[0].text, span, pieces)
     if source.startswith("`"):
-        return Token(Kind.QUOTED, found[0].text, span, found)
+        return Token(Kind.QUOTED, pieces[0].text, span, pieces)
     if source[:1].isdigit():
-        return Token(Kind.NUMBER, source, span, found)
+        return Token(Kind.NUMBER, source, span, pieces)
     kind = Kind.WORD if _WORD.fullmatch(source) else Kind.SYMBOL
-    return Token(kind, " ".join(source.split()), span, found)
+    return Token(kind, " ".join(source.split()), span, pieces)
 
 
 def collapsed(script: Script, tokens: Iterable[Token]) -> str:

@@ -97,19 +97,19 @@ def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
     """create stream := CREATE STREAM name (column {, column}) {clause}"""
     name = cursor.name("the name of the stream")
     columns = _columns(cursor)
-    found = gather(cursor, _STREAM_CLAUSES, _OF_QUERIES)
-    site: Name | None = found.get("AT")
-    field, unit = found.get("TIMESTAMP", (None, None))
+    clauses = gather(cursor, _STREAM_CLAUSES, _OF_QUERIES)
+    site: Name | None = clauses.get("AT")
+    field, unit = clauses.get("TIMESTAMP", (None, None))
     span = cursor.since(start)
     return CreateStream(
         name=name.text,
         columns=columns,
         timestamp=field,
         unit=unit,
-        lateness=found.get("LATENESS"),
-        ahead=found.get("AHEAD"),
-        shed=found.get("SHED"),
-        source=found.get("FROM"),
+        lateness=clauses.get("LATENESS"),
+        ahead=clauses.get("AHEAD"),
+        shed=clauses.get("SHED"),
+        source=clauses.get("FROM"),
         site=site.text if site else None,
         name_span=name.span,
         site_span=site.span if site else None,
@@ -132,16 +132,16 @@ def _create_table(cursor: Cursor, start: Token) -> CreateTable:
     """create table := CREATE TABLE name (column {, column}) FROM source [AT site]"""
     name = cursor.name("the name of the table")
     columns = _columns(cursor)
-    found = gather(cursor, _TABLE_CLAUSES, _NOT_OF_TABLES)
-    if "FROM" not in found:
+    clauses = gather(cursor, _TABLE_CLAUSES, _NOT_OF_TABLES)
+    if "FROM" not in clauses:
         remedy = "Say where its rows come from, as in FROM file(path = 'rooms.csv')."
         raise cursor.error(name.span, "a table needs FROM source(...)", remedy)
-    site: Name | None = found.get("AT")
+    site: Name | None = clauses.get("AT")
     span = cursor.since(start)
     return CreateTable(
         name=name.text,
         columns=columns,
-        source=found["FROM"],
+        source=clauses["FROM"],
         site=site.text if site else None,
         name_span=name.span,
         site_span=site.span if site else None,
@@ -163,17 +163,17 @@ def _create_aggregate(cursor: Cursor, start: Token) -> CreateAggregate:
     arguments = [_type(cursor)]
     while cursor.expect(",", ")").key == ",":
         arguments.append(_type(cursor))
-    found = gather(cursor, _AGGREGATE_CLAUSES)
+    clauses = gather(cursor, _AGGREGATE_CLAUSES)
     for word, example in (("RETURNS", "DOUBLE"), ("FROM", "python(class = 'module:Class')")):
-        if word not in found:
+        if word not in clauses:
             message = f"an aggregate needs {word}"
             raise cursor.error(name.span, message, f"As in {word} {example}.")
     span = cursor.since(start)
     return CreateAggregate(
         name=name.text,
         arguments=tuple(arguments),
-        returns=found["RETURNS"],
-        source=found["FROM"],
+        returns=clauses["RETURNS"],
+        source=clauses["FROM"],
         name_span=name.span,
         span=span,
         text=cursor.script.slice(span),
@@ -189,11 +189,11 @@ _POCKET_CLAUSES: Clauses = {
 def _create_pocket(cursor: Cursor, start: Token) -> CreatePocket:
     """create pocket := CREATE POCKET name FROM python(class = 'module:Class') [AT site]"""
     name = cursor.name("the name of the pocket")
-    found = gather(cursor, _POCKET_CLAUSES, _OF_QUERIES)
+    clauses = gather(cursor, _POCKET_CLAUSES, _OF_QUERIES)
     example = "FROM python(class = 'module:Class')"
-    if "FROM" not in found:
+    if "FROM" not in clauses:
         raise cursor.error(name.span, "a pocket needs FROM", f"As in {example}.")
-    source: CallNode = found["FROM"]
+    source: CallNode = clauses["FROM"]
     options = {one.name: one.value for one in source.options}
     class_ = options.get("class")
     if source.name != "python" or set(options) != {"class"} or ":" not in str(class_):
@@ -203,7 +203,7 @@ def _create_pocket(cursor: Cursor, start: Token) -> CreatePocket:
         name=name.text,
         class_=str(class_),
         source=source,
-        site=found.get("AT"),
+        site=clauses.get("AT"),
         name_span=name.span,
         span=span,
         text=cursor.script.slice(span),

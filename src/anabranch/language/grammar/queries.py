@@ -79,21 +79,21 @@ def query(cursor: Cursor, start: Token, name: Name) -> CreateQuery:
     """query := select {STANDBY … | APPROXIMATE … | DEADLINE … | COST … |
     INTO call [ON site] | AT sites | NOT AT sites | [NO] STAGE}"""
     select = _select(cursor)
-    found = gather(cursor, _CLAUSES, _MISPLACED)
-    sink, sink_site = found.get("INTO", (None, None))
+    clauses = gather(cursor, _CLAUSES, _MISPLACED)
+    sink, sink_site = clauses.get("INTO", (None, None))
     span = cursor.since(start)
     return CreateQuery(
         name=name.text,
         select=select,
         sink=sink,
         sink_site=sink_site,
-        standby=found.get("STANDBY"),
-        stage=found.get("STAGE") or found.get("NO"),
-        deadline=found.get("DEADLINE"),
-        cost=found.get("COST"),
-        approximate=found.get("APPROXIMATE"),
-        at=found.get("AT", ()),
-        never=found.get("NOT", ()),
+        standby=clauses.get("STANDBY"),
+        stage=clauses.get("STAGE") or clauses.get("NO"),
+        deadline=clauses.get("DEADLINE"),
+        cost=clauses.get("COST"),
+        approximate=clauses.get("APPROXIMATE"),
+        at=clauses.get("AT", ()),
+        never=clauses.get("NOT", ()),
         name_span=name.span,
         span=span,
         text=cursor.script.slice(span),
@@ -106,13 +106,13 @@ def _stage(cursor: Cursor, *, wanted: bool) -> StageNode:
     if not wanted:
         cursor.expect("STAGE")
     options = options_in_brackets(cursor) if wanted and cursor.at("(") else ()
-    asked = CallNode("STAGE", options, cursor.since(start))
+    call = CallNode("STAGE", options, cursor.since(start))
     sites: list[Name] = []
     if wanted and cursor.accept("ON"):
         sites.append(cursor.name("the name of a site"))
         while cursor.accept(","):
             sites.append(cursor.name("the name of a site"))
-    return StageNode(wanted, asked, tuple(sites))
+    return StageNode(wanted, call, tuple(sites))
 
 
 def _sites(cursor: Cursor) -> tuple[Name, ...]:
@@ -122,12 +122,12 @@ def _sites(cursor: Cursor) -> tuple[Name, ...]:
     cursor.advance()
     cursor.advance()
     cursor.expect("(")
-    found = [cursor.name("the name of a site")]
+    names = [cursor.name("the name of a site")]
     while cursor.accept(","):
-        found.append(cursor.name("the name of a site"))
+        names.append(cursor.name("the name of a site"))
     if not cursor.accept(")"):
         raise cursor.unexpected((",", ")"))
-    return tuple(found)
+    return tuple(names)
 
 
 def _not_at(cursor: Cursor) -> tuple[Name, ...]:
@@ -164,8 +164,8 @@ def _select(cursor: Cursor) -> Select:
     group = _group(cursor) if accept_clause(cursor, "GROUP") else ()
     having = _condition(cursor) if cursor.accept("HAVING") else None
     span = cursor.since(start)
-    found = Select(masters, tuple(items), sources, where, group, having, span, union(cursor))
-    return checked_union(cursor, found)
+    select = Select(masters, tuple(items), sources, where, group, having, span, union(cursor))
+    return checked_union(cursor, select)
 
 
 def _masters(cursor: Cursor) -> tuple[Name, ...]:
@@ -186,11 +186,11 @@ def _group(cursor: Cursor) -> tuple[Expression, ...]:
     def stops(cursor: Cursor, before: Token | None) -> bool:
         return cursor.at(",") or _condition_stops(cursor, before)
 
-    found: list[Expression] = []
-    while not found or cursor.accept(","):
+    keys: list[Expression] = []
+    while not keys or cursor.accept(","):
         tokens = take_expression(cursor, stops)
-        found.append(parse_expression(cursor, tokens, ("HAVING", *_CLAUSES)))
-    return tuple(found)
+        keys.append(parse_expression(cursor, tokens, ("HAVING", *_CLAUSES)))
+    return tuple(keys)
 
 
 def _item(cursor: Cursor) -> SelectItem | StarItem:

@@ -41,17 +41,17 @@ _OTHERS = (
 def standby(cursor: Cursor) -> Open:
     """STANDBY {ON site | BATCH size | RECOVERY duration | OVERHEAD p% | COMPRESS [method]}"""
     start = cursor.peek()
-    found = take(cursor, _PARTS)
-    on: Name | None = found.get("ON")
-    asked = Standby(
+    parts = take(cursor, _PARTS)
+    on: Name | None = parts.get("ON")
+    protection = Standby(
         on=on.text if on else None,
-        batch=found.get("BATCH"),
-        recovery_us=found.get("RECOVERY"),
-        overhead=found.get("OVERHEAD"),
-        compress=found.get("COMPRESS"),
+        batch=parts.get("BATCH"),
+        recovery_us=parts.get("RECOVERY"),
+        overhead=parts.get("OVERHEAD"),
+        compress=parts.get("COMPRESS"),
     )
-    span = cursor.since(start) if found else start.span
-    return Open(StandbyNode(asked, on, span), [word for word in _PARTS if word not in found])
+    span = cursor.since(start) if parts else start.span
+    return Open(StandbyNode(protection, on, span), [word for word in _PARTS if word not in parts])
 
 
 def _batch(cursor: Cursor) -> int:
@@ -66,10 +66,10 @@ def _batch(cursor: Cursor) -> int:
 
 
 def _recovery(cursor: Cursor) -> int:
-    found = cursor.duration()
-    if found.us == 0:
-        raise cursor.error(found.span, "recovery takes some time", "Give a duration above 0.")
-    return found.us
+    duration = cursor.duration()
+    if duration.us == 0:
+        raise cursor.error(duration.span, "recovery takes some time", "Give a duration above 0.")
+    return duration.us
 
 
 def _overhead(cursor: Cursor) -> float:
@@ -133,13 +133,13 @@ _RATE = "Write a rate such as 1000/s or 20/10ms."
 
 def deadline(cursor: Cursor) -> Open:
     """DEADLINE duration [BEST EFFORT]"""
-    found = cursor.duration()
-    if found.us == 0:
-        raise cursor.error(found.span, "a deadline takes some time", "Give a duration above 0.")
+    duration = cursor.duration()
+    if duration.us == 0:
+        raise cursor.error(duration.span, "a deadline takes some time", "Give a duration above 0.")
     if not cursor.accept("BEST"):
-        return Open(Deadline(us=found.us), ("BEST EFFORT",))
+        return Open(Deadline(us=duration.us), ("BEST EFFORT",))
     cursor.expect("EFFORT")
-    return Open(Deadline(us=found.us, best_effort=True), ())
+    return Open(Deadline(us=duration.us, best_effort=True), ())
 
 
 def cost(cursor: Cursor) -> CostHint:

@@ -74,10 +74,10 @@ class Cursor:
         """A duration such as `500ms` or `10 s`."""
         if self.peek().kind is not Kind.NUMBER:
             raise self.unexpected(("a duration such as 500ms",))
-        found = self.accept_duration()
-        if found is None:
+        duration = self.accept_duration()
+        if duration is None:
             raise self._not_a_duration(self.peek())
-        return found
+        return duration
 
     def unit_or_duration(self) -> Duration:
         """A duration such as `10ms`, or a unit alone, such as `s`, for one of it."""
@@ -125,8 +125,8 @@ class Cursor:
         if not remedy and token.kind is Kind.WORD:
             remedy = did_you_mean_keyword(token.text, keywords)
         remedy = self._quotes_for_hyphens(token) or remedy
-        found = self.show(token)
-        return self.error(token.span, f"expected {either(expected)} but found {found}", remedy)
+        shown = self.show(token)
+        return self.error(token.span, f"expected {either(expected)} but found {shown}", remedy)
 
     def show(self, token: Token) -> str:
         if token.kind is Kind.END:

@@ -224,5 +224,5 @@ def function_like(name: str, known: Iterable[str]) -> str:
     """`Did you mean …?` for a function that Spark does not know; `known` are those that it
     knows.
     """
-    found = _ELSEWHERE.get(name.upper()) or closest(name, known, 0.7)
-    return f"Did you mean {found}()?" if found else ""
+    name_here = _ELSEWHERE.get(name.upper()) or closest(name, known, 0.7)
+    return f"Did you mean {name_here}()?" if name_here else ""

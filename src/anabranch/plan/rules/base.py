@@ -80,18 +80,18 @@ def unplaced(name: str) -> str:
 
 def expressions(operators: Iterable[Operator]) -> list[Expr]:
     """All expressions of `operators`."""
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     for operator in operators:
         if isinstance(operator, Selection):
-            found.append(operator.condition.expr)
+            exprs.append(operator.condition.expr)
         elif isinstance(operator, Projection):
-            found += [item.expr for item in operator.items]
+            exprs += [item.expr for item in operator.items]
         elif isinstance(operator, Join):
-            found += [condition.expr for condition in operator.conditions]
+            exprs += [condition.expr for condition in operator.conditions]
         elif isinstance(operator, Aggregate):
-            found += [key.expr for key in operator.keys]
-            found += [expr for call in operator.calls for expr in call.arguments]
-    return found
+            exprs += [key.expr for key in operator.keys]
+            exprs += [expr for call in operator.calls for expr in call.arguments]
+    return exprs
 
 
 def renamed(operators: Sequence[Operator], change: Callable[[Use], Use]) -> tuple[Operator, ...]:

@@ -35,8 +35,8 @@ def _groups(graph: Graph, node: Node, join: Join) -> list[list[str]]:
         if isinstance(window, Range) and not graph.is_table(port.stream):
             by_site[graph.origin(port.stream)].append(port.alias)
     connected = [_connected(aliases, join.conditions) for aliases in by_site.values()]
-    found = [group for groups in connected for group in groups if len(group) > 1]
-    return [group for group in found if _partial_site(graph, node, group) != node.site]
+    groups_ = [group for groups in connected for group in groups if len(group) > 1]
+    return [group for group in groups_ if _partial_site(graph, node, group) != node.site]
 
 
 def _partial_site(graph: Graph, node: Node, group: list[str]) -> str:

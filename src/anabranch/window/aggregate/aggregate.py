@@ -53,22 +53,22 @@ class Distinct:
         self.drop(first)
         while self._uncounted and self._uncounted[0] < end:
             pane = heappop(self._uncounted)
-            for one in self._panes.get(pane, ()):
-                if one not in self._last:
-                    self._counts[one[0]] = self._counts.get(one[0], 0) + 1
-                self._last[one] = pane
+            for value in self._panes.get(pane, ()):
+                if value not in self._last:
+                    self._counts[value[0]] = self._counts.get(value[0], 0) + 1
+                self._last[value] = pane
         return np.array([self._counts.get(key, 0) for key in keys.tolist()], np.int64)
 
     def drop(self, before: int) -> None:
         """Notes that no window begins before pane `before` any more."""
         while self._held and self._held[0] < before:
             pane = heappop(self._held)
-            for one in self._panes.pop(pane):
-                if self._last.get(one) == pane:
-                    del self._last[one]
-                    self._counts[one[0]] -= 1
-                    if not self._counts[one[0]]:
-                        del self._counts[one[0]]
+            for value in self._panes.pop(pane):
+                if self._last.get(value) == pane:
+                    del self._last[value]
+                    self._counts[value[0]] -= 1
+                    if not self._counts[value[0]]:
+                        del self._counts[value[0]]
 
 
 BLOCK = 65_536

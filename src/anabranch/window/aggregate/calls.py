@@ -136,14 +136,14 @@ class CallPlan:
 
     def results(self, columns: Columns, counts: Sequence[Ints]) -> list[pa.Array]:
         """One array per call."""
-        found = []
+        results = []
         for call in self.calls:
             if call.cell is not None:
-                found.append(call.lower(self.layout.of(call.cell, columns)))
+                results.append(call.lower(self.layout.of(call.cell, columns)))
             else:
                 assert call.distinct is not None
-                found.append(call.lower([counts[call.distinct]]))
-        return found
+                results.append(call.lower([counts[call.distinct]]))
+        return results
 
 
 def _of_one(function: str, argument: Argument, shown: str, type: pa.DataType) -> tuple[Cell, Lower]:

@@ -97,5 +97,5 @@ def ranks(column: pa.ChunkedArray) -> Ints:
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     numbers = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    found: Ints = rank[numbers] if len(rank) else np.zeros(len(column), np.int64)
-    return found
+    ranked: Ints = rank[numbers] if len(rank) else np.zeros(len(column), np.int64)
+    return ranked

@@ -131,11 +131,11 @@ class Dense:
         ids = np.flatnonzero(self._held[:size] | later._held[:size])
         mine = [column[ids] for column in self._columns]
         theirs = [column[ids] for column in later._columns]
-        here, there = self._held[ids], later._held[ids]
-        both = here & there
+        held, added = self._held[ids], later._held[ids]
+        both = held & added
         if both.all():
             return Part(ids, self._layout.merge(mine, theirs))
-        columns = [np.where(here, a, b) for a, b in zip(mine, theirs, strict=True)]
+        columns = [np.where(held, a, b) for a, b in zip(mine, theirs, strict=True)]
         if both.any():
             at = np.flatnonzero(both)
             merged = self._layout.merge([c[at] for c in mine], [c[at] for c in theirs])

@@ -71,35 +71,35 @@ Edge = tuple[tuple[int, str], ...]
 def _path(
     start: int, aliases: Sequence[str], conditions: Sequence[Condition], edges: Sequence[Edge]
 ) -> Path:
-    there, reaches = [start], list[Reach]()
-    while len(there) < len(aliases):
-        missing = [i for i in range(len(aliases)) if i not in there]
-        found = [_reach(to, there, edges) for to in missing]
-        reach = next((reach for reach in found if reach.columns), found[0])
+    reached, reaches = [start], list[Reach]()
+    while len(reached) < len(aliases):
+        missing = [i for i in range(len(aliases)) if i not in reached]
+        reaches_ = [_reach(to, reached, edges) for to in missing]
+        reach = next((reach for reach in reaches_ if reach.columns), reaches_[0])
         if not reach.columns and reaches:
-            reaches[-1] = _asking(reaches[-1], there, aliases, conditions)
-        there.append(reach.to)
+            reaches[-1] = _asking(reaches[-1], reached, aliases, conditions)
+        reached.append(reach.to)
         reaches.append(reach)
     return Path(start, tuple(reaches))
 
 
-def _reach(to: int, there: Sequence[int], edges: Sequence[Edge]) -> Reach:
+def _reach(to: int, reached: Sequence[int], edges: Sequence[Edge]) -> Reach:
     pairs = dict.fromkeys(
         (mine[1], other)
         for edge in edges
         for mine, other in (edge, edge[::-1])
-        if mine[0] == to and other[0] in there
+        if mine[0] == to and other[0] in reached
     )
     return Reach(to, tuple(mine for mine, _ in pairs), tuple(other for _, other in pairs))
 
 
 def _asking(
-    reach: Reach, there: Sequence[int], aliases: Sequence[str], conditions: Sequence[Condition]
+    reach: Reach, reached: Sequence[int], aliases: Sequence[str], conditions: Sequence[Condition]
 ) -> Reach:
     """The reach with those conditions on several inputs that can be evaluated now, and could not
     before it.
     """
-    names = {aliases[i] for i in there}
+    names = {aliases[i] for i in reached}
     now = (
         c
         for c in conditions
@@ -185,13 +185,13 @@ def _follow(
     else:
         pairs = _product(target, have, with_fresh, limits.block)
     pruned = (_extended(have, reach.to, target, *pair, work) for pair in pairs)
-    for found in _regrouped(pruned, limits.block, work):
-        if reach.conditions and _next(members, path, done) * len(found) >= limits.asking:
-            found = found.take(ask(found, reach.conditions))
-        if len(found):
-            yield from _follow(members, path, done + 1, found, ask, limits, work)
+    for combinations_ in _regrouped(pruned, limits.block, work):
+        if reach.conditions and _next(members, path, done) * len(combinations_) >= limits.asking:
+            combinations_ = combinations_.take(ask(combinations_, reach.conditions))
+        if len(combinations_):
+            yield from _follow(members, path, done + 1, combinations_, ask, limits, work)
         else:
-            yield found
+            yield combinations_
 
 
 def _next(members: Sequence[Members], path: Path, done: int) -> int:
@@ -254,9 +254,9 @@ def _spread(start: I64, count: I64, block: int) -> Iterator[tuple[I64, I64]]:
         first, last = np.searchsorted(stops, [low, high - 1], side="right")
         part = slice(first, last + 1)
         begins = stops[part] - count[part]
-        here = np.minimum(stops[part], high) - np.maximum(begins, low)
-        which = np.repeat(np.arange(first, last + 1), here)
-        shift = np.repeat(start[part] - begins, here)
+        counts = np.minimum(stops[part], high) - np.maximum(begins, low)
+        which = np.repeat(np.arange(first, last + 1), counts)
+        shift = np.repeat(start[part] - begins, counts)
         yield which, np.arange(low, high) + shift
 
 

@@ -63,8 +63,8 @@ class JoinState:
         held = inputs[: len(join.windows)]
         self._aliases = [alias for alias, _ in held]
         schemas = dict(held)
-        asked = [use for c in join.conditions for use in c.expr.uses]
-        self._uses = list(dict.fromkeys([*asked, *uses]))
+        uses_ = [use for c in join.conditions for use in c.expr.uses]
+        self._uses = list(dict.fromkeys([*uses_, *uses]))
 
         def indexed(use: Use) -> bool:
             return use.column in _TIMES or hashable(schemas[use.input].field(use.column).type)
@@ -113,8 +113,8 @@ class JoinState:
         ways = (*self._paths, *self._paths_without)
         reaches = [reach for path in ways for reach in path.reaches]
         probed = {column for r in reaches for i, column in r.probes if i == number}
-        found = {column for r in reaches if r.to == number for column in r.columns}
-        return Members(window, schema, sorted(columns - _TIMES), probed | found)
+        needed = {column for r in reaches if r.to == number for column in r.columns}
+        return Members(window, schema, sorted(columns - _TIMES), probed | needed)
 
     def _conditions_to_screen(self) -> dict[int, list[Condition]]:
         """For each input that takes part in a product, the conditions on it alone."""
@@ -228,9 +228,9 @@ class JoinState:
         for upto in self._parts(new.times):
             if self._results is None:
                 self._results = self._new_results(new, limits)
-            for found in self._advance(upto, new.times, limits):
-                if len(found):
-                    self._results.add(found)
+            for part in self._advance(upto, new.times, limits):
+                if len(part):
+                    self._results.add(part)
                 yield False
             self._results.gather()
             for members in self._members:
@@ -294,16 +294,16 @@ class JoinState:
             members.ok[new] = False
             for first in range(0, len(new), limits.block):
                 rows = new[first : first + limits.block]
-                found = Combinations({number: rows}, members.ts[rows], members.end[rows])
-                members.ok[rows[self._ask(found, conditions)]] = True
+                candidates = Combinations({number: rows}, members.ts[rows], members.end[rows])
+                members.ok[rows[self._ask(candidates, conditions)]] = True
                 self._work.looked += len(rows)
                 yield
 
-    def _ask(self, found: Combinations, conditions: Sequence[Condition]) -> I64:
-        if not len(found):
+    def _ask(self, combinations: Combinations, conditions: Sequence[Condition]) -> I64:
+        if not len(combinations):
             return np.empty(0, np.int64)
         uses = list(dict.fromkeys(use for c in conditions for use in c.expr.uses))
-        return np.sort(self._evaluator.keep(self._source.table(found, uses), conditions))
+        return np.sort(self._evaluator.keep(self._source.table(combinations, uses), conditions))
 
     def _limits_now(self) -> Limits:
         """The limits, with smaller blocks if rows are large."""

@@ -41,25 +41,25 @@ class Source:
         self._members = dict(zip(aliases, members, strict=True))
         self._number = {alias: i for i, alias in enumerate(aliases)}
 
-    def table(self, found: Combinations, uses: Sequence[Use]) -> pa.Table:
+    def table(self, combinations: Combinations, uses: Sequence[Use]) -> pa.Table:
         columns: dict[str, pa.Array] = {}
         for alias, members in self._members.items():
             names = [use.column for use in uses if use.input == alias]
-            taken = members.take(names, found.rows[self._number[alias]]) if names else []
+            taken = members.take(names, combinations.rows[self._number[alias]]) if names else []
             columns |= {
                 flat_name(Use(input=alias, column=name)): column
                 for name, column in zip(names, taken, strict=True)
             }
-        return pa.table({**columns, INDEX: pa.array(np.arange(len(found)))})
+        return pa.table({**columns, INDEX: pa.array(np.arange(len(combinations)))})
 
-    def numbers(self, found: Combinations, use: Use) -> I64:
-        rows = found.rows[self._number[use.input]]
+    def numbers(self, combinations: Combinations, use: Use) -> I64:
+        rows = combinations.rows[self._number[use.input]]
         return self._members[use.input].numbers(use.column, rows)
 
-    def born(self, found: Combinations) -> I64:
+    def born(self, combinations: Combinations) -> I64:
         """The time of the newest row in each combination."""
         members = zip(self._number.values(), self._members.values(), strict=True)
-        born: I64 = np.maximum.reduce([m.numbers(BORN, found.rows[i]) for i, m in members])
+        born: I64 = np.maximum.reduce([m.numbers(BORN, combinations.rows[i]) for i, m in members])
         return born
 
 
@@ -86,29 +86,31 @@ class Results:
         self._waiting_rows = 0
         self._done: list[tuple[pa.Table, I64]] = []
 
-    def add(self, found: Combinations) -> None:
-        if sum(map(len, self._found)) + len(found) > self._block:
+    def add(self, combinations: Combinations) -> None:
+        if sum(map(len, self._found)) + len(combinations) > self._block:
             self.gather()
-        self._found.append(found)
+        self._found.append(combinations)
 
     def gather(self) -> None:
         """Takes the columns of the combinations that were found."""
         if not self._found:
             return
-        found, self._found = joined(self._found), []
-        if self._waiting_rows + len(found) > self._block:
+        combinations, self._found = joined(self._found), []
+        if self._waiting_rows + len(combinations) > self._block:
             self._evaluate()
-        self._waiting.append((self._source.table(found, self._uses), self._numbers(found)))
-        self._waiting_rows += len(found)
+        self._waiting.append(
+            (self._source.table(combinations, self._uses), self._numbers(combinations))
+        )
+        self._waiting_rows += len(combinations)
 
-    def _numbers(self, found: Combinations) -> I64:
+    def _numbers(self, combinations: Combinations) -> I64:
         """The numbers of each combination: instant, then the order of its results; then when it was
         born, and its end.
         """
-        trigger = self._instants.born[np.searchsorted(self._instants.times, found.at)]
-        born = np.maximum(trigger, self._source.born(found))
-        order = [self._source.numbers(found, use) for use in self._order]
-        return np.stack([found.at, *order, born, found.end])
+        trigger = self._instants.born[np.searchsorted(self._instants.times, combinations.at)]
+        born = np.maximum(trigger, self._source.born(combinations))
+        order = [self._source.numbers(combinations, use) for use in self._order]
+        return np.stack([combinations.at, *order, born, combinations.end])
 
     def _evaluate(self) -> None:
         if not self._waiting:
