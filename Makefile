@@ -95,6 +95,12 @@ soak: servers archive ## What takes long: volume, idling, kills at random with a
 	@$(BIN)/pytest --quiet -m soak
 	@ANABRANCH_KILLS=10 $(BIN)/pytest --quiet tests/e2e/test_site_restart.py
 
+.PHONY: size
+size: ## Count the modules and lines of the product
+	@find src/anabranch -name '*.py' ! -name __init__.py -print0 | xargs -0 cat | wc -l | \
+		xargs printf 'The product: %s modules, %s lines.\n' \
+		"$$(find src/anabranch -name '*.py' ! -name __init__.py | wc -l)"
+
 .PHONY: clean
 clean: ## Remove the virtual environment, caches, build output and run-time state
 	@rm -rf $(VENV) $(SERVERS) .anabranch .hypothesis .import_linter_cache .mypy_cache .pytest_cache \

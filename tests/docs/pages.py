@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,48 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+PRODUCT = ROOT / "src" / "anabranch"
+_PLACE = re.compile(r"^(\d+\.|-) `([\w/]+\.py)`((?:, `[\w.]+`)+): [A-Z].*[.?]$")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line such as "- `link/gate.py`, `Gate.answer`: What happens there." """
+
+    number: str
+    file: str
+    names: tuple[str, ...]
+
+    def check(self) -> None:
+        """Asserts that what it names is there."""
+        assert (PRODUCT / self.file).exists(), self.file
+        missing = set(self.names) - names_in(self.file)
+        assert not missing, f"{self.file} has no {missing}"
+
+
+def place_of(line: str) -> Place:
+    found = _PLACE.match(line)
+    assert found, f"no place: {line}"
+    return Place(found[1], found[2], tuple(re.findall(r"`([\w.]+)`", found[3])))
+
+
+@cache
+def names_in(file: str) -> set[str]:
+    """What a module of the product defines, as `function`, `Class`, `Class.method` or `TABLE`."""
+    tree = ast.parse((PRODUCT / file).read_text(encoding="utf-8"))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, (*functions, ast.ClassDef)):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, functions)}
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
 
 
 @dataclass(frozen=True)
