@@ -26,7 +26,7 @@ CASES = {
     "disk": ("No space left",),
     "backend": ("totals: sink away",),
     "database": ("totals: sink away",),
-    "broker": ("large: sink away", "orders"),
+    "broker": ("orders waits",),
 }
 """What stands still, and what `status` has to say meanwhile."""
 FOLDER_MB = 64

@@ -128,7 +128,7 @@ class Installed:
     def close(self) -> None:
         self.kill()
         if self._own_disk:
-            _program("umount", str(self._state))
+            _program("umount", "--lazy", str(self._state))  # the killed may still go
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
