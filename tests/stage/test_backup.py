@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from anabranch.errors import TaskError
 from anabranch.stage.global_database import Backup, GlobalDatabase
+from anabranch.stage.offsets import Range
 from anabranch.stage.partials import PartialsSql
 from anabranch.stage.service import StateService
-from anabranch.stage.store import Store
+from anabranch.stage.store import FAN_IN, Store
 from anabranch.stream.batch import START_WATERMARK
 from bench.systems.postgres import Postgres
 from tests.stage.test_service import ROWS, SAMPLE, World
@@ -108,3 +110,53 @@ def test_who_was_replaced_saves_no_more(tmp_path: Path, postgres: Postgres) -> N
     with pytest.raises(TaskError, match="another server has taken over"):
         old.back_up()
     assert new.status().offsets["p"] == world.ranges[0].end
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_database_that_has_forgotten_saves_gets_them_again(
+    tmp_path: Path, postgres: Postgres, seed: int
+) -> None:
+    """It was failed over to a copy that is behind, while tables of the state here were merged that
+    it has in part; then the server is lost, too."""
+    world = BackedUp(tmp_path / "a", postgres.url, f"behind-{seed}", seed)
+    world.ranges = [Range("p", first, first + 5) for first in range(0, ROWS, 5)]
+    before: Rows = {}
+    for number in range(2 * FAN_IN):
+        world.put(world.ranges[number])
+        world.service.checkpoint()
+        world.service.back_up()
+        if number == FAN_IN // 2:
+            before = remembered(postgres, world.name)
+    restore(postgres, world.name, before)
+    world.put(world.ranges[-1])
+    world.service.checkpoint()
+    world.service.back_up()
+    assert world.service.status().backup_problem == ""
+    world.lose(tmp_path / "b")
+    assert world.finish() == world.expected()
+
+
+Rows = dict[str, list[tuple[object, ...]]]
+
+
+def partials_table(stage: str) -> str:
+    return f"anabranch_stage_{sha256(stage.encode()).hexdigest()[:16]}"
+
+
+def remembered(postgres: Postgres, stage: str) -> Rows:
+    """The rows of a stage, by table."""
+    return {
+        partials_table(stage): postgres.execute(f"SELECT * FROM {partials_table(stage)}"),
+        "anabranch_stages": postgres.execute(
+            "SELECT * FROM anabranch_stages WHERE stage = %s", stage
+        ),
+    }
+
+
+def restore(postgres: Postgres, stage: str, before: Rows) -> None:
+    postgres.execute(f"DELETE FROM {partials_table(stage)}")
+    postgres.execute("DELETE FROM anabranch_stages WHERE stage = %s", stage)
+    for table, rows in before.items():
+        for row in rows:
+            marks = ", ".join(["%s"] * len(row))
+            postgres.execute(f"INSERT INTO {table} VALUES ({marks})", *row)

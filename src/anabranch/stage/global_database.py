@@ -20,7 +20,7 @@ from anabranch.plan.spec import opened
 from anabranch.plan.stage import Stage
 from anabranch.stage.partials import SLICE, PartialsSql
 from anabranch.stage.sessions import Place, Rows, Session, place_of
-from anabranch.stage.store import Checkpoint, Store
+from anabranch.stage.store import Checkpoint, Since, Store
 from anabranch.stream.batch import START_WATERMARK
 
 MERGE_EVERY = 16
@@ -113,9 +113,7 @@ class GlobalDatabase:
                 f"SELECT {names} FROM {self._table} WHERE {PART} = {part}", self._columns
             )
 
-    def save(
-        self, part: int, since: Callable[[int], tuple[Checkpoint, pa.Table]], floor: int
-    ) -> Checkpoint:
+    def save(self, part: int, since: Callable[[int], Since], floor: int) -> Checkpoint:
         """Saves in one transaction; returns what is saved then. `since` gives what came after the
         epoch that is saved: only the database knows which that is, in case one of its answers was
         lost.
@@ -128,9 +126,12 @@ class GlobalDatabase:
             )
             if not rows or rows[0][0] != self._owner:
                 raise _taken_over(part)
-            kept, partials = since(rows[0][1])
+            lacks = since(rows[0][1])
+            kept, partials = lacks.kept, lacks.partials
             if rows[0][1] >= kept.epoch:
                 return kept
+            if lacks.whole:
+                db.run(f"DELETE FROM {self._table} WHERE {PART} = ?", (part,))
             number = pa.array([part] * len(partials), pa.int32())
             rows_here = partials.cast(self._columns).add_column(0, PART, number)
             db.append(self._table, rows_here)
@@ -233,10 +234,6 @@ def _succeeds(local: Checkpoint, saved: Checkpoint, generation: int) -> bool:
     return local.epoch >= saved.epoch and local.facts.get(GENERATION, 0) == generation
 
 
-Since = Callable[[int], tuple[Checkpoint, pa.Table]]
-"""The last checkpoint, and the partials that came behind an epoch."""
-
-
 class Backup:
     """An unreachable database is a `problem`, and is brought up to date when it is back; a part
     that another server has claimed is a TaskError.
@@ -268,7 +265,7 @@ class Backup:
             self._store.adopt(saved, self._database.load(self._part))
         self._store.saved, self._claimed = saved.epoch, True
 
-    def save(self, since: Since, floor: int) -> Checkpoint | None:
+    def save(self, since: Callable[[int], Since], floor: int) -> Checkpoint | None:
         """Saves, and returns what is there then; None if the database is away."""
         try:
             if not self._claimed:

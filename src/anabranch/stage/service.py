@@ -15,7 +15,7 @@ from anabranch.stage.global_database import Backup
 from anabranch.stage.messages import SEE_S, Counts, DueWindows, StateStatus
 from anabranch.stage.offsets import Epochs, Offsets, Range
 from anabranch.stage.partials import SLICE, Slices, first_slice
-from anabranch.stage.store import Checkpoint, Store
+from anabranch.stage.store import Since, Store
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.panes import Grid
 
@@ -243,7 +243,7 @@ class StateService:
         self._backup.look()
         self.release(self._backup.floor)
 
-    def _since(self, epoch: int) -> tuple[Checkpoint, pa.Table]:
+    def _since(self, epoch: int) -> Since:
         with self._flushing:
             return self._store.since(epoch)
 

@@ -74,6 +74,17 @@ class Transaction:
 
 
 @dataclass(frozen=True)
+class Since:
+    """What the global database lacks: the last checkpoint, and the partials to add to those that it
+    has; or, if it is the `whole`, to put in the place of those.
+    """
+
+    kept: Checkpoint
+    partials: pa.Table
+    whole: bool
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The content that was committed at a moment. It can be read once."""
 
@@ -139,19 +150,21 @@ class Store:
         transaction.commit()
         self.flush(kept.epoch, -(2**62), kept.offsets, kept.facts)
 
-    def since(self, epoch: int) -> tuple[Checkpoint, pa.Table]:
+    def since(self, epoch: int) -> Since:
         """What is on disk, and the partials of it that came after `epoch`, merged. Call it only
-        while nothing is flushed.
+        while nothing is flushed. What was saved once is merged here: if the global database has
+        forgotten a part of that, it needs the whole.
         """
         kept = self.checkpoint()
         with self._lock:
-            new = [one for one in self._parts if one.level >= 0 and one.epoch > epoch]
+            flushed = [one for one in self._parts if one.level >= 0]
+            whole = any(one.level > 0 and one.epoch > epoch for one in flushed)
+            new = [one for one in flushed if whole or one.epoch > epoch]
             names = " UNION ALL ".join(f"SELECT * FROM {one.name}" for one in new)
             if not new:
-                return kept, self._empty()
-            return kept, self._db.cursor().sql(
-                self._sql.merged(f"({names})", "TRUE")
-            ).to_arrow_table()
+                return Since(kept, self._empty(), whole)
+            merged = self._sql.merged(f"({names})", "TRUE")
+            return Since(kept, self._db.cursor().sql(merged).to_arrow_table(), whole)
 
     def _empty(self) -> pa.Table:
         return partials_of(self._sql, self._sample.empty_table())
