@@ -3,6 +3,7 @@ that survives."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,9 @@ from anabranch.plan.places import Looked
 from anabranch.plan.tasks import Input, TaskSpec
 from anabranch.runtime.base import Spawned
 from anabranch.site.tasks import body
+from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Owner, Task
+from anabranch.snapshot.state import Kept, Piece, State
 from anabranch.standby.detector import Patience
 from anabranch.stream.restart import START_WATERMARK, RestartPoint
 from simulation.clock import Process, Violation
@@ -96,6 +99,13 @@ class OperatorBody:
     def warm_up(self) -> bool:
         return False
 
+    def snapshot(self) -> State:
+        data = json.dumps(self._operator.state()).encode()
+        return State({}, [Piece(data, lambda: data)])
+
+    def restore(self, kept: Kept) -> None:
+        self._operator.restore(json.loads(kept.pieces[0]))
+
     def step(self, inputs: Sequence[body.Taken]) -> Any:
         made = self._operator.step([_numbered(one) for one in inputs])
         return Made(made.rows, made.watermark, made.needless, made.instant)
@@ -147,6 +157,12 @@ class SinkOperator:
             known = self._continued.holds(taken.rows[0][0], len(taken.rows))
             self._sink.write(taken.rows[known:])
         return Produced([], taken.watermark, (taken.last,))
+
+    def state(self) -> None:
+        """It is in what was written."""
+
+    def restore(self, state: Any) -> None:
+        """It is in what was written."""
 
 
 def _numbered(taken: body.Taken) -> Taken:
@@ -275,7 +291,9 @@ class SimBuilder:
         queue_bytes: int,
         heartbeat_s: float,
         shelves: Shelves,
+        states: States,
     ) -> None:
+        self._states = states
         self._shelves = shelves
         self._begins = begins
         self._process = process
@@ -308,7 +326,20 @@ class SimBuilder:
         else:
             operator, outlet = self._operators(spec.base), self._outlet(spec.output)
         runs, inlets = OperatorBody(operator), self.inlets(spec)
-        return SimTask(self._begins, self._process, owner, spec, runs, inlets, outlet, NoJobs())
+        states = self._states if outlet else None
+        return SimTask(
+            self._begins,
+            self._process,
+            owner,
+            spec,
+            runs,
+            inlets,
+            outlet,
+            NoJobs(),
+            tuple,
+            1_000_000,
+            states,
+        )
 
     def inlets(self, spec: TaskSpec) -> list[LiveInlet[Rows]]:
         return [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from anabranch.stream.restart import END_WATERMARK, START_WATERMARK
 from simulation.rows import Row
@@ -41,6 +41,12 @@ class Operator(Protocol):
         """Forget everything; results with event times up to `instant` have been given before."""
 
     def step(self, inputs: Sequence[Taken]) -> Produced: ...
+
+    def state(self) -> Any:
+        """All that is remembered, for JSON."""
+
+    def restore(self, state: Any) -> None:
+        """After `open`, whose instant may be a later one."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,12 @@ class _Select:
     def open(self, instant: int) -> None:
         """Nothing is remembered."""
 
+    def state(self) -> Any:
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Nothing is remembered."""
+
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs
         rows = [(ts, value) for _, ts, value in taken.rows if value % self._drop]
@@ -126,6 +138,12 @@ class _Until:
         self._end = end
 
     def open(self, instant: int) -> None:
+        """Nothing is remembered."""
+
+    def state(self) -> Any:
+        return None
+
+    def restore(self, state: Any) -> None:
         """Nothing is remembered."""
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
@@ -144,6 +162,12 @@ class _CountTime:
     def open(self, instant: int) -> None:
         self._open = []
         self._instant = instant
+
+    def state(self) -> Any:
+        return self._open
+
+    def restore(self, state: Any) -> None:
+        self._open = [(position, ts, value) for position, ts, value in state]
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs
@@ -178,9 +202,17 @@ class _CountRows:
     def __init__(self, kind: CountRows) -> None:
         self._width, self._slide = kind.width, kind.slide
         self._open: list[Numbered] = []
+        self._instant = START_WATERMARK
 
     def open(self, instant: int) -> None:
         self._open = []
+        self._instant = instant
+
+    def state(self) -> Any:
+        return self._open
+
+    def restore(self, state: Any) -> None:
+        self._open = [(position, ts, value) for position, ts, value in state]
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         """Windows are aligned by position, and begin at k·slide + 1; one whose first tuples were
@@ -195,12 +227,14 @@ class _CountRows:
             elif len(self._open) >= self._width:
                 window = self._open[: self._width]
                 total = sum(value for _, _, value in window)
-                rows.append((window[-1][1], (window[0][0] * 13 + total) % MODULUS))
+                if window[-1][0] > self._instant:
+                    rows.append((window[-1][1], (window[0][0] * 13 + total) % MODULUS))
                 del self._open[: self._slide]
             else:
                 break
         needless = self._open[0][0] - 1 if self._open else taken.last
-        return Produced(rows, taken.watermark, (needless,))
+        self._instant = max(self._instant, taken.last)
+        return Produced(rows, taken.watermark, (needless,), self._instant)
 
 
 class _Join:
@@ -212,6 +246,13 @@ class _Join:
     def open(self, instant: int) -> None:
         self._open = ([], [])
         self._instant = instant
+
+    def state(self) -> Any:
+        return self._open
+
+    def restore(self, state: Any) -> None:
+        left, right = ([(pos, ts, value) for pos, ts, value in held] for held in state)
+        self._open = left, right
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         for held, taken in zip(self._open, inputs, strict=True):

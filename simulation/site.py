@@ -15,7 +15,9 @@ from anabranch.site.heartbeat import BEAT_S, Heartbeat, RoundTrips
 from anabranch.site.links.readers import ReadersFile
 from anabranch.site.service import SiteService
 from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Task
+from anabranch.snapshot.timing import Limits
 from anabranch.stream.restart import RestartPoint
 from simulation.bodies import SimBuilder, SimExecutor
 from simulation.clock import Process
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
+STATES = Limits(nbytes=100, least_s=0.03)
+"""Upstream keeps little for a task before its state is kept instead."""
 SEGMENT_BYTES = 500
 """A log of a stream has many segments."""
 PASS = Select(MODULUS)
@@ -46,6 +50,8 @@ class SimSite:
         self.disk = DiskBudget(plan.pace.disk_bytes)
         ledger = world.ledger
         folder = SimFolder(world.disks[name], self.process)
+        points = PointsFile(folder)
+        states = States(name, self.process, folder, points, limits=STATES)
         builder = SimBuilder(
             self.process,
             world.places[name],
@@ -60,6 +66,7 @@ class SimSite:
                 self.disk,
                 Spills(folder, SEGMENT_BYTES).new,
             ),
+            states,
         )
         executor = SimExecutor(
             self.process, world.rng, plan.pace.work, plan.pace.patience, world.progress
@@ -71,8 +78,9 @@ class SimSite:
             self.network,
             builder,
             executor,
-            PointsFile(folder),
+            points,
             ReadersFile(folder),
+            states,
         )
         self.trips = (
             RoundTrips(name, self.process, self.network, self.service.links.emulated)

@@ -34,11 +34,11 @@ from tests.plan.samples import a_stream
 ACTIONS = {
     all_messages: [
         "acks", "analyse", "attach", "batch", "beat", "calibrate", "check", "check_types", "claim",
-        "consumer", "describe_pocket", "detach", "drop", "emulate", "end", "follow",
+        "consumer", "describe_pocket", "detach", "drop", "emulate", "end", "find_state", "follow",
         "go_on_without", "heartbeat", "join", "learn_model", "measured", "peers", "ping", "place",
-        "plans", "points", "prepare",
-        "push", "routes", "schema", "ship", "stage_size", "stand_by", "start", "start_sources",
-        "state_query", "status", "take_over", "urgencies",
+        "plans", "points", "prepare", "push", "read_state", "routes", "schema", "ship",
+        "stage_size", "stand_by", "start", "start_sources", "state_query", "status", "take_over",
+        "urgencies",
     ],
     anabranch.coordinator.requests: [
         "execute", "move", "picture", "replan", "samples", "status", "stop", "submit",

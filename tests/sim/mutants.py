@@ -29,11 +29,13 @@ from anabranch.site.links.links import Links
 from anabranch.site.standby.guard import Guard
 from anabranch.site.standby.inputs import StandbyInputs
 from anabranch.site.standby.protection import Protection
+from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Task
+from anabranch.snapshot.state import State
 from anabranch.standby.secondary import Restart, Secondary
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.outlet import Consumer, Outlet
-from anabranch.stream.restart import RestartLog, RestartPoint
+from anabranch.stream.restart import RestartLog, RestartPoint, SnapshotName
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: list[Mutant] = []
@@ -45,6 +47,8 @@ NOTICED_BY = {
     "inputs_are_not_claimed": 16,
     "the_claim_is_not_believed": 16,
     "sinks_are_not_fenced": 84,
+    "states_are_told_before_they_are_kept": 81,
+    "a_state_is_taken_for_the_inputs_after_it": 81,
 }
 """A seed that notices the mutant, where others have to be tried for long."""
 
@@ -257,6 +261,37 @@ def gaps_are_final(patch: pytest.MonkeyPatch) -> None:
         task.fail(error)
 
     patch.setattr(Protection, "behind", behind)
+
+
+@mutant
+def states_are_told_before_they_are_kept(patch: pytest.MonkeyPatch) -> None:
+    """A restart point names a snapshot that is still being written."""
+    whole = States.keep
+
+    async def keep(
+        self: States, task: str, epoch: int, state: State, needed: Any
+    ) -> tuple[SnapshotName, int]:
+        there = self._store(task).names()
+        number = max((one.number for one in there), default=0) + 1
+
+        async def write() -> None:
+            await self._runtime.sleep(0.3)
+            await whole(self, task, epoch, state, needed)
+
+        self._runtime.spawn(write())
+        return SnapshotName(epoch, number, self.name), 0
+
+    patch.setattr(States, "keep", keep)
+
+
+@mutant
+def a_state_is_taken_for_the_inputs_after_it(patch: pytest.MonkeyPatch) -> None:
+    """A restart goes on where the task stood when its state was kept, and begins with none."""
+
+    async def found(*asked: Any, **options: Any) -> None:
+        return None
+
+    patch.setattr(Task, "_kept_at", found)
 
 
 @mutant

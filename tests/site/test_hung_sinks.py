@@ -24,6 +24,8 @@ from anabranch.site.tasks import sink as sinks
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.sink import SinkBody, SinkTask
+from anabranch.site.tasks.snapshots import States
+from anabranch.snapshot.timing import Limits
 from anabranch.stream.restart import RestartPoint
 from bench.systems.postgres import Postgres
 from tests.link.support import LOOP, eventually, offer
@@ -54,7 +56,10 @@ def deployment(executor: Executor) -> Deployment:
     points = PointsFile(None)
     none: Any = None
     links: Any = NoLinks()
-    return Deployment(LOOP, {}, {}, none, links, executor, points, none, lambda name: [])
+    states = States("centre", LOOP, None, points, limits=Limits(1.0, 1.0))
+    return Deployment(
+        LOOP, {}, {}, none, links, executor, points, none, states, none, lambda name: []
+    )
 
 
 @pytest.fixture(autouse=True)

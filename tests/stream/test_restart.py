@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.stream.restart import RestartLog, RestartPoint, beyond, gather, point_of, told_to
+from anabranch.stream.restart import (
+    RestartLog,
+    RestartPoint,
+    SnapshotName,
+    beyond,
+    gather,
+    point_of,
+    told_to,
+)
 
 steps = st.lists(
     st.one_of(
@@ -144,3 +152,55 @@ def test_a_task_called_like_the_second_input_of_another_is_itself() -> None:
     assert gather([both]) == both
     assert beyond("q", both) == {"q#2": both["q#2"]}
     assert gather([{"p": RestartPoint((1,), 1, readers=both)}]).keys() == {"p", "q", "q#2"}
+
+
+S1, S2 = SnapshotName(0, 1, "a"), SnapshotName(0, 2, "a")
+
+
+def test_a_state_that_is_kept_late_moves_the_inputs_and_takes_no_output_back() -> None:
+    log = RestartLog(RestartPoint((0,), 0))
+    log.add(RestartPoint((700,), 52, 52))
+    log.acknowledge(52)
+    moved = log.add_kept(RestartPoint((1000,), 50, 50, snapshot=S1))
+    assert moved == log.current == RestartPoint((1000,), 52, 52, snapshot=S1)
+
+
+def test_a_state_waits_for_the_results_before_it() -> None:
+    log = RestartLog(RestartPoint((0,), 0))
+    assert log.add_kept(RestartPoint((1000,), 50, 50, snapshot=S1)) is None
+    assert log.acknowledge(49) is None
+    assert log.acknowledge(50) == RestartPoint((1000,), 50, 50, snapshot=S1)
+
+
+def test_open_windows_that_began_before_the_state_do_not_take_it_back() -> None:
+    log = RestartLog(RestartPoint((0,), 0))
+    log.add_kept(RestartPoint((1000,), 50, 50, snapshot=S1))
+    log.add(RestartPoint((900,), 55, 55))
+    assert log.acknowledge(55) == RestartPoint((1000,), 55, 55, snapshot=S1)
+    log.add(RestartPoint((1001,), 60, 60))
+    assert log.acknowledge(60) == RestartPoint((1001,), 60, 60)
+    assert log.snapshots == set()
+
+
+def test_of_two_states_of_one_run_the_later_one_holds() -> None:
+    one = RestartPoint((1000, 1000), 50, snapshot=S1)
+    other = RestartPoint((1000, 2000), 60, snapshot=S2)
+    assert one.join(other) == other.join(one) == other
+
+
+def test_a_state_of_a_run_that_was_replaced_is_not_mixed_with_its_successors() -> None:
+    old = RestartPoint((1000, 3000), 50, snapshot=SnapshotName(1, 9, "a"))
+    new = RestartPoint((2000, 2000), 60, snapshot=SnapshotName(2, 1, "b"))
+    assert old.join(new) == new.join(old) == new
+
+
+def test_what_one_input_needs_no_more_goes_though_the_state_is_that_of_before() -> None:
+    state = RestartPoint((1000, 1000), 50, 50, snapshot=S1)
+    plain = RestartPoint((1200, 800), 55, 55)
+    assert state.join(plain) == RestartPoint((1200, 1000), 55, 55, snapshot=S1)
+
+
+def test_a_point_with_a_state_survives_json() -> None:
+    inner = RestartPoint((1,), 2, snapshot=S2)
+    point = RestartPoint((1, 2), 3, 4, 5, {"q": inner}, S1)
+    assert point_of(json.loads(json.dumps(asdict(point)))) == point

@@ -21,7 +21,7 @@ from anabranch.plan.service_levels import Urgency
 from anabranch.plan.spec import Call, Submission
 from anabranch.plan.stage import Stage
 from anabranch.plan.tasks import TaskSpec
-from anabranch.stream.restart import RestartPoint
+from anabranch.stream.restart import RestartPoint, SnapshotName
 from anabranch.stream.routes import Route
 
 # -- following streams (DoGet) -------------------------------------------------------------------
@@ -80,6 +80,35 @@ class Acks(Message[list[tuple[str, int]]]):
     """Answered with those among them, (consumer, epoch), that have been replaced."""
 
     acks: tuple[Ack, ...]
+
+
+# -- states --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StateFound:
+    """The notes of a snapshot, and the bytes of each of its pieces."""
+
+    notes: dict[str, Any]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindState(Message[StateFound | None]):
+    """What a site has kept of the state of a task, which may run there no more."""
+
+    task: str
+    name: SnapshotName
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState(Message[str]):
+    """Some bytes of one of its pieces, from there on, in base64."""
+
+    task: str
+    name: SnapshotName
+    piece: int
+    offset: int
 
 
 # -- deploying -----------------------------------------------------------------------------------

@@ -99,6 +99,24 @@ class StandbyReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotReport:
+    """How the state of a task is kept: how often it was since the task began there, and of the last
+    time how large it is, how long ago that was, how long it took, why it was due, and up to where
+    the inputs are in it. It is due when what upstream holds for the task is more than
+    `limit_bytes`, or to replay it would take longer than `limit_replay_s`."""
+
+    count: int
+    nbytes: int
+    age_s: float | None
+    took_s: float
+    why: str
+    inputs: tuple[int, ...]
+    limit_bytes: int
+    limit_replay_s: float
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
     """A task at one site. What it took and made is counted since it began there; `position` is that
     of its newest output, or of a sink its newest input, since the query began."""
@@ -140,6 +158,8 @@ class TaskReport:
     breaks: int
     standby: StandbyReport | None = field(default=None, metadata=INLINE)
     born: int = 0
+    snapshot: SnapshotReport | None = None
+    """None if it holds nothing that would have to be kept, or there is no folder for it."""
 
     _gathered = model_validator(mode="before")(gathered("standby", "guard"))
 

@@ -59,6 +59,7 @@ from anabranch.site.tasks.join import JoinBody
 from anabranch.site.tasks.measures import Cost
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.sink import SinkBody, SinkTask
+from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Owner, Task
 from anabranch.spark.jobs import SparkJobs
 from anabranch.spark.kept.expressions import Expressions, Mode
@@ -102,10 +103,12 @@ class Builder:
         site: SiteSettings,
         executor: Executor,
         points: PointsFile,
+        states: States,
     ) -> None:
         """What uses Spark and is no task instance runs in a slot of `executor`. `points` are those
-        of this site."""
+        of this site, and so are `states`."""
         self._points = points
+        self._states = states
         self._runtime = runtime
         self._plans: Mode = site.plans
         self._batch = site.batch
@@ -310,7 +313,16 @@ class Builder:
         body = self._body(spec, expressions, self._snapshots(spec, resume=resume), resume=resume)
         make = SinkTask if spec.sink else Task
         return make(
-            self._runtime, owner, spec, body, inlets, outlet, jobs, expressions.report, self._batch
+            self._runtime,
+            owner,
+            spec,
+            body,
+            inlets,
+            outlet,
+            jobs,
+            expressions.report,
+            self._batch,
+            self._states,
         )
 
     def inlets(self, spec: TaskSpec) -> list[LiveInlet[Any]]:

@@ -31,14 +31,17 @@ from anabranch.runtime.base import Bell, Runtime
 from anabranch.runtime.log import note
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
+from anabranch.site.links.states import StateExchange
 from anabranch.site.sources.ingest import SourceStream
 from anabranch.site.sources.open_stream import Given, OpenStream
 from anabranch.site.tasks.body import Produced
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.sink import SinkTask
+from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Owner, Task
+from anabranch.snapshot.state import Kept
 from anabranch.stream.batch import END_WATERMARK
-from anabranch.stream.restart import FOREVER, RestartPoint, gather
+from anabranch.stream.restart import FOREVER, RestartPoint, SnapshotName, gather
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -88,6 +91,8 @@ class Deployment:
         executor: Runs,
         points: PointsFile,
         readers: ReadersFile,
+        states: States,
+        exchange: StateExchange,
         forget: Callable[[str], list[str]],
     ) -> None:
         self.tasks = tasks
@@ -107,6 +112,8 @@ class Deployment:
         """Tasks that ran before this process did."""
         self._points = points
         self._readers = readers
+        self._states = states
+        self._exchange = exchange
         self._ending: list[Task] = []
         """Dropped, and not ended yet."""
 
@@ -142,7 +149,7 @@ class Deployment:
     async def prepare(self, asked: Prepare) -> None:
         """Build all or nothing; raises what is wrong with the first thing that cannot be built."""
         if not asked.resume:
-            await self._runtime.blocking(self._points.forget, [one.name for one in asked.tasks])
+            await self._forget_kept([one.name for one in asked.tasks])
 
         def build() -> tuple[dict[str, SourceStream], list[Task]]:
             make = partial(self._builder.source, resume=asked.resume)
@@ -268,6 +275,13 @@ class Deployment:
     def released(self, task: Task) -> None:
         self._links.released(task)
 
+    def stood_by_for(self, task: Task) -> bool:
+        route = self._links.routes[task.spec.output] if task.spec.output else None
+        return route is not None and route.standby is not None
+
+    async def fetch_state(self, task: Task, name: SnapshotName) -> Kept | None:
+        return await self._exchange.fetch(task.spec.name, name)
+
     def ended_early(self, task: Task) -> None:
         if task.role == "primary":  # of a standby nobody is told
             self._links.unfollow(task)
@@ -350,7 +364,12 @@ class Deployment:
         while any(one.spec.name in gone for one in self._ending):  # somebody else has dropped it
             await self._runtime.sleep(LOOK_S)
         if not asked.resume and (gone := [name for name in gone if name not in self.tasks]):
-            await self._runtime.blocking(self._points.forget, gone)
+            await self._forget_kept(gone)
+
+    async def _forget_kept(self, tasks: Sequence[str]) -> None:
+        """The points first: one names no state that is gone."""
+        await self._runtime.blocking(self._points.forget, tasks)
+        await self._runtime.blocking(self._states.forget, tasks)
 
     def _is_meant(self, task: str, born: Mapping[str, int]) -> bool:
         """The word may be late: what was created since under the same name stays."""

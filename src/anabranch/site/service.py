@@ -23,12 +23,14 @@ from anabranch.link.messages import (
     Claim,
     Detach,
     Drop,
+    FindState,
     GoOnWithout,
     Measured,
     News,
     Place,
     Points,
     Prepare,
+    ReadState,
     ShipBy,
     StandBy,
     Start,
@@ -52,10 +54,12 @@ from anabranch.runtime.log import note
 from anabranch.site.deployment import Builds, Deployment, Runs
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
+from anabranch.site.links.states import StateExchange
 from anabranch.site.member import Member
 from anabranch.site.standby.protection import Protection
 from anabranch.site.tasks.limits import Limits
 from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Task
 from anabranch.stream.restart import RestartPoint
 from anabranch.version import VERSION
@@ -118,6 +122,7 @@ class SiteService:
         executor: Runs,
         points: PointsFile,
         readers: ReadersFile,
+        states: States,
     ) -> None:
         self.name = name
         self._runtime = runtime
@@ -136,6 +141,7 @@ class SiteService:
             superseded=lambda task: self.protection.superseded(task),
             behind=lambda task, error: self.protection.behind(task, error),
         )
+        self._exchange = exchange = StateExchange(network, states)
         self.deployment = Deployment(
             runtime,
             tasks,
@@ -145,6 +151,8 @@ class SiteService:
             executor,
             points,
             readers,
+            states,
+            exchange,
             forget=lambda task: self.protection.forget(task),
         )
         self._limits = Limits(
@@ -186,6 +194,8 @@ class SiteService:
             Announce: protection.announced,
             ShipBy: protection.ship_by,
             Measured: protection.measured,
+            FindState: self._exchange.find,
+            ReadState: self._exchange.read,
         }
         return {
             kind: self._checked(handle) if issubclass(kind, Order) else handle

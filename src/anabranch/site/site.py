@@ -56,12 +56,16 @@ from anabranch.site.sources.open_stream import OpenStream, decoded, encoded
 from anabranch.site.spark_jobs import look
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.site.tasks.snapshots import States
+from anabranch.snapshot.timing import Limits
 from anabranch.spark.alive import Alive, pings
 from anabranch.spark.analyse import analyse, check_types
 from anabranch.spark.jvm import jvm
 from anabranch.stage.results import StageResults
 from anabranch.stage.run import size_of
 
+OF_QUEUE = 0.5
+"""The part of a queue's bytes that upstream keeps for a task before its state is kept instead."""
 TRIAL_S = 1.0
 """How long a trial waits for a slot."""
 
@@ -93,8 +97,16 @@ class Site:
         points = PointsFile(folder, synced=cluster.durability == "power")
         if points.damage:
             self._runtime.failed("restart points", points.damage)
+        states = States(
+            name,
+            self._runtime,
+            folder,
+            points,
+            limits=Limits(cluster.queue_bytes * OF_QUEUE),
+            synced=cluster.durability == "power",
+        )
         self._builder = Builder(
-            cluster, spark, folder, self._runtime, self._config, self._executor, points
+            cluster, spark, folder, self._runtime, self._config, self._executor, points, states
         )
         self.service = SiteService(
             name,
@@ -105,6 +117,7 @@ class Site:
             self._executor,
             points,
             ReadersFile(folder),
+            states,
         )
         network = FlightNetwork(self._runtime, name, self.peers)
         self._trips = RoundTrips(name, self._runtime, network, self.service.links.emulated)

@@ -17,6 +17,15 @@ FOREVER = 2**63 - 1
 """A position behind all others: whoever needs nothing up to it needs nothing any more."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class SnapshotName:
+    """The `number`-th state that the task of `epoch` kept at `site`. Later ones are greater."""
+
+    epoch: int
+    number: int
+    site: str
+
+
 @dataclass(frozen=True, slots=True)
 class RestartPoint:
     """Replaying every input i from `inputs[i] + 1` on reproduces the outputs from `output + 1` on.
@@ -25,7 +34,11 @@ class RestartPoint:
     at different times: whoever restarts takes the point with the greatest `output`.
 
     A replay may contain inputs that open windows still need and that have had results before:
-    results with an event time up to `instant` are among the first `output` ones.
+    results with an event time up to `instant` are among the first `output` ones. (Where windows are
+    counted by rows, results of windows that end at or before the position `instant`.)
+
+    With a `snapshot` that state is restored first. It holds the inputs up to where it was taken,
+    and what lies between there and `inputs` is not needed for the results after `output`.
 
     `readers` are the points of all tasks behind this one, those that read its readers included: the
     first `output` results are needed no more because of them. So whoever remembers where a task
@@ -39,6 +52,7 @@ class RestartPoint:
     incarnation: int = field(default=0, repr=False)
     """The number of the task's creation: of another of the same name nothing holds here."""
     readers: Mapping[str, RestartPoint] = field(default_factory=dict, repr=False)
+    snapshot: SnapshotName | None = None
 
     def join(self, other: RestartPoint) -> RestartPoint:
         """A point that is as far as both, for those who know both: what one run of the task did not
@@ -47,12 +61,19 @@ class RestartPoint:
             return self
         if self.incarnation != other.incarnation:
             return max(self, other, key=lambda point: point.incarnation)
+        readers = join_all(self.readers, other.readers)
+        inputs = tuple(map(max, self.inputs, other.inputs))
+        if self.snapshot and other.snapshot and self.snapshot != other.snapshot:
+            newer = self if self.snapshot > other.snapshot else other
+            if newer.inputs != inputs:  # an earlier run that nobody believes any more
+                return newer.before(readers)
         return RestartPoint(
-            tuple(map(max, self.inputs, other.inputs)),
+            inputs,
             max(self.output, other.output),
             max(self.instant, other.instant),
             self.incarnation,
-            join_all(self.readers, other.readers),
+            readers,
+            _needed(inputs, self, other),
         )
 
     @property
@@ -67,7 +88,17 @@ class RestartPoint:
 
     def before(self, readers: Mapping[str, RestartPoint]) -> RestartPoint:
         """The same with other `readers`."""
-        return RestartPoint(self.inputs, self.output, self.instant, self.incarnation, readers)
+        return RestartPoint(
+            self.inputs, self.output, self.instant, self.incarnation, readers, self.snapshot
+        )
+
+
+def _needed(inputs: tuple[int, ...], one: RestartPoint, other: RestartPoint) -> SnapshotName | None:
+    """The state that a restart after `inputs` begins with: none if a point that has none is as far
+    on every input."""
+    if any(point.snapshot is None and point.inputs == inputs for point in (one, other)):
+        return None
+    return max(filter(None, (one.snapshot, other.snapshot)), default=None)
 
 
 Points = Mapping[str, RestartPoint]
@@ -130,6 +161,7 @@ def point_of(data: Mapping[str, Any]) -> RestartPoint:
         data.get("instant", START_WATERMARK),
         data.get("incarnation", 0),
         {name: point_of(one) for name, one in data.get("readers", {}).items()},
+        SnapshotName(**data["snapshot"]) if data.get("snapshot") else None,
     )
 
 
@@ -139,20 +171,34 @@ class RestartLog:
     def __init__(self, start: RestartPoint) -> None:
         self._current = self._newest = start.alone
         self._ahead: deque[RestartPoint] = deque()
+        self._acknowledged = start.output
 
     @property
     def current(self) -> RestartPoint:
         """The newest point that downstream's acks have reached."""
         return self._current
 
+    @property
+    def newest(self) -> RestartPoint:
+        """Where a restart would begin if all results were safe."""
+        return self._newest
+
+    @property
+    def snapshots(self) -> set[SnapshotName]:
+        """Those that a restart may begin with."""
+        points = (self._current, self._newest, *self._ahead)
+        return {point.snapshot for point in points if point.snapshot}
+
     def add(self, point: RestartPoint) -> None:
-        """Record where the task now stands. Points never go back."""
+        """Record where the task now stands. Points never go back; with a snapshot they need not,
+        though open windows began before it."""
         newest = self._newest
         point = replace(point, incarnation=newest.incarnation)
-        if (point.output, point.instant) < (newest.output, newest.instant) or any(
-            new < old for new, old in zip(point.inputs, newest.inputs, strict=True)
+        if (point.output, point.instant) < (newest.output, newest.instant) or (
+            newest.snapshot is None and any(map(int.__lt__, point.inputs, newest.inputs))
         ):
             raise ValueError(f"restart point went back from {newest} to {point}")
+        point = newest.join(point)
         if point == newest:
             return
         self._newest = point
@@ -161,9 +207,22 @@ class RestartLog:
         else:
             self._ahead.append(point)
 
+    def add_kept(self, point: RestartPoint) -> RestartPoint | None:
+        """The state that `point` names is kept by now, though the task may have gone on since.
+        Returns the current point if that has moved."""
+        point = replace(point, incarnation=self._newest.incarnation)
+        self._newest = self._newest.join(point)
+        earlier = [one for one in self._ahead if one.output < point.output]
+        later = [one.join(point) for one in self._ahead if one.output >= point.output]
+        if not later or later[0].output > point.output:
+            later.insert(0, point)
+        self._ahead = deque([*earlier, *later])
+        return self.acknowledge(self._acknowledged)
+
     def acknowledge(self, output: int) -> RestartPoint | None:
         """Nobody needs the results up to `output` any more: the newest point this frees, if any."""
         before = self._current
+        self._acknowledged = max(self._acknowledged, output)
         while self._ahead and self._ahead[0].output <= output:
             self._current = self._current.join(self._ahead.popleft())
         return self._current if self._current != before else None

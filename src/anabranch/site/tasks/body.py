@@ -23,6 +23,7 @@ from anabranch.link.reports import PocketReport
 from anabranch.link.wire import BORN, EVENT_TIME, apart, record_batches, wire_schema
 from anabranch.plan.expressions import Naming, plain, quoted
 from anabranch.plan.operators import Operator, Projection, Selection
+from anabranch.snapshot.state import Kept, State
 from anabranch.spark.kept.expressions import Expressions
 from anabranch.stream.batch import START_WATERMARK, Batch
 from anabranch.window.union import UnionState
@@ -96,6 +97,19 @@ class Interruptible(Protocol):
 
     def abandon(self) -> None:
         """From another thread, without waiting for anything: it has not, so it is to end now."""
+
+
+@runtime_checkable
+class Snapshotting(Protocol):
+    """A body whose state can be kept, so that nobody need give it again what led to it."""
+
+    def snapshot(self) -> State:
+        """Between steps, of which the last was not cut short. Takes no longer than a step: what is
+        large in it is made into bytes later, when the body may have gone on."""
+
+    def restore(self, kept: Kept) -> None:
+        """Called after `open` or `reopen`, whose `instant` may be later than that of the snapshot:
+        results up to there are not given again. What follows is the same to the bit."""
 
 
 @runtime_checkable

@@ -6,6 +6,7 @@ import json
 import threading
 import zlib
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from anabranch.disk.folder import Appending, Folder
@@ -159,6 +160,7 @@ def _plain(point: RestartPoint) -> dict[str, Any]:
         "instant": point.instant,
         "incarnation": point.incarnation,
         "readers": {name: _plain(one) for name, one in point.readers.items()},
+        "snapshot": asdict(point.snapshot) if point.snapshot else None,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from pyspark.errors import PySparkException
@@ -22,16 +23,19 @@ from anabranch.site.tasks.body import (
     Produced,
     Remembering,
     Reporting,
+    Snapshotting,
     Taken,
 )
 from anabranch.site.tasks.measures import Measures
+from anabranch.site.tasks.snapshots import States, TaskState
 from anabranch.site.tasks.timeliness import Timeliness
+from anabranch.snapshot.state import Kept
 from anabranch.spark.analyse import complaint
 from anabranch.spark.jobs import Jobs
 from anabranch.spark.jvm import NO_JVM, jvm
 from anabranch.standby.detector import Patience
 from anabranch.stream.batch import END_WATERMARK
-from anabranch.stream.restart import FOREVER, RestartLog, RestartPoint, beyond
+from anabranch.stream.restart import FOREVER, RestartLog, RestartPoint, SnapshotName, beyond
 
 GRACE_S = 2.0
 """How long an instance that was asked to end may take for it."""
@@ -59,6 +63,13 @@ class Owner(Protocol):
     def ended_early(self, task: Task) -> None:
         """Before its inputs have; what it made of them is safe."""
 
+    def stood_by_for(self, task: Task) -> bool:
+        """Another site would take over from what its inputs hold."""
+
+    async def fetch_state(self, task: Task, name: SnapshotName) -> Kept | None:
+        """From the site that kept it; None if it is not there (any more). Raises SiteError while
+        that is away."""
+
 
 class Task:
     """States: `waiting` (not started) → `running` → `done` | `failed` | `stopped`."""
@@ -74,9 +85,10 @@ class Task:
         jobs: Jobs,
         plans: Callable[[], tuple[PlanReport, ...]] = tuple,
         batch: int = 1_000_000,
+        states: States | None = None,
     ) -> None:
         """`plans` tells how its expressions are evaluated; an instance takes `batch` tuples of an
-        input at most."""
+        input at most. With `states` its own is kept now and then, if it has one."""
         self.spec = spec
         self.inlets = inlets
         self.outlet = outlet
@@ -114,6 +126,9 @@ class Task:
         self._rested = runtime.signal()
         self._taken_from = inlets
         self._log = RestartLog(RestartPoint(tuple(0 for _ in inlets), 0))
+        self._kept = None
+        if states and isinstance(body, Snapshotting):
+            self._kept = TaskState(runtime, states, spec, body)
 
     @property
     def produces(self) -> bool:
@@ -132,6 +147,7 @@ class Task:
         """Begin behind the inputs of `point`; the first output is numbered one above its. A standby
         with `patience` puts its work off until it takes over."""
         self.epoch, self._patience = epoch, patience
+        kept = await self._kept_at(point)
         for inlet, position in zip(self.inlets, point.inputs, strict=True):
             inlet.start_at(position)
         self._log = RestartLog(point)
@@ -142,7 +158,7 @@ class Task:
             self.outlet.learn(point.readers)
         self.busy = True  # whoever drops it meanwhile waits for that, too
         try:
-            await self._open(point, self._body.open)
+            await self._open(point, self._body.open, kept)
         finally:
             self._rest()
         if self.state == "waiting":
@@ -151,14 +167,16 @@ class Task:
 
     async def restart(self, point: RestartPoint, inlets: Sequence[LiveInlet[Any]]) -> None:
         """Forget everything and begin anew at `point`, with other `inlets`. What was put out before
-        is safe with those who read it, or follows again."""
+        is safe with those who read it, or follows again. The state that `point` names is waited
+        for."""
+        kept = await self._kept_at(point, patient=True)
         for inlet in self.inlets:
             inlet.close()
         await self.settled()
         self.busy = True
         self._more = False
         try:
-            await self._open(point, self._body.reopen)
+            await self._open(point, self._body.reopen, kept)
         finally:
             self._rest()
         self.inlets = inlets
@@ -171,10 +189,27 @@ class Task:
             self.outlet.learn(point.readers)
         self._end_if_finished(point)
 
-    async def _open(self, point: RestartPoint, open_body: Callable[[int], None]) -> None:
+    async def _kept_at(self, point: RestartPoint, *, patient: bool = False) -> Kept | None:
+        """The state that a run from `point` on begins with. Raises TaskError if it is nowhere, and
+        SiteError if it is at a site that is away, or with `patient` waits for that."""
+        if point.snapshot is None:
+            return None
+        if self._kept is None:
+            raise TaskError(f"{self.spec.name} has no state to restore", place=self.spec.site)
+
+        def waits() -> bool:
+            return patient and self.state not in ("stopped", "failed")
+
+        return await self._kept.find(point.snapshot, partial(self._owner.fetch_state, self), waits)
+
+    async def _open(
+        self, point: RestartPoint, open_body: Callable[[int], None], kept: Kept | None
+    ) -> None:
         body = self._body
         if not isinstance(body, Remembering):
             await self._runtime.blocking(open_body, point.instant)
+            if kept and self._kept:
+                await self._runtime.blocking(self._kept.restore, kept)
             return
         body.begin_after(point.inputs[0])
         await self._runtime.blocking(open_body, point.instant)
@@ -374,10 +409,13 @@ class Task:
     def process(self, taken: Sequence[Taken]) -> Produced | AnabranchError:
         started, goes_on = time.perf_counter(), self._more
         rows = sum(one.rows for one in taken)
+        if self._kept:
+            self._kept.taking(taken)
         try:
             if rows:
                 self._jobs.begin(f"{self.spec.name}: {rows} tuples")
             produced = self._body.step(taken)
+            self._look_at_state(taken, more=produced.more)
             if rows or goes_on or produced.rows:
                 ages = produced.ages_s(time.time_ns() // 1000)
                 elapsed = time.perf_counter() - started
@@ -401,6 +439,7 @@ class Task:
                     return
                 self._emit(produced, pieces)
                 self._more = produced.more
+                self._keep_state(taken, produced.instant)
                 if not self._more:
                     self.processed = tuple(one.last for one in taken)
                 if produced.watermark == END_WATERMARK:
@@ -411,6 +450,30 @@ class Task:
                 for inlet in self._taken_from:
                     inlet.done()
                 self._rest()
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def _look_at_state(self, taken: Sequence[Taken], *, more: bool) -> None:
+        """A standby has its state from the inputs; as long as there is one, upstream keeps these,
+        and nobody restarts with a state that only this site has."""
+        if not self._kept or more or self.role != "primary" or self._owner.stood_by_for(self):
+            return
+        newest = self._log.newest.inputs
+        rows = sum(max(0, one.last - first) for one, first in zip(taken, newest, strict=True))
+        self._kept.look(rows, self.measures.cost().per_tuple)
+
+    def _keep_state(self, taken: Sequence[Taken], instant: int) -> None:
+        if not self._kept or not self.outlet:
+            return
+        log = self._log
+
+        def kept(point: RestartPoint) -> None:
+            here = log is self._log and self.state == "running" and self.role == "primary"
+            if here and log.add_kept(point):
+                self._owner.released(self)
+
+        point = RestartPoint(tuple(one.last for one in taken), self.outlet.last, instant)
+        self._kept.keep(point, self.epoch, lambda: self._log.snapshots, kept)
 
     def _finish(self) -> None:
         """Nothing can come out any more."""
@@ -475,6 +538,8 @@ class Task:
         self.stop()
         for inlet in self.inlets:
             inlet.close()
+        if self._kept:
+            await self._kept.close()
         await self._runtime.blocking(self._body.close)
 
     def report(self) -> TaskReport:
@@ -502,6 +567,7 @@ class Task:
             problem="",
             breaks=0,
             born=spec.born,
+            snapshot=self._kept.report() if self._kept else None,
         )
 
 

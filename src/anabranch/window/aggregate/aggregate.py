@@ -9,6 +9,7 @@ where a replay began.
 
 from __future__ import annotations
 
+import pickle
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +20,22 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from anabranch.snapshot.state import Kept, State
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.aggregate.calls import CallPlan
-from anabranch.window.aggregate.keys import Keys
+from anabranch.window.aggregate.keys import Keys, Seen
 from anabranch.window.aggregate.pending import Pending, Ready
+from anabranch.window.aggregate.pieces import (
+    part_of,
+    part_piece,
+    seen_of,
+    seen_piece,
+    tuples_of,
+    tuples_piece,
+)
 from anabranch.window.aggregate.state import Columns, Part, Slide, fold, join
 from anabranch.window.panes import Grid, Ints
-
-Seen = tuple[int, Hashable]
-"""A key's number and a value that occurred with it."""
+from anabranch.window.pieces import Pack, Unpack
 
 
 class Distinct:
@@ -40,6 +48,8 @@ class Distinct:
         """Both are heaps of numbers of panes."""
         self._last: dict[Seen, int] = {}
         self._counts: dict[int, int] = {}
+        self._listed: dict[int, list[Seen]] = {}
+        """What `panes` gave of a pane, as long as nothing has been added to it."""
 
     def add(self, pane: int, key: int, value: Hashable) -> None:
         if pane not in self._panes:
@@ -47,6 +57,14 @@ class Distinct:
             heappush(self._uncounted, pane)
             heappush(self._held, pane)
         self._panes[pane].add((key, value))
+
+    def panes(self) -> dict[int, list[Seen]]:
+        """What occurred in each pane that a window to come may need; the same list again, as long
+        as that has not changed."""
+        for number, seen in self._panes.items():
+            if len(self._listed.get(number, ())) != len(seen):
+                self._listed[number] = list(seen)
+        return {number: self._listed[number] for number in self._panes}
 
     def window(self, first: int, end: int, keys: Ints) -> Ints:
         """How many values each of `keys` has in the panes from `first` up to before `end`."""
@@ -63,6 +81,7 @@ class Distinct:
         """Notes that no window begins before pane `before` any more."""
         while self._held and self._held[0] < before:
             pane = heappop(self._held)
+            self._listed.pop(pane, None)
             for value in self._panes.pop(pane):
                 if self._last.get(value) == pane:
                     del self._last[value]
@@ -134,7 +153,11 @@ class WindowAggregate:
         keys: pa.Schema,
         lift: Lift,
         block: int = BLOCK,
+        pack: Pack = pickle.dumps,
+        unpack: Unpack = pickle.loads,
     ) -> None:
+        """`pack` and `unpack` make bytes of what partial aggregates hold of Python's objects."""
+        self._pack, self._unpack = pack, unpack
         self._grid = grid
         self._by_position = by_position
         self._plan = plan
@@ -146,21 +169,58 @@ class WindowAggregate:
         self._slide = Slide(plan.layout, grid.span)
         self._distinct = [Distinct() for _ in plan.distinct]
         self._instant = START_WATERMARK
-        self._next: int | None = None if by_position else grid.open_at(START_WATERMARK)
+        self._not_before = grid.open_at(START_WATERMARK)
+        self._next: int | None = None if by_position else self._not_before
         """The first window still to come. Those before it are out, or began before us."""
 
     def open(self, instant: int) -> None:
-        """Begins after a restart: windows of time that end at or before `instant` have come out
-        before.
-        """
+        """Windows that end at or before `instant` have come out before."""
+        self._instant = instant
+        self._not_before = self._grid.open_at(instant)
         if not self._by_position:
-            self._instant = instant
-            self._next = self._grid.open_at(instant)
+            self._next = self._not_before
+
+    def snapshot(self) -> State:
+        """What closed panes hold and blocks that were lifted stays as it is, so that it is the same
+        piece in the next snapshot."""
+        panes = [
+            [number, one.first, one.folded, len(one.parts)] for number, one in self._panes.items()
+        ]
+        pieces = [
+            part_piece(part, self._keys, self._pack)
+            for one in self._panes.values()
+            for part in one.parts
+        ]
+        seen = [one.panes() for one in self._distinct]
+        for one in seen:
+            pieces += [seen_piece(of, of, self._keys) for of in one.values()]
+        if waiting := self._pending.tuples():
+            pieces.append(tuples_piece(*waiting))
+        notes = {"next": self._next, "panes": panes, "seen": [list(one) for one in seen]}
+        return State(notes | {"waiting": waiting is not None}, pieces)
+
+    def restore(self, kept: Kept) -> None:
+        """After `open`, and before the first step."""
+        pieces = iter(kept.pieces)
+        for number, first, folded, parts in kept.notes["panes"]:
+            held = [
+                part_of(next(pieces), self._keys, self._layout, self._unpack) for _ in range(parts)
+            ]
+            self._panes[number] = Pane(held, first, folded)
+        for distinct, numbers in zip(self._distinct, kept.notes["seen"], strict=True):
+            for number in numbers:
+                for key, value in seen_of(next(pieces), self._keys):
+                    distinct.add(number, key, value)
+        self._next = kept.notes["next"]
+        if kept.notes["waiting"]:
+            table, positions = tuples_of(next(pieces))
+            self._pending.restore(table, positions)
+        self._forget(self._not_before)
 
     def step(self, table: pa.Table, first: int, ts: Ints, last: int, watermark: int) -> Emitted:
         """Takes the tuples `first`…`last`, whose event times are `ts`."""
         if self._next is None:
-            self._next = self._grid.starting_from(first - 1)
+            self._next = max(self._grid.starting_from(first - 1), self._not_before)
         self._pending.add(table, first, ts, self._grid.first_pane(self._next))
         del table
         # Not by `instant`: a replay has yet to bring the tuples of panes before it.
@@ -174,7 +234,9 @@ class WindowAggregate:
         self._forget(until)
         if watermark == END_WATERMARK:
             self._forget(_NEVER)  # windows of positions that were never filled
-        if not self._by_position:
+        if self._by_position:
+            self._instant = max(self._instant, last)
+        else:
             self._instant, watermark = self._bounds(max(watermark, self._instant))
         needed = self._needed()
         needless = last if needed is None else needed - 1

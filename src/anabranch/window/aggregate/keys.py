@@ -14,6 +14,9 @@ import pyarrow.compute as pc
 from anabranch.window.aggregate.cells import as_int, from_int
 from anabranch.window.panes import Ints
 
+Seen = tuple[int, Hashable]
+"""A key's number and a value that occurred with it."""
+
 
 class Keys:
     """Small numbers for the keys that something is held for; freed numbers are given again. The

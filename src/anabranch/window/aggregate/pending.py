@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.stream.batch import EVENT_TIME
 from anabranch.window.panes import Grid, Ints
 
 _CHUNKS = 64
@@ -44,6 +45,16 @@ class Pending:
     def first(self) -> int | None:
         """The first position among them."""
         return int(self._positions[0]) if len(self._positions) else None
+
+    def tuples(self) -> tuple[pa.Table, Ints] | None:
+        """All of them, with their positions."""
+        return None if self._table is None else (self._table, self._positions)
+
+    def restore(self, table: pa.Table, positions: Ints) -> None:
+        """As `tuples` gave them."""
+        ts = table.column(EVENT_TIME).to_numpy()
+        self._table, self._positions = table, positions
+        self._panes = self._grid.panes(positions - 1 if self._by_position else ts)
 
     def drop(self, before: int) -> None:
         """Forgets the tuples of panes before `before`."""

@@ -1,0 +1,52 @@
+"""Snapshots from one site to another: who goes on elsewhere begins with the state from there."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+
+from anabranch.link.messages import FindState, ReadState, StateFound
+from anabranch.link.network import Network
+from anabranch.site.tasks.snapshots import States
+from anabranch.snapshot.state import Kept
+from anabranch.stream.restart import SnapshotName
+
+PORTION = 4_000_000
+"""Bytes of one answer."""
+CALL_S = 10.0
+
+
+class StateExchange:
+    """Of a site that has these `states`."""
+
+    def __init__(self, network: Network, states: States) -> None:
+        self._network = network
+        self._states = states
+
+    async def fetch(self, task: str, name: SnapshotName) -> Kept | None:
+        """From the site that kept it; None if it is not there. Raises SiteError while that is
+        away."""
+        found = await self._network.call(name.site, FindState(task, name), CALL_S)
+        if found is None:
+            return None
+        pieces = [
+            await self._piece(task, name, number, size) for number, size in enumerate(found.sizes)
+        ]
+        return Kept(found.notes, pieces)
+
+    async def _piece(self, task: str, name: SnapshotName, number: int, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            asked = ReadState(task, name, number, len(data))
+            portion: str = await self._network.call(name.site, asked, CALL_S)
+            data += b64decode(portion)
+        return bytes(data)
+
+    async def find(self, asked: FindState) -> StateFound | None:
+        manifest = await self._states.manifest(asked.task, asked.name)
+        if manifest is None:
+            return None
+        return StateFound(manifest.notes, manifest.sizes)
+
+    async def read(self, asked: ReadState) -> str:
+        data = await self._states.read(asked.task, asked.name, asked.piece)
+        return b64encode(data[asked.offset : asked.offset + PORTION]).decode()

@@ -1,0 +1,36 @@
+"""What a task holds, in pieces: what does not change any more is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`of` stands for its content, which never changes: whoever gives the same object again means
+    the same bytes. They are made when they are needed, perhaps by another thread."""
+
+    of: object
+    to_bytes: Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that later results depend on. The `notes` can be written as JSON."""
+
+    notes: Mapping[str, Any]
+    pieces: Sequence[Piece]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A state as it was found again: the pieces' bytes, in their order."""
+
+    notes: Mapping[str, Any]
+    pieces: Sequence[bytes]
+
+    def as_state(self) -> State:
+        """To be kept elsewhere as well."""
+        return State(self.notes, [Piece(one, lambda one=one: one) for one in self.pieces])  # type: ignore[misc]

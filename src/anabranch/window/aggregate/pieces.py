@@ -1,0 +1,78 @@
+"""What window aggregates hold, in pieces: partial aggregates with their keys by value."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.snapshot.state import Piece
+from anabranch.window.aggregate.keys import Keys, Seen, frozen
+from anabranch.window.aggregate.state import Layout, Part
+from anabranch.window.panes import Ints
+from anabranch.window.pieces import (
+    Pack,
+    Unpack,
+    bytes_to_table,
+    from_arrays,
+    table_to_bytes,
+    to_arrays,
+)
+
+_POSITION = "_position"
+
+
+def part_piece(part: Part, keys: Keys, pack: Pack) -> Piece:
+    """A part is never changed, but the number of a key may be another's later: so the keys are
+    taken now."""
+    return Piece(part, partial(_part_bytes, keys.columns(part.ids), part, pack))
+
+
+def _part_bytes(keys: Sequence[pa.ChunkedArray], part: Part, pack: Pack) -> bytes:
+    columns = [*keys, *to_arrays(part.columns, pack)]
+    return table_to_bytes(pa.table(columns, names=list(map(str, range(len(columns))))))
+
+
+def part_of(data: bytes, keys: Keys, layout: Layout, unpack: Unpack) -> Part:
+    """With the numbers that its keys have now; they are held once for it."""
+    table = bytes_to_table(data)
+    own = table.num_columns - len(layout.dtypes)
+    columns = from_arrays(table.columns[own:], layout.dtypes, unpack)
+    ids = keys.number(table.columns[:own], len(table))
+    keys.hold(ids)
+    return Part(ids, columns)
+
+
+def tuples_piece(table: pa.Table, positions: Ints) -> Piece:
+    """Tuples that have not been lifted yet."""
+    return Piece(table, lambda: table_to_bytes(table.append_column(_POSITION, pa.array(positions))))
+
+
+def tuples_of(data: bytes) -> tuple[pa.Table, Ints]:
+    table = bytes_to_table(data)
+    positions: Ints = table.column(_POSITION).to_numpy().astype(np.int64, copy=True)
+    return table.drop_columns([_POSITION]), positions
+
+
+def seen_piece(of: object, seen: Sequence[Seen], keys: Keys) -> Piece:
+    """The values that occurred in a pane, each with its key."""
+    columns = keys.columns(np.array([key for key, _ in seen], np.int64))
+    return Piece(of, partial(_seen_bytes, columns, seen))
+
+
+def _seen_bytes(keys: Sequence[pa.ChunkedArray], seen: Sequence[Seen]) -> bytes:
+    values = np.empty(len(seen), object)
+    values[:] = [value for _, value in seen]
+    columns = [*keys, *to_arrays([values], pickle.dumps)]
+    return table_to_bytes(pa.table(columns, names=list(map(str, range(len(columns))))))
+
+
+def seen_of(data: bytes, keys: Keys) -> list[Seen]:
+    table = bytes_to_table(data)
+    *own, values = table.columns
+    numbers = keys.number(own, len(table)).tolist()
+    found = (frozen(pickle.loads(one)) for one in values.to_pylist())
+    return list(zip(numbers, found, strict=True))
