@@ -10,6 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.snapshot.state import Piece
+from anabranch.window.panes import Ints
+
+_POSITION = "_position"
 Pack = Callable[[Any], bytes]
 Unpack = Callable[[bytes], Any]
 Values = npt.NDArray[Any]
@@ -26,6 +30,17 @@ def table_to_bytes(table: pa.Table) -> bytes:
 
 def bytes_to_table(data: bytes) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
+
+
+def tuples_piece(table: pa.Table, positions: Ints) -> Piece:
+    """Tuples with their positions."""
+    return Piece(table, lambda: table_to_bytes(table.append_column(_POSITION, pa.array(positions))))
+
+
+def tuples_of(data: bytes) -> tuple[pa.Table, Ints]:
+    table = bytes_to_table(data)
+    positions: Ints = table.column(_POSITION).to_numpy().astype(np.int64, copy=True)
+    return table.drop_columns([_POSITION]), positions
 
 
 def to_arrays(columns: Sequence[Values], pack: Pack = pickle.dumps) -> list[pa.Array]:

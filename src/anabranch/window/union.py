@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from anabranch.snapshot.state import Kept, State
 from anabranch.stream.batch import END_WATERMARK, EVENT_TIME, START_WATERMARK
 from anabranch.window.panes import Ints
+from anabranch.window.pieces import tuples_of, tuples_piece
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,27 @@ class UnionState:
         """Begins after a restart: tuples with an event time up to `instant` have gone before."""
         self._instant = instant
 
+    def snapshot(self) -> State:
+        """What waits, and how far each stream has come."""
+        notes = [[one.last, one.watermark] for one in self._streams]
+        pieces = [tuples_piece(one.table, one.positions) for one in self._streams]
+        return State({"streams": notes}, pieces)
+
+    def restore(self, kept: Kept) -> None:
+        """After `open`, and before the first step."""
+        for waiting, (last, watermark), piece in zip(
+            self._streams, kept.notes["streams"], kept.pieces, strict=True
+        ):
+            table, positions = tuples_of(piece)
+            self._add(waiting, table, positions, last, watermark)
+
     def step(self, arrivals: Sequence[tuple[pa.Table, int, int]]) -> Merged:
         """Takes for each stream its new tuples, the position of the last of them, and its
         watermark.
         """
         for waiting, (table, last, watermark) in zip(self._streams, arrivals, strict=True):
-            self._add(waiting, table, last, watermark)
+            positions = np.arange(last - len(table) + 1, last + 1, dtype=np.int64)
+            self._add(waiting, table, positions, last, watermark)
         watermark = min(one.watermark for one in self._streams)
         parts = [self._take(one, watermark) for one in self._streams]
         table = pa.concat_tables(parts)
@@ -74,8 +91,9 @@ class UnionState:
         needless = tuple(one.needless for one in self._streams)
         return Merged(table.take(pa.array(order)), watermark, needless, self._instant)
 
-    def _add(self, waiting: _Waiting, table: pa.Table, last: int, watermark: int) -> None:
-        positions = np.arange(last - len(table) + 1, last + 1, dtype=np.int64)
+    def _add(
+        self, waiting: _Waiting, table: pa.Table, positions: Ints, last: int, watermark: int
+    ) -> None:
         fresh = table.column(EVENT_TIME).to_numpy() > self._instant
         if not fresh.all():
             table, positions = table.filter(pa.array(fresh)), positions[fresh]

@@ -260,6 +260,12 @@ class UnionBody:
         self._state = UnionState(self._schema, self._count)
         self._state.open(instant)
 
+    def snapshot(self) -> State:
+        return self._state.snapshot()
+
+    def restore(self, kept: Kept) -> None:
+        self._state.restore(kept)
+
     def warm_up(self) -> bool:
         return self._behind.warm_up()
 

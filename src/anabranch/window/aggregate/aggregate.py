@@ -30,12 +30,10 @@ from anabranch.window.aggregate.pieces import (
     part_piece,
     seen_of,
     seen_piece,
-    tuples_of,
-    tuples_piece,
 )
 from anabranch.window.aggregate.state import Columns, Part, Slide, fold, join
 from anabranch.window.panes import Grid, Ints
-from anabranch.window.pieces import Pack, Unpack
+from anabranch.window.pieces import Pack, Unpack, tuples_of, tuples_piece
 
 
 class Distinct:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from anabranch.snapshot.state import Piece
 from anabranch.window.aggregate.keys import Keys, Seen, frozen
 from anabranch.window.aggregate.state import Layout, Part
-from anabranch.window.panes import Ints
 from anabranch.window.pieces import (
     Pack,
     Unpack,
@@ -21,8 +20,6 @@ from anabranch.window.pieces import (
     table_to_bytes,
     to_arrays,
 )
-
-_POSITION = "_position"
 
 
 def part_piece(part: Part, keys: Keys, pack: Pack) -> Piece:
@@ -44,17 +41,6 @@ def part_of(data: bytes, keys: Keys, layout: Layout, unpack: Unpack) -> Part:
     ids = keys.number(table.columns[:own], len(table))
     keys.hold(ids)
     return Part(ids, columns)
-
-
-def tuples_piece(table: pa.Table, positions: Ints) -> Piece:
-    """Tuples that have not been lifted yet."""
-    return Piece(table, lambda: table_to_bytes(table.append_column(_POSITION, pa.array(positions))))
-
-
-def tuples_of(data: bytes) -> tuple[pa.Table, Ints]:
-    table = bytes_to_table(data)
-    positions: Ints = table.column(_POSITION).to_numpy().astype(np.int64, copy=True)
-    return table.drop_columns([_POSITION]), positions
 
 
 def seen_piece(of: object, seen: Sequence[Seen], keys: Keys) -> Piece:
