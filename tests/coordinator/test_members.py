@@ -52,7 +52,7 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 
 def test_a_site_of_another_protocol_is_refused_with_both_versions(catalog: Catalog) -> None:
     members = Members(catalog)
-    with pytest.raises(ProtocolError, match=r"anabranch 9\.1 with protocol 7, .* protocol 1\. "):
+    with pytest.raises(ProtocolError, match=r"anabranch 9\.1 with protocol 7, .* protocol 2\. "):
         members.join(Join("room1", 1, protocol=7, version="9.1"))
     with pytest.raises(ProtocolError, match="of an earlier version with protocol 0"):
         members.join(Join("room1", 1))

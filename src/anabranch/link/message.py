@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from anabranch.errors import ProtocolError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Rises with every change of the messages that an older program would misunderstand. What is new
 and may be left out is ignored by those who do not know it."""
 
