@@ -34,7 +34,7 @@ user sees the same line wherever it was raised. No password that this process kn
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from anabranch.hidden import shown
 
@@ -92,7 +92,7 @@ class AnabranchError(Exception):
     def report(self) -> ErrorReport:
         return ErrorReport(type(self).__name__, self.message, self.place, self.remedy)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "kind": type(self).__name__,
             "message": self.message,
@@ -113,7 +113,7 @@ class ScriptError(AnabranchError):
     def report(self) -> ErrorReport:
         return replace(super().report(), excerpt=self.excerpt)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return super().to_dict() | {"excerpt": self.excerpt}
 
 
@@ -240,7 +240,7 @@ _KINDS: dict[str, type[AnabranchError]] = {
 }
 
 
-def from_dict(data: dict[str, Any]) -> AnabranchError:
+def from_dict(data: dict[str, object]) -> AnabranchError:
     """The error that `to_dict` described; an unknown kind becomes the base class."""
     texts = {key: str(data.get(key, "")) for key in ("message", "place", "remedy")}
     message = texts.pop("message")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_a_password_does_its_work_and_is_nowhere_to_be_seen(
 
     def told(text: str) -> None:
         try:
-            said.append([answer.to_dict() for answer in face.execute(text)])
+            said.append([asdict(answer) for answer in face.execute(text)])
         except AnabranchError as error:
             said.append([error.line(), error.to_dict()])
 

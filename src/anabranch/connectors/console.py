@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -47,7 +48,7 @@ class ConsoleSink(Sink):
 _OWN = ("_pos", "_ts")
 
 
-def tuple_line(query: str, row: dict[str, Any]) -> str:
+def tuple_line(query: str, row: Mapping[str, Any]) -> str:
     """A tuple as a person reads it; the query's name is left out if it is empty."""
     time = _iso(_EPOCH + timedelta(microseconds=row["_ts"]))
     columns = [f"{name}={_text(value)}" for name, value in row.items() if name not in _OWN]

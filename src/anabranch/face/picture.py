@@ -105,7 +105,7 @@ LEGEND = (
 """What the picture is made of; wider lines carry more tuples a second."""
 
 
-def graph_options(now: Snapshot, canvas: Canvas = WIDE) -> dict[str, Any]:
+def graph_options(now: Snapshot, canvas: Canvas = WIDE) -> dict[str, object]:
     """The graph's options. Widths grow with the logarithm of the rate, colours with how long tuples
     wait.
     """
@@ -133,7 +133,7 @@ def graph_options(now: Snapshot, canvas: Canvas = WIDE) -> dict[str, Any]:
     }
 
 
-def _node(key: str, at: tuple[float, float], name: str, tip: str, **more: Any) -> dict[str, Any]:
+def _node(key: str, at: tuple[float, float], name: str, tip: str, **more: Any) -> dict[str, object]:
     return {
         "id": key,
         "name": name,
@@ -144,7 +144,7 @@ def _node(key: str, at: tuple[float, float], name: str, tip: str, **more: Any) -
     }
 
 
-def _corners(canvas: Canvas) -> list[dict[str, Any]]:
+def _corners(canvas: Canvas) -> list[dict[str, object]]:
     """Invisible nodes in the corners: they keep the picture's size whatever is on it."""
     return [
         _node(f"corner {at}", at, "", "", symbolSize=0, silent=True)
@@ -152,7 +152,7 @@ def _corners(canvas: Canvas) -> list[dict[str, Any]]:
     ]
 
 
-def _sites(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
+def _sites(now: Snapshot, canvas: Canvas) -> list[dict[str, object]]:
     points = site_points(sorted(one.name for one in now.sites), canvas)
     size = 2 * site_radius(len(now.sites), canvas)
     nodes = []
@@ -181,7 +181,7 @@ def _sites(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
     return nodes
 
 
-def _members(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
+def _members(now: Snapshot, canvas: Canvas) -> list[dict[str, object]]:
     points = member_points(now, canvas)
     small = 0.7 if len(now.sites) > FEW else 1.0
     streams = [
@@ -199,7 +199,9 @@ def _members(now: Snapshot, canvas: Canvas) -> list[dict[str, Any]]:
     return streams + [_task(one, now, points[one.name], small) for one in now.tasks if not one.sink]
 
 
-def _task(task: TaskView, now: Snapshot, at: tuple[float, float], small: float) -> dict[str, Any]:
+def _task(
+    task: TaskView, now: Snapshot, at: tuple[float, float], small: float
+) -> dict[str, object]:
     worst = task.name == now.bottleneck
     style = {
         "color": DEAD if task.error else TASK,
@@ -227,7 +229,7 @@ def _task(task: TaskView, now: Snapshot, at: tuple[float, float], small: float) 
     )
 
 
-def _edges(now: Snapshot) -> list[dict[str, Any]]:
+def _edges(now: Snapshot) -> list[dict[str, object]]:
     rates = {one.name: one.rate for one in now.streams}
     rates |= {one.output: one.rate_out for one in now.tasks if one.output}
     makers = {one.name: (one.name, one.site) for one in now.streams}
@@ -248,7 +250,7 @@ def _edges(now: Snapshot) -> list[dict[str, Any]]:
 
 def _edge(
     source: str, task: TaskView, rate: float, link: LinkView | None, *, few: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     waits_s = task.queue / max(rate, 1.0)
     colour = CALM if waits_s < 1 else BUSY if waits_s < 5 else FULL
     flow = f"{rate:,.0f}/s"

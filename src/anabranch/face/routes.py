@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Path, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from anabranch import __version__
 from anabranch.errors import AnabranchError, ConfigError, ScriptError, SiteError, TooMany
@@ -40,6 +40,7 @@ class ReplanBody(BaseModel):
 
 
 class AnswerBody(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
     kind: str
     text: str
     columns: tuple[str, ...]
@@ -95,7 +96,7 @@ async def _problem(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(error.to_dict(), status_code=code)
 
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {
+PROBLEMS: dict[int | str, dict[str, object]] = {
     400: {"model": Problem, "description": "The request asks for what cannot be."},
     401: {"description": "Wrong or missing token."},
     403: {"description": "A reader's token."},
@@ -142,7 +143,7 @@ def _looking(system: System) -> APIRouter:
     @router.get("/queries/{name}/explain", responses=PROBLEMS)
     def explain_query(name: Annotated[str, NAME]) -> AnswerBody:
         """How it runs, and why so."""
-        return AnswerBody(**system.explain_query(name).to_dict())
+        return AnswerBody.model_validate(system.explain_query(name))
 
     @router.get("/history")
     def history(seconds: Annotated[int, Query(ge=1, le=600)] = 60) -> list[Snapshot]:
@@ -150,7 +151,7 @@ def _looking(system: System) -> APIRouter:
         return list(system.watch.history)[-seconds:]
 
     @router.get("/network")
-    def network() -> dict[str, Any]:
+    def network() -> dict[str, object]:
         """Latencies between the sites as measured, all samples that are kept."""
         return {"samples": plain(system.coordinator.network_samples())}
 
@@ -230,14 +231,14 @@ def _changing(system: System) -> APIRouter:
     @router.post("/statements")
     def statements(body: Statements) -> list[AnswerBody]:
         """Check all of them, then do them; if one is wrong, nothing is done."""
-        return [AnswerBody(**one.to_dict()) for one in system.execute(body.text)]
+        return [AnswerBody.model_validate(one) for one in system.execute(body.text)]
 
     @router.post("/explain")
     def explain(request: Request, body: Statements) -> AnswerBody:
         """How one SELECT or CREATE QUERY would run, or a named query does. Changes nothing. For a
         reader's token: how a named query runs, by what is known of it."""
         asks_sites = READS not in request.scope
-        return AnswerBody(**system.explain(body.text, asks_sites=asks_sites).to_dict())
+        return AnswerBody.model_validate(system.explain(body.text, asks_sites=asks_sites))
 
     @router.post("/queries/{name}/move")
     def move(name: Annotated[str, NAME], body: MoveTo) -> dict[str, str]:
@@ -245,7 +246,7 @@ def _changing(system: System) -> APIRouter:
         return {"was_at": system.move(name, body.site)}
 
     @router.post("/replan")
-    def replan(body: ReplanBody) -> dict[str, Any]:
+    def replan(body: ReplanBody) -> dict[str, object]:
         """Place again what runs, by the network as it is now; or only say what would move."""
         return system.coordinator.replan(dry_run=body.dry_run).to_dict()
 

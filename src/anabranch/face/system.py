@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from anabranch.api.client import Client
 from anabranch.api.reader import Reader
@@ -157,7 +157,9 @@ class System:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._tail_threads, lambda: do(*given, **named))
 
-    def rows_of(self, reader: Reader, most: int, timeout_s: float) -> list[dict[str, Any]] | None:
+    def rows_of(
+        self, reader: Reader, most: int, timeout_s: float
+    ) -> list[dict[str, object]] | None:
         """The next tuples, at most `most`; an empty list after the timeout; None at the end."""
         try:
             batch = reader.next(timeout_s)
@@ -165,7 +167,7 @@ class System:
             return []
         if batch is None:
             return None
-        rows: list[dict[str, Any]] = batch.slice(max(0, batch.num_rows - most)).to_pylist()
+        rows: list[dict[str, object]] = batch.slice(max(0, batch.num_rows - most)).to_pylist()
         return rows
 
 

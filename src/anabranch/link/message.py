@@ -103,8 +103,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _plain_fields(value: Any) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+def _plain_fields(value: Any) -> dict[str, object]:
+    said: dict[str, object] = {}
     for one in _fields(type(value)):  # type: ignore[arg-type]
         found = getattr(value, one.name)
         if found is None and one.default is None:

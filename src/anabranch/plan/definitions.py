@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from anabranch.errors import TaskError
 from anabranch.plan.catalog import (
@@ -126,7 +126,7 @@ def placed(definition: AnyDef, task: str, site: str) -> AnyDef:
     nodes = tuple(
         n.model_copy(update={"site": site}) if n.name == task else n for n in definition.nodes
     )
-    update: dict[str, Any] = {"nodes": nodes}
+    update: dict[str, object] = {"nodes": nodes}
     if task == definition.name:
         update["site"] = site
         update["sink_site"] = settled_sink(definition)

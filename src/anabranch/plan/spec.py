@@ -159,7 +159,7 @@ def _changed(value: Any, change: Callable[[Secret], Secret]) -> Any:
     return value
 
 
-def _parts(value: Any) -> dict[str, Any]:
+def _parts(value: Any) -> dict[str, object]:
     """The fields of a definition or message."""
     if isinstance(value, Spec):
         return {name: getattr(value, name) for name in type(value).model_fields}

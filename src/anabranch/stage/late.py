@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -83,7 +82,7 @@ class LateTuples(Source):
         reached = np.maximum.accumulate(np.concatenate(([cursor["newest"]], times)))
         newest = max(before, int(times.max()) if len(times) else before)
         at = {**cursor["at"], range.partition: [range.end, newest]}
-        behind: dict[str, Any] = {"at": at, "newest": int(reached[-1])}
+        behind: dict[str, object] = {"at": at, "newest": int(reached[-1])}
         late = lateness.late(times, before, self._lateness_us)
         if late is None:
             return self._schema.empty_table(), behind

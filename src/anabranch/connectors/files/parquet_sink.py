@@ -338,7 +338,7 @@ class Part:
 
 
 @cache
-def _encodings(schema: pa.Schema) -> dict[str, Any]:
+def _encodings(schema: pa.Schema) -> dict[str, object]:
     """How columns are encoded. Positions grow and event times mostly do: their differences take
     little space, and half of the time of a dictionary, which they would not fit.
     """

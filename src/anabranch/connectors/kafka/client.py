@@ -112,7 +112,7 @@ _CONNECT = re.compile(r"^(?:\S+/\S+: )?(?:.*failed: )?(.*?)(?: \((?:[^()]|\([^()
 
 def client_settings(
     servers: str, passed: Mapping[str, Any], known: Iterable[str] = ()
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """librdkafka's settings. Raises ConfigError for those that a user may not choose. `known` are
     our own options, one of which may have been meant.
     """
@@ -135,7 +135,7 @@ def passes(error: KafkaError) -> bool:
 
 
 def make_client(
-    kind: Callable[[dict[str, Any]], Any], settings: dict[str, Any], known: Iterable[str]
+    kind: Callable[[dict[str, object]], Any], settings: dict[str, object], known: Iterable[str]
 ) -> Any:
     """A Consumer or Producer. ConfigError names the setting that librdkafka refuses."""
     try:
@@ -164,7 +164,7 @@ class Topic(Generic[E]):
         self,
         servers: str,
         name: str,
-        settings: dict[str, Any],
+        settings: dict[str, object],
         failure: type[E],
         away: type[E] | None = None,
         lost: type[E] | None = None,

@@ -53,7 +53,7 @@ class Reading:
     """
 
     def __init__(
-        self, topic: Topic[AnabranchError], settings: dict[str, Any], offsets: Mapping[int, int]
+        self, topic: Topic[AnabranchError], settings: dict[str, object], offsets: Mapping[int, int]
     ) -> None:
         self.offsets = dict(offsets)
         self._fetched = dict(offsets)
@@ -185,7 +185,7 @@ class Reading:
 
 
 def watermarks(
-    topic: Topic[AnabranchError], settings: dict[str, Any]
+    topic: Topic[AnabranchError], settings: dict[str, object]
 ) -> dict[int, tuple[int, int]]:
     """The offset of each partition's first record, and the offset after its last."""
     consumer = make_client(Consumer, settings | {"error_cb": topic.note}, ())
@@ -208,7 +208,7 @@ def _ends(consumer: Consumer, topic: Topic[AnabranchError], number: int) -> tupl
 
 def read_ranges(
     topic: Topic[AnabranchError],
-    settings: dict[str, Any],
+    settings: dict[str, object],
     begin: Mapping[int, int],
     ends: Iterator[Mapping[int, int]],
     stopped: Event,
@@ -286,7 +286,7 @@ def _up_to(held: dict[int, deque[Record]], wanted: Mapping[int, int]) -> Iterato
 
 def read_range(
     topic: Topic[AnabranchError],
-    settings: dict[str, Any],
+    settings: dict[str, object],
     begin: Mapping[int, int],
     end: Mapping[int, int],
     stopped: Event,

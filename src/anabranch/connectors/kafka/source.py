@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -158,7 +158,7 @@ class KafkaSource(Source):
 
 
 def _decoders(
-    context: SourceContext, chosen: dict[str, Any]
+    context: SourceContext, chosen: Mapping[str, Any]
 ) -> tuple[RecordDecoder, RecordDecoder]:
     """Two decoders: one counts what it leaves out, the other does not."""
     if chosen["event_time"] == "record":

@@ -39,7 +39,7 @@ class Noted:
 class Notes:
     """The notes of one query in one topic, whose partitions are `numbers`."""
 
-    def __init__(self, topic: Topic[Any], settings: dict[str, Any], numbers: list[int]) -> None:
+    def __init__(self, topic: Topic[Any], settings: dict[str, object], numbers: list[int]) -> None:
         self._topic = topic
         self._numbers = numbers
         self._consumer: Consumer = make_client(Consumer, settings, ())
@@ -88,7 +88,9 @@ def marks(query: str, run: str, position: int) -> list[tuple[str, bytes]]:
 class Tail:
     """The committed records of `query`; of any run if `run` is empty."""
 
-    def __init__(self, topic: Topic[Any], settings: dict[str, Any], query: str, run: str) -> None:
+    def __init__(
+        self, topic: Topic[Any], settings: dict[str, object], query: str, run: str
+    ) -> None:
         self._topic = topic
         self._settings = settings
         self._query, self._run = query, run

@@ -155,7 +155,7 @@ class ApproximateResults:
 
     def _row(self, end: int, estimate: Estimate) -> Mapping[str, Any]:
         query = self._made
-        row: dict[str, Any] = dict(zip(query.keys, estimate.key, strict=True))
+        row: dict[str, object] = dict(zip(query.keys, estimate.key, strict=True))
         row |= {query.value: estimate.value, ESTIMATED: True, CONFIDENCE: query.asked.confidence}
         row |= {LOWER: estimate.value - estimate.bound, UPPER: estimate.value + estimate.bound}
         projection = query.template.written.operators[-1]

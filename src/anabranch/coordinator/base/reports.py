@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from anabranch.link.reports import (
     Delay,
@@ -108,7 +108,7 @@ class Replan:
     def saved(self) -> float:
         return 1 - self.after / self.before if self.before else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "before": self.before,
             "after": self.after,

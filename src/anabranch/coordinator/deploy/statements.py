@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 from uuid import uuid4
 
 from anabranch.coordinator.base.catalog import Catalog, Intention
@@ -284,7 +283,7 @@ def created(add: Iterable[AnyDef], known: Mapping[str, AnyDef], number: int) -> 
 def _created(definition: AnyDef, running: Mapping[str, int], number: int) -> AnyDef:
     if not isinstance(definition, StreamDef | TableDef | QueryDef | PocketDef):
         return definition
-    update: dict[str, Any] = {"born": number}
+    update: dict[str, object] = {"born": number}
     if isinstance(definition, QueryDef):
         names = [node.name for node in definition.nodes]
         update["inherited"] = {name: running[name] for name in names if name in running}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from anabranch.coordinator.base.secrets import Kept
 from anabranch.link.messages import GoOnWithout
@@ -23,9 +23,6 @@ class Answer:
     text: str = ""
     columns: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "text": self.text, "columns": self.columns, "rows": self.rows}
 
 
 def show(what: str, known: Iterable[AnyDef]) -> Answer:

@@ -79,7 +79,7 @@ class StageChoice:
         except AnabranchError:  # which will be told when it is read
             return 0
 
-    def _servers(self, wanted: StageNode) -> dict[str, Any]:
+    def _servers(self, wanted: StageNode) -> dict[str, object]:
         """The sites of ON. If they are on several machines, a file cannot be their database."""
         names = [one.text for one in wanted.sites]
         for number, site in enumerate(wanted.sites):
@@ -96,8 +96,8 @@ class StageChoice:
             raise self._script.error(wanted.call.span, message, remedy)
         return {"sites": tuple(names)}
 
-    def _options(self, call: CallNode) -> dict[str, Any]:
-        options: dict[str, Any] = {}
+    def _options(self, call: CallNode) -> dict[str, object]:
+        options: dict[str, object] = {}
         for option in call.options:
             if field := _DURATIONS.get(option.name):
                 try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 from urllib.parse import quote
 
 from nicegui import events, ui
@@ -56,7 +55,7 @@ class _View:
                 self._sites = _table(_SITE_COLUMNS, "site", text=2)
             with ui.column().classes("col-12 col-md"):
                 self._streams = _table(_STREAM_COLUMNS, "stream", text=3)
-        self._shown: dict[str, Any] = {}
+        self._shown: dict[str, object] = {}
         every_second(self.show)
 
     async def fit(self) -> None:
@@ -114,7 +113,7 @@ def _table(columns: tuple[str, ...], key: str, text: int) -> ui.table:
     return table
 
 
-def _renew(summary: ui.row, now: Snapshot, shown: dict[str, Any]) -> None:
+def _renew(summary: ui.row, now: Snapshot, shown: dict[str, object]) -> None:
     chips = _chips(now)
     if chips == shown.get("chips"):
         return

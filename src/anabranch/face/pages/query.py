@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from nicegui import background_tasks, ui
 
@@ -33,7 +32,7 @@ def add_tail(system: System, name: str) -> None:
     table.bind_visibility_from(switch, "value")
     client = ui.context.client
 
-    def show(rows: list[dict[str, Any]]) -> None:
+    def show(rows: list[dict[str, object]]) -> None:
         text = [{key: str(value) for key, value in row.items()} for row in rows]
         kept = [row for row in text if (wanted.value or "") in " ".join(row.values())]
         if kept:
@@ -98,7 +97,7 @@ async def _view(system: System, name: str) -> None:
         await _text("as written", system.definition, name)
         await _text("as it runs", system.explain_query, name)
     add_tail(system, name)
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
 
     def show() -> None:
         query = system.watch.now.query(name)
@@ -124,7 +123,9 @@ def _figures(query: QueryView) -> str:
     )
 
 
-def _renew(promises: ui.column, details: ui.row, query: QueryView, shown: dict[str, Any]) -> None:
+def _renew(
+    promises: ui.column, details: ui.row, query: QueryView, shown: dict[str, object]
+) -> None:
     """Draws again only what has changed."""
     lines = [("error", query.error, False)] if query.error else []
     lines += told(query)
@@ -204,7 +205,7 @@ async def _text(title: str, ask: Callable[[str], Answer], name: str) -> None:
         ui.label(text).classes("a-mono text-caption")
 
 
-def _chart_options(history: Iterable[Snapshot], name: str) -> dict[str, Any]:
+def _chart_options(history: Iterable[Snapshot], name: str) -> dict[str, object]:
     points = [(one.at, query) for one in tuple(history)[-_CHART_S:] if (query := one.query(name))]
     series = {
         ("p50 ms", _P50): [[at * 1e3, one.p50_ms] for at, one in points],
@@ -249,7 +250,7 @@ def _chart_options(history: Iterable[Snapshot], name: str) -> dict[str, Any]:
     }
 
 
-def _deadline_mark(deadline_ms: float) -> dict[str, Any]:
+def _deadline_mark(deadline_ms: float) -> dict[str, object]:
     return {
         "markLine": {
             "silent": True,

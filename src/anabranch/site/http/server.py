@@ -102,7 +102,7 @@ def _answers(
     return answer
 
 
-def _json(status: int, body: dict[str, Any]) -> Answer:
+def _json(status: int, body: dict[str, object]) -> Answer:
     return status, "application/json", json.dumps(body)
 
 

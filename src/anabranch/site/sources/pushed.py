@@ -58,7 +58,7 @@ class Pushed:
         others = tuple(one for one in self.writers if one[0] != writer)[-WRITERS + 1 :]
         return replace(self, writers=(*others, (writer, number)))
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> dict[str, object]:
         """All of it, as JSON."""
         return {
             "timed": self.timed,
@@ -67,7 +67,7 @@ class Pushed:
             "writers": [list(one) for one in self.writers],
         }
 
-    def news(self, writer: str, number: int) -> dict[str, Any]:
+    def news(self, writer: str, number: int) -> dict[str, object]:
         """What one push changes."""
         last = [[writer, number]] if writer else []
         return {"timed": self.timed, "newest": self.newest, "late": self.late, "writers": last}
