@@ -19,7 +19,7 @@ from anabranch.link.store import Shelves
 from anabranch.link.wire import Unpack
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.places import Looked
-from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.plan.tasks import TaskInput, TaskSpec
 from anabranch.runtime.base import Spawned
 from anabranch.site.tasks import body
 from anabranch.site.tasks.snapshots import States
@@ -347,7 +347,7 @@ class SimBuilder:
             for one in spec.inputs
         ]
 
-    def unpacker(self, source: Input, codec: str | None) -> Unpack:
+    def unpacker(self, source: TaskInput, codec: str | None) -> Unpack:
         return lambda batch: batch
 
     def pocket_executor(self, name: str) -> Any:

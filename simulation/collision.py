@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from anabranch.deadline.problem import Problem
+from anabranch.deadline.problem import DeadlineProblem
 from anabranch.deadline.solve import solve
 from anabranch.deadline.tasks import LocalTask, extract, tasks_of
 from simulation.schedule import Policy, Result, Schedule, ScheduledTask, Step, Tuple
@@ -39,7 +39,9 @@ class Noise:
 
 
 @cache
-def _planned(v2v: int) -> tuple[Problem, dict[str, str], dict[str, str], tuple[LocalTask, ...]]:
+def _planned(
+    v2v: int,
+) -> tuple[DeadlineProblem, dict[str, str], dict[str, str], tuple[LocalTask, ...]]:
     """The problem, both placements, and the tasks with deadline placement."""
     problem = collision(v2v)
     plan, existing = solve(problem), existing_placement(problem)
@@ -72,7 +74,7 @@ def _borrowed(task: LocalTask, home: dict[str, LocalTask]) -> LocalTask:
     return LocalTask(task.operators, task.site, task.cost, lender.deadline)
 
 
-def _scheduled(problem: Problem, task: LocalTask) -> ScheduledTask:
+def _scheduled(problem: DeadlineProblem, task: LocalTask) -> ScheduledTask:
     steps = tuple(Step(name, MS, 2 if name in HALVED else 1) for name in task.operators)
     inputs = problem.by_name[task.operators[0]].inputs
     return ScheduledTask(task.name, task.site, steps, round(task.deadline * 1e6), inputs)

@@ -13,7 +13,7 @@ from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
 from anabranch.errors import AnabranchError
 from anabranch.link.gate import Credentials
-from anabranch.link.messages import Heartbeat
+from anabranch.link.messages import SendReport
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.service_levels import Standby
@@ -54,7 +54,7 @@ class SimCoordinator:
             self.process.spawn(self._settle(), "settle")
 
     def host(self) -> Host:
-        return Host(self.process, {Heartbeat: lambda asked: self.control.heard(asked.report)})
+        return Host(self.process, {SendReport: lambda asked: self.control.heard(asked.report)})
 
     def _say(self, line: str) -> None:
         self._world.log(COORDINATOR, line)

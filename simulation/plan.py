@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from anabranch.config.cluster import Cluster
-from anabranch.config.model import Placement
+from anabranch.config.cluster import ClusterConfig
+from anabranch.config.model import PlacementSettings
 from anabranch.plan.catalog import QueryDef, StreamDef
 from anabranch.plan.operators import Node, Port
 from anabranch.plan.service_levels import UNLIMITED, Standby
@@ -120,13 +120,13 @@ class Plan:
         )
 
     @property
-    def cluster(self) -> Cluster:
-        return Cluster(
+    def cluster(self) -> ClusterConfig:
+        return ClusterConfig(
             ack_interval_us=self.pace.ack * 1000,
             heartbeat_interval_us=self.pace.heartbeat * 1000,
             missed_heartbeats=self.pace.missed,
             queue_bytes=self.pace.queue_bytes,
-            placement=Placement(sample_us=SAMPLE_US, replan_us=self.replan_ms * 1000),
+            placement=PlacementSettings(sample_us=SAMPLE_US, replan_us=self.replan_ms * 1000),
         )
 
     def unhurried(self, rng: Random, slower: int) -> Plan:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from anabranch.deadline.problem import Plan, Problem
+from anabranch.deadline.problem import DeadlinePlan, DeadlineProblem
 from anabranch.deadline.tasks import tasks_of
 from simulation.schedule import Policy, Schedule, ScheduledTask, Step, Tuple
 
 
 def planned_misses(
-    problem: Problem, plan: Plan, offsets: list[int] | None = None, policy: Policy = Policy.EDF
+    problem: DeadlineProblem,
+    plan: DeadlinePlan,
+    offsets: list[int] | None = None,
+    policy: Policy = Policy.EDF,
 ) -> float:
     """The share of results that are later than promised, if the sources' tuples come at `offsets`
     (in µs; else all at once)."""

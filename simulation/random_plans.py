@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from anabranch.deadline.problem import Operator, Output, Problem, Source
+from anabranch.deadline.problem import DeadlineOutput, DeadlineProblem, DeadlineSource, Operator
 
 FREE = 0.7
 """The share of operators that may run anywhere; the others are pinned."""
@@ -14,18 +14,18 @@ QUERY = 10
 
 def random_problem(
     seed: int, sites: int, operators: int, tight: float, *, merge: float = 0.3, share: float = 0.1
-) -> Problem:
+) -> DeadlineProblem:
     """Queries of about ten operators. `tight` is the share of every site's time that all of them
     take if each is run once in its ideal sub-deadline: about 1 is the most that can hold. `merge`
     is the share of operators with two inputs, `share` of those that read another query's."""
     random = Random(seed)
     names = [f"s{n}" for n in range(sites)]
     sources = tuple(
-        Source(f"in{n}", random.choice(names), random.uniform(1, 100))
+        DeadlineSource(f"in{n}", random.choice(names), random.uniform(1, 100))
         for n in range(max(2, operators // 5))
     )
     made: list[Operator] = []
-    outputs: list[Output] = []
+    outputs: list[DeadlineOutput] = []
     load = 0.5 * sites / operators
     while len(made) < operators:
         first = len(made)
@@ -36,8 +36,8 @@ def random_problem(
             cost = random.uniform(0.001, 0.010)
             traffic = random.uniform(1, 100)
             made.append(Operator(f"o{n}", cost, inputs, where, load * random.random(), traffic))
-        outputs.append(Output(f"out{first}", made[-1].name, 1.0, random.choice(names)))
-    problem = Problem(dict.fromkeys(names, 1), sources, tuple(made), tuple(outputs))
+        outputs.append(DeadlineOutput(f"out{first}", made[-1].name, 1.0, random.choice(names)))
+    problem = DeadlineProblem(dict.fromkeys(names, 1), sources, tuple(made), tuple(outputs))
     return _with_deadlines(random, problem, tight)
 
 
@@ -45,7 +45,7 @@ def _inputs(
     random: Random,
     made: list[str],
     first: int,
-    sources: tuple[Source, ...],
+    sources: tuple[DeadlineSource, ...],
     merge: float,
     share: float,
 ) -> tuple[str, ...]:
@@ -58,12 +58,12 @@ def _inputs(
     return (before,) if other == before else (before, other)
 
 
-def _with_deadlines(random: Random, problem: Problem, tight: float) -> Problem:
+def _with_deadlines(random: Random, problem: DeadlineProblem, tight: float) -> DeadlineProblem:
     per_site = len(problem.operators) / len(problem.sites)
     outputs = []
     for output in problem.outputs:
         whole = sum(one.cost for one in problem.upstream[output.name])
         stretch = random.uniform(0.7, 1.5) * per_site / tight
         deadline = whole * max(1.05, stretch)
-        outputs.append(Output(output.name, output.operator, deadline, output.site))
-    return Problem(problem.sites, problem.sources, problem.operators, tuple(outputs))
+        outputs.append(DeadlineOutput(output.name, output.operator, deadline, output.site))
+    return DeadlineProblem(problem.sites, problem.sources, problem.operators, tuple(outputs))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.link.inlet import Budget
-from anabranch.link.messages import Heartbeat as HeartbeatMessage
-from anabranch.link.messages import News, Peers, Ping, Pong, Status
+from anabranch.link.messages import Addresses, News, Ping, Pong, Status
+from anabranch.link.messages import SendReport as HeartbeatMessage
 from anabranch.link.reports import SiteReport
 from anabranch.link.store import DiskBudget, Shelves
 from anabranch.log.spills import Spills
@@ -99,7 +99,7 @@ class SimSite:
     def host(self) -> Host:
         handlers: dict[Any, Any] = dict(self.service.handlers())
         handlers[Status] = lambda asked: self.report()
-        handlers[Peers] = lambda asked: None
+        handlers[Addresses] = lambda asked: None
         handlers[Ping] = lambda asked: Pong(self.pid)
         return Host(self.process, handlers, self.service.outlets)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from anabranch.deadline.forms import chosen, columns, lean
 from anabranch.deadline.linear import Linear
-from anabranch.deadline.problem import Operator, Output, Problem, Source
+from anabranch.deadline.problem import DeadlineOutput, DeadlineProblem, DeadlineSource, Operator
 
 OUTPUTS = {"control": 0.030, "warning": 0.300, "information": 3.0}
 """Outputs 1, 2 and 3, with their deadlines."""
@@ -18,7 +18,7 @@ WARNING = ("O4", *(f"O{n}" for n in range(7, 22)))
 """The operators behind O3."""
 
 
-def collision(v2v: int, per_tuple: float = 0.001, scale: float = 1.0) -> Problem:
+def collision(v2v: int, per_tuple: float = 0.001, scale: float = 1.0) -> DeadlineProblem:
     """The use case with `v2v` tuples at once from other vehicles, each costing every operator
     `per_tuple` seconds. `scale` stretches the deadlines.
     """
@@ -28,12 +28,12 @@ def collision(v2v: int, per_tuple: float = 0.001, scale: float = 1.0) -> Problem
 
     warned = v2v * KEPT
     chain = zip(("O3", *WARNING), WARNING, strict=False)
-    return Problem(
+    return DeadlineProblem(
         sites={"node1": 1, "node2": 1},
         sources=(
-            Source("sensor", "node1", SENSOR),
-            Source("v2v", "node1", v2v),
-            Source("centre", "node2", CENTRE),
+            DeadlineSource("sensor", "node1", SENSOR),
+            DeadlineSource("v2v", "node1", v2v),
+            DeadlineSource("centre", "node2", CENTRE),
         ),
         operators=(
             operator("O1", SENSOR, "sensor", "node1"),
@@ -44,14 +44,14 @@ def collision(v2v: int, per_tuple: float = 0.001, scale: float = 1.0) -> Problem
             operator("O5", CENTRE, "O6", "node2"),
         ),
         outputs=(
-            Output("control", "O1", OUTPUTS["control"] * scale, "node1"),
-            Output("warning", "O21", OUTPUTS["warning"] * scale, "node2"),
-            Output("information", "O5", OUTPUTS["information"] * scale, "node2"),
+            DeadlineOutput("control", "O1", OUTPUTS["control"] * scale, "node1"),
+            DeadlineOutput("warning", "O21", OUTPUTS["warning"] * scale, "node2"),
+            DeadlineOutput("information", "O5", OUTPUTS["information"] * scale, "node2"),
         ),
     )
 
 
-def existing_placement(problem: Problem, limit_s: float = 20.0) -> dict[str, str] | None:
+def existing_placement(problem: DeadlineProblem, limit_s: float = 20.0) -> dict[str, str] | None:
     """Minimises the share of traffic that crosses sites plus the busiest site's share of all work;
     None if no placement keeps up with the load."""
     program = Linear()

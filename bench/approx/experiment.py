@@ -20,7 +20,7 @@ from anabranch.approx.calibration import Calibration, Settings, misses, rehearse
 from anabranch.approx.estimate import Estimator, rehearsed
 from anabranch.approx.gaussian import Floats, precision_of
 from anabranch.approx.model import Model
-from anabranch.approx.plan import Plan, Promise, assigned, learnt
+from anabranch.approx.plan import EstimationPlan, Promise, assigned, learnt
 from bench.approx import data as approx_data
 
 Row = dict[str, Any]
@@ -187,7 +187,7 @@ def run_windows(
     return rows
 
 
-def watch(made: Plan, off: Floats) -> tuple[Floats, Row]:
+def watch(made: EstimationPlan, off: Floats) -> tuple[Floats, Row]:
     """Misses of estimates that would be made, NaN where the worker was not trusted; and how many
     workers were, on average, how wide bounds were and how often a value was outside its own."""
     promise, calibration = made.promise, made.calibration
@@ -208,7 +208,7 @@ def watch(made: Plan, off: Floats) -> tuple[Floats, Row]:
     return kept, row
 
 
-def unwatched(made: Plan, off: Floats, keys: list[int]) -> Row:
+def unwatched(made: EstimationPlan, off: Floats, keys: list[int]) -> Row:
     """The same without a look at what came."""
     row: Row = {"trusted": sum(made.estimable), "bound": None, "outside_bound": None}
     if keys:
@@ -235,7 +235,7 @@ def run_speed(progress: Progress) -> Row:
             ten = made
     model = Model(np.zeros(2000), covariance, 0.0, np.ones(2000), np.ones(2000))
     lags = np.ones((3, 2000))
-    plan = Plan(
+    plan = EstimationPlan(
         Promise(1.0, CONFIDENCE, 3), model, 0.0, ten, Calibration(lags, lags, lags[0]), lags[0]
     )
     estimator = Estimator(plan)

@@ -57,14 +57,14 @@ def _fuzzed(progress: Progress, requests: int, seed: int) -> dict[str, Any]:
             "the schema fuzzer is not installed", remedy="pip install schemathesis"
         ) from None
     from anabranch.cli.queries.run import Run
-    from anabranch.config.cluster import Cluster
+    from anabranch.config.cluster import ClusterConfig
     from anabranch.face.system import System
     from anabranch.scratch import scratch_folder
     from bench.face.fuzz import Fuzz
 
     folder = scratch_folder("fuzz-")
     try:
-        with Run(Cluster.of_sites(["room1", "room2"]), progress) as run:
+        with Run(ClusterConfig.of_sites(["room1", "room2"]), progress) as run:
             system = System(run.coordinator, folder)
             system.start()
             try:

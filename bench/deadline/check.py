@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from anabranch.deadline.problem import Plan, Problem
+from anabranch.deadline.problem import DeadlinePlan, DeadlineProblem
 from anabranch.deadline.tasks import SLACK, LocalTask, longest
 
 
-def broken(problem: Problem, plan: Plan, tasks: tuple[LocalTask, ...]) -> list[str]:
+def broken(problem: DeadlineProblem, plan: DeadlinePlan, tasks: tuple[LocalTask, ...]) -> list[str]:
     """What is wrong with the plan; empty if nothing is.
 
     EDF meets all sub-deadlines of a site, whenever its tasks begin, if in every span of time L the
@@ -27,7 +27,7 @@ def broken(problem: Problem, plan: Plan, tasks: tuple[LocalTask, ...]) -> list[s
     return wrong
 
 
-def _misplaced(problem: Problem, plan: Plan) -> list[str]:
+def _misplaced(problem: DeadlineProblem, plan: DeadlinePlan) -> list[str]:
     return [
         f"{one.name} must not be at {plan.placement[one.name]}"
         for one in problem.operators
@@ -35,7 +35,7 @@ def _misplaced(problem: Problem, plan: Plan) -> list[str]:
     ]
 
 
-def _late(problem: Problem, plan: Plan, tasks: tuple[LocalTask, ...]) -> list[str]:
+def _late(problem: DeadlineProblem, plan: DeadlinePlan, tasks: tuple[LocalTask, ...]) -> list[str]:
     return [
         f"{output} may take {waited}, due {plan.promised[output]}"
         for output, waited in longest(problem, tasks).items()

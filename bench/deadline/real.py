@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.cluster import ClusterConfig, SiteConfig
 from anabranch.config.model import YOUNG_JVM
 from anabranch.errors import TaskError
 from anabranch.link.messages import Push, Status, Urgencies
@@ -74,7 +74,7 @@ class Nodes(System):
             for name, settings in sites.items()
         }
         # Reports take milliseconds of a site's time, which a wave has not.
-        cluster = Cluster(sites=configs, heartbeat_interval_us=2_000_000)
+        cluster = ClusterConfig(sites=configs, heartbeat_interval_us=2_000_000)
         super().__init__(cluster, progress=progress)
 
     def drop(self, queries: Sequence[str], streams: Sequence[str]) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.reports import (
     PlacementReport,
     ProtectionReport,
+    QueryState,
     SiteStatus,
-    State,
     SystemStatus,
 )
 from anabranch.coordinator.base.sites import SiteRecord
@@ -39,7 +39,7 @@ class SimulatedCoordinator:
         self._names = [f"site{number:02d}" for number in range(1, sites + 1)]
         self._chains = max(1, operators // 4)
         self._down: dict[str, float] = {}
-        self.cluster = Cluster.of_sites(self._names)
+        self.cluster = ClusterConfig.of_sites(self._names)
         self.credentials = Credentials(TOKEN)
         self.address = "127.0.0.1:1"
         self.stop_asked = threading.Event()
@@ -83,7 +83,7 @@ class SimulatedCoordinator:
             address=self.address,
             pid=1,
             placement=self._reasons(),
-            states={name: State("running") for name in self._queries()},
+            states={name: QueryState("running") for name in self._queries()},
             streams=tuple(f"s{chain:02d}" for chain in range(self._chains)),
             protection=protection,
             standbys=dict.fromkeys(last[::2], "STANDBY RECOVERY 2s"),

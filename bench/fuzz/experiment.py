@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.config.cluster import Cluster, parse_cluster
+from anabranch.config.cluster import ClusterConfig, parse_cluster
 from anabranch.connectors import SourceContext, make_source
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.placing import Placing
@@ -165,7 +165,7 @@ def _script(text: str, folder: Path, chance: Random) -> None:
 def _checked(text: str, folder: Path, known: dict[str, AnyDef]) -> list[AnyDef]:
     """What the script would create."""
     sites: Any = FuzzSites(folder)
-    cluster = Cluster.of_sites(sites.names())
+    cluster = ClusterConfig.of_sites(sites.names())
     placing = Placing(sites, Catalog(IN_MEMORY), cluster)
     types = SketchTypes(_FUNCTIONS)
     script = Script(text)

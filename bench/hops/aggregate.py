@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.scratch import scratch_folder
 from bench.systems.system import System
 
@@ -69,5 +69,5 @@ def _write(path: Path, rows: int, keys: int) -> None:
 
 
 def _seconds(spark: SparkSession, path: Path, width: int) -> float:
-    with closing(System(Cluster.of_sites(["here"]), spark)) as system:
+    with closing(System(ClusterConfig.of_sites(["here"]), spark)) as system:
         return system.start(SCRIPT.format(path=path, width=width), "sums").seconds()

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from bench.systems.processes import Busy
 from bench.systems.system import System
 
@@ -37,7 +37,7 @@ def _measured(
 ) -> dict[str, Any]:
     names = [f"s{number}" for number in range(SITES)]
     progress(f"{SITES} sites, {SITES * QUERIES} queries, {tps:g} tuples/s a stream: deploying …")
-    with closing(System(Cluster.of_sites(names), spark)) as system:
+    with closing(System(ClusterConfig.of_sites(names), spark)) as system:
         began = time.monotonic()
         system.execute(script(tps))
         deployed = time.monotonic() - began

@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.cluster import ClusterConfig, SiteConfig
 from anabranch.link.gate import LOCAL, Credentials, Gate
 from anabranch.link.messages import (
     Ack,
     Acks,
+    Addresses,
     Attach,
     Begin,
     Follow,
-    Peers,
     Ping,
     Pong,
     Prepare,
@@ -37,7 +37,7 @@ from anabranch.link.peer import Peer
 from anabranch.link.wire import BORN, EVENT_TIME, ArrowBatches, record_batches, wire_schema
 from anabranch.plan.expressions import Expr, quoted
 from anabranch.plan.operators import Column, Condition, Item, Projection, Selection
-from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.plan.tasks import TaskInput, TaskSpec
 from anabranch.runtime.loop import process_loop
 from anabranch.scratch import scratch_folder
 from anabranch.site.site import Site
@@ -72,7 +72,7 @@ class Hop:
     def __init__(self, spark: SparkSession, plans: Literal["kept", "job"] = "kept") -> None:
         credentials = Credentials("bench")
         sites = {"edge": SiteConfig(name="edge"), "hop": SiteConfig(name="hop", plans=plans)}
-        cluster = Cluster(sites=sites)
+        cluster = ClusterConfig(sites=sites)
         schema = wire_schema(arrow_schema(COLUMNS))
         self.source = LiveOutlet(
             process_loop(),
@@ -88,7 +88,7 @@ class Hop:
         LOCAL.pop(self.edge.address)  # as if it were in another process
         self._site = Site("hop", cluster, credentials, spark)
         self._peer = Peer("hop", self._site.address, credentials)
-        self._peer.send(Peers({"edge": self.edge.address}))
+        self._peer.send(Addresses({"edge": self.edge.address}))
         self._peer.send(Prepare((), (self._task(),)))
         self._peer.send(Attach("warm", "bench"))
         self._peer.send(Start({"hop": Begin(RestartPoint((0,), 0))}))
@@ -103,7 +103,7 @@ class Hop:
             site="hop",
             output="warm",
             columns=COLUMNS,
-            inputs=(Input(stream="readings", site="edge", alias="readings", columns=COLUMNS),),
+            inputs=(TaskInput(stream="readings", site="edge", alias="readings", columns=COLUMNS),),
             operators=(
                 Selection(condition=Condition(expr=Expr(pieces=(CONDITION,)))),
                 Projection(

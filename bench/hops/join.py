@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.scratch import scratch_folder
 from bench.systems.system import System
 
@@ -110,7 +110,7 @@ def _ours_live(spark: SparkSession, window: int, seconds: float) -> float:
         f" FROM rate(tps = {PER_S}, k = 'value', v = 'value * 0.5D') AT here;\n"
         for name in "LR"
     )
-    with closing(System(Cluster.of_sites(["here"]), spark)) as system:
+    with closing(System(ClusterConfig.of_sites(["here"]), spark)) as system:
         results = system.start(streams + JOIN.format(window=window), "joined")
         return median(results.latencies_ms(WARM_UP_S, seconds))
 
@@ -202,7 +202,7 @@ def _ours_from_files(spark: SparkSession, folder: Path, window: int) -> float:
         " AT here;\n"
         for name in "LR"
     )
-    with closing(System(Cluster.of_sites(["here"]), spark)) as system:
+    with closing(System(ClusterConfig.of_sites(["here"]), spark)) as system:
         return system.start(streams + JOIN.format(window=window), "joined").seconds()
 
 

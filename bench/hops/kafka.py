@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import LongType, StructField, StructType
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.scratch import scratch_folder
 from bench.systems.kafka import Broker
 from bench.systems.system import System
@@ -152,7 +152,7 @@ def _ages_ms(
 
 
 def _ours(spark: SparkSession, servers: str, source: str, target: str) -> System:
-    system = System(Cluster.of_sites(["here"]), spark)
+    system = System(ClusterConfig.of_sites(["here"]), spark)
     system.execute(SCRIPT.format(servers=servers, source=source, target=target))
     return system
 

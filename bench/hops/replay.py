@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.scratch import scratch_folder
 from bench.systems.system import System
 
@@ -81,7 +81,7 @@ def _write(path: Path, rows: int) -> None:
 
 
 def _ours(spark: SparkSession, folder: Path, number: int) -> float:
-    with closing(System(Cluster.of_sites(["here"]), spark)) as system:
+    with closing(System(ClusterConfig.of_sites(["here"]), spark)) as system:
         started = time.perf_counter()
         system.execute(SCRIPT.format(folder=folder, number=number))
         system.wait(None)

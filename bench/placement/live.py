@@ -18,8 +18,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster, LinkConfig
-from anabranch.config.model import Placement
+from anabranch.config.cluster import ClusterConfig, LinkConfig
+from anabranch.config.model import PlacementSettings
 from anabranch.coordinator.base.reports import Moved
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.language.source import Script
@@ -95,8 +95,8 @@ class Moving(System):
             for b, delay in row.items()
         )
         super().__init__(
-            Cluster.of_sites(SITES).model_copy(
-                update={"links": links, "placement": Placement(sample_us=1_000_000)}
+            ClusterConfig.of_sites(SITES).model_copy(
+                update={"links": links, "placement": PlacementSettings(sample_us=1_000_000)}
             ),
             spark,
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.placement.network import Network
-from anabranch.placement.problem import Link, Problem, Vertex
+from anabranch.placement.network import NetworkSamples
+from anabranch.placement.problem import Link, PlacementProblem, Vertex
 
 
 def query(
-    rng: np.random.Generator, network: Network, operators: int, *, remerging: bool = False
-) -> Problem:
+    rng: np.random.Generator, network: NetworkSamples, operators: int, *, remerging: bool = False
+) -> PlacementProblem:
     """A tree of operators with one or two inputs each, down to one sink; or, `remerging`, a plan in
     which a stream may have several readers, and each that has none goes to a sink of its own."""
     builder = _Builder(rng, network)
@@ -21,11 +21,11 @@ def query(
         builder.merge()
     for stream in builder.open:
         builder.sink(stream)
-    return Problem(builder.vertices, builder.links, network)
+    return PlacementProblem(builder.vertices, builder.links, network)
 
 
 class _Builder:
-    def __init__(self, rng: np.random.Generator, network: Network) -> None:
+    def __init__(self, rng: np.random.Generator, network: NetworkSamples) -> None:
         self._rng = rng
         self._network = network
         self._rates: dict[str, float] = {}

@@ -13,8 +13,8 @@ import numpy as np
 
 from anabranch.placement.elimination import Elimination
 from anabranch.placement.methods import Placer, placer
-from anabranch.placement.network import Array, Network, filled
-from anabranch.placement.problem import MOVE_PENALTY, Placement, Problem
+from anabranch.placement.network import Array, NetworkSamples, filled
+from anabranch.placement.problem import MOVE_PENALTY, Placement, PlacementProblem
 from bench.placement import matrices
 from bench.placement.queries import query
 
@@ -81,7 +81,9 @@ def _trials(
     for _ in range(trials):
         begin = int(rng.integers(0, len(latency) - SAMPLES - max(FOLLOWING, STEPS) + 1))
         window = latency[begin : begin + SAMPLES + max(FOLLOWING, STEPS)]
-        problem = query(rng, Network(names, window[:SAMPLES]), operators, remerging=remerging)
+        problem = query(
+            rng, NetworkSamples(names, window[:SAMPLES]), operators, remerging=remerging
+        )
         exact = _lowest(problem)
         ideal = [
             _lowest(_at(problem, window[SAMPLES + i : SAMPLES + i + 1])) for i in range(FOLLOWING)
@@ -98,7 +100,7 @@ def _trials(
     return tallies
 
 
-def _lowest(problem: Problem) -> float:
+def _lowest(problem: PlacementProblem) -> float:
     """The exact optimum, or where that cannot be had the best that any method finds."""
     sites = Elimination(problem).run(largest=30_000_000)
     if sites is not None:
@@ -106,11 +108,11 @@ def _lowest(problem: Problem) -> float:
     return min(placer(one).place(problem).cost for one in ("search", "sbon"))
 
 
-def _at(problem: Problem, samples: Array) -> Problem:
-    return replace(problem, network=Network(problem.network.sites, samples))
+def _at(problem: PlacementProblem, samples: Array) -> PlacementProblem:
+    return replace(problem, network=NetworkSamples(problem.network.sites, samples))
 
 
-def _cost(problem: Problem, found: Placement, sample: Array) -> float:
+def _cost(problem: PlacementProblem, found: Placement, sample: Array) -> float:
     sites = problem.indexes(found.sites)
     square = np.square(sample)
     return float(
@@ -118,7 +120,7 @@ def _cost(problem: Problem, found: Placement, sample: Array) -> float:
     )
 
 
-def _timed(method: Placer, problem: Problem) -> tuple[Placement, float]:
+def _timed(method: Placer, problem: PlacementProblem) -> tuple[Placement, float]:
     """The best of three; what can be known ahead of a sample is not counted."""
     _ = problem.network.mean_square
     took = []
@@ -133,7 +135,7 @@ def _timed(method: Placer, problem: Problem) -> tuple[Placement, float]:
 
 
 def _follow(
-    tally: Tally, method: Placer, problem: Problem, first: Placement, window: Array
+    tally: Tally, method: Placer, problem: PlacementProblem, first: Placement, window: Array
 ) -> None:
     """Operators are placed anew at every sample, from the last ones, and judged by the next."""
     penalty = 0.0 if method.name == "vote" else MOVE_PENALTY
@@ -154,7 +156,7 @@ def _follow(
 def _large(rng: np.random.Generator) -> list[Row]:
     sites, operators = LARGE
     latency = matrices.generated(rng, sites, 3)
-    network = Network(tuple(f"s{i}" for i in range(sites)), latency)
+    network = NetworkSamples(tuple(f"s{i}" for i in range(sites)), latency)
     rows = []
     for remerging in (False, True):
         problem = query(rng, network, operators, remerging=remerging)

@@ -18,7 +18,7 @@ from anabranch.errors import AnabranchError, TaskError
 from anabranch.link.message import plain
 from anabranch.link.messages import ShipBy, Status
 from anabranch.link.reports import SiteReport, StandbyReport, TuningReport
-from anabranch.standby.cost import Load, Model
+from anabranch.standby.cost import Load, StandbyModel
 from bench.standby.queries import Operator, check
 from bench.systems.cluster import FailingCluster
 from bench.systems.processes import Busy
@@ -137,8 +137,8 @@ class Deployed:
         last = self._traffic()
         return {
             "overhead": overhead(edges, last),
-            "model_overhead": _mean(Model(load).overhead(batch) for load in loads),
-            "zero_from": max((Model(load).zero_from() for load in loads), default=0),
+            "model_overhead": _mean(StandbyModel(load).overhead(batch) for load in loads),
+            "zero_from": max((StandbyModel(load).zero_from() for load in loads), default=0),
             "ratio": _ratio(edges[0], last),
             "cpu": sum(cpu.values()),
             **cpu,
@@ -169,7 +169,7 @@ class Deployed:
             self.cluster.signal(assignment.site, signal.SIGKILL)
             timeline = self._recovered(standby)
             time.sleep(0.7)
-        models = [Model(load) for load in loads]
+        models = [StandbyModel(load) for load in loads]
         return {
             "recovery_s": timeline["recovered"] - killed,
             "noticed_s": timeline["noticed"] - killed,

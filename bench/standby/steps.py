@@ -20,12 +20,12 @@ from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.errors import TaskError
 from anabranch.link.messages import Status
 from anabranch.link.reports import TuningReport
-from anabranch.standby.choice import Limits, choose
-from anabranch.standby.cost import Load, Model
+from anabranch.standby.choice import StandbyLimits, choose
+from anabranch.standby.cost import Load, StandbyModel
 from bench.systems.cluster import FailingCluster
 from bench.systems.system import read_lines
 
-LIMITS = Limits(recovery_s=0.7, overhead=0.25)
+LIMITS = StandbyLimits(recovery_s=0.7, overhead=0.25)
 STEPS = ((1_000, 4_000), (5_000, 4_000), (1_000, 4_000), (1_000, 12_000))
 """Tuples a second, and the bytes that each has hashed: about 50 µs, then 150."""
 PHASES = len(STEPS)
@@ -59,7 +59,7 @@ class Second:
             "batch": self.batch,
             "overhead": self.overhead,
             "rate": self.load.rate,
-            "worst_recovery_s": Model(self.load).worst_recovery(self.batch),
+            "worst_recovery_s": StandbyModel(self.load).worst_recovery(self.batch),
             "possible": possible(self.load),
             "held": held(self),
         }
@@ -73,7 +73,7 @@ def possible(load: Load) -> bool:
 def held(second: Second) -> bool:
     assert LIMITS.recovery_s is not None
     assert LIMITS.overhead is not None
-    recovery = Model(second.load).worst_recovery(second.batch)
+    recovery = StandbyModel(second.load).worst_recovery(second.batch)
     return recovery <= LIMITS.recovery_s and (second.overhead or 0.0) <= LIMITS.overhead
 
 

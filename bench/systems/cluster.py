@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import psutil
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.cluster import ClusterConfig, SiteConfig
 from anabranch.config.model import YOUNG_JVM, LinkConfig
 from anabranch.errors import TaskError
 from bench.systems.system import Progress, Status, System
@@ -40,7 +40,7 @@ class FailingCluster(System):
             name: SiteConfig(name=name, isolation="process", master=master, conf=YOUNG_JVM)
             for name in apart
         }
-        cluster = Cluster(
+        cluster = ClusterConfig(
             sites=sites,
             links=tuple(links),
             heartbeat_interval_us=heartbeat_ms * 1000,

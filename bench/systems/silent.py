@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from anabranch.config.address import HostPort
-from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.cluster import ClusterConfig, SiteConfig
 from anabranch.config.model import YOUNG_JVM, Security
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.link.gate import Credentials
@@ -23,7 +23,10 @@ class SilentCluster(Console):
     """Sites of default settings, each on a machine of its own, and a coordinator here."""
 
     def __init__(
-        self, progress: Progress, names: Sequence[str], queue_bytes: int = Cluster().queue_bytes
+        self,
+        progress: Progress,
+        names: Sequence[str],
+        queue_bytes: int = ClusterConfig().queue_bytes,
     ) -> None:
         self.folder = scratch_folder()
         self.machines = Machines(names)
@@ -39,7 +42,7 @@ class SilentCluster(Console):
             for name in names
         }
         here = HostPort(self.machines.address, 0)
-        cluster = Cluster(
+        cluster = ClusterConfig(
             sites=sites, listen=here, security=Security(plaintext=True), queue_bytes=queue_bytes
         )
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.coordinator import Coordinator
@@ -97,7 +97,7 @@ class System(Console, TemporarySystem):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         spark: SparkSession | None = None,
         folder: Path | None = None,
         progress: Progress = lambda line: None,

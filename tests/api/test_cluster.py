@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import anabranch
 from anabranch import Cluster, source
 from anabranch.api.queries import Readable
-from anabranch.config.cluster import Cluster as Config
+from anabranch.config.cluster import ClusterConfig as Config
 from anabranch.coordinator.service.state import write_endpoint
 from anabranch.errors import ConfigError, SiteError
 from anabranch.link.outlet import LiveOutlet

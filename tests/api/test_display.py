@@ -7,7 +7,7 @@ import pyarrow as pa
 from anabranch.api.cluster import Cluster
 from anabranch.api.relations import Stream
 from anabranch.api.results import Answers, Results
-from anabranch.coordinator.base.reports import State, SystemStatus
+from anabranch.coordinator.base.reports import QueryState, SystemStatus
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import SiteError
 from tests.cli.statuses import down, site, status, task
@@ -47,7 +47,7 @@ class Stands:
     def status(self) -> SystemStatus:
         if self.error:
             raise self.error
-        told = {"q<": State("waiting", "site b is starting")}
+        told = {"q<": QueryState("waiting", "site b is starting")}
         return status(site("a", task("q<", "a")), down("b"), states=told)
 
 

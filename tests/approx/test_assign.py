@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anabranch.approx.assign import METHODS
-from anabranch.approx.assign.problem import Filling, Load, Problem, even, uniform
+from anabranch.approx.assign.problem import AssignmentProblem, Filling, WorkerLoad, even, uniform
 from anabranch.approx.gaussian import lost_covariance, precision_of, tolerated_variance
 from bench.approx.data import synthetic_covariance
 from tests.approx import literal
@@ -15,7 +15,7 @@ from tests.approx.test_gaussian import random_covariance
 DIVISORS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
 
 
-def random_problem(seed: int, keys: int, workers: int) -> Problem:
+def random_problem(seed: int, keys: int, workers: int) -> AssignmentProblem:
     draw = np.random.default_rng(seed)
     covariance = random_covariance(draw, keys)
     usual = np.median(1 / np.diag(precision_of(covariance)))
@@ -108,7 +108,7 @@ def test_new_keys_join_and_old_ones_stay() -> None:
 def test_rank_one_updates_agree_with_inversion(seed: int) -> None:
     draw = np.random.default_rng(seed)
     problem = random_problem(seed, 9, 3)
-    load = Load(problem, [])
+    load = WorkerLoad(problem, [])
     filling = Filling(problem, problem.capacities)
     for key in draw.permutation(9)[:3].tolist():
         before = filling.ratios_with(key)[1]

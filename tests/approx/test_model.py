@@ -13,7 +13,7 @@ from anabranch.approx.calibration import (
     rehearse,
 )
 from anabranch.approx.estimate import Estimator
-from anabranch.approx.model import Block, Here, learn, learn_from
+from anabranch.approx.model import Here, WindowBlock, learn, learn_from
 from anabranch.approx.plan import Promise, plan
 from tests.approx import literal
 
@@ -116,7 +116,7 @@ def test_a_history_in_blocks_teaches_the_same() -> None:
     values = sensors(1)
     values[np.random.default_rng(0).uniform(size=values.shape) < 0.05] = np.nan
     whole = learn(values)
-    parts = learn_from(Here([Block(part, part) for part in np.array_split(values, 7)]))
+    parts = learn_from(Here([WindowBlock(part, part) for part in np.array_split(values, 7)]))
     assert parts.mean == pytest.approx(whole.mean)
     assert parts.covariance == pytest.approx(whole.covariance)
     assert parts.spread == pytest.approx(whole.spread)

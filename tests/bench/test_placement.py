@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from anabranch.errors import ConfigError
-from anabranch.placement.network import Network
+from anabranch.placement.network import NetworkSamples
 from bench.commands.measurements import app
 from bench.placement import matrices, runs
 from bench.placement.queries import query
@@ -54,7 +54,7 @@ def test_bad_matrices_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("remerging", [False, True])
 def test_random_plans_are_whole(remerging: bool) -> None:
     rng = np.random.default_rng(1)
-    network = Network.unmeasured([f"s{i}" for i in range(5)])
+    network = NetworkSamples.unmeasured([f"s{i}" for i in range(5)])
     for _ in range(20):
         problem = query(rng, network, 12, remerging=remerging)
         read = {link.producer for link in problem.links}

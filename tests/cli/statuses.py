@@ -9,8 +9,8 @@ from typing import Any
 from anabranch.coordinator.base.reports import (
     AnySite,
     ProtectionReport,
+    QueryState,
     SilentSite,
-    State,
     SystemStatus,
 )
 from anabranch.link.reports import SourceReport, StandbyReport, TaskReport
@@ -52,9 +52,9 @@ def down(name: str, *missing: str, lost: tuple[str, ...] = (), pid: int = 4) -> 
     return reports.silent(name, missing=missing, lost=lost, pid=pid)
 
 
-def states(**found: str) -> dict[str, State]:
+def states(**found: str) -> dict[str, QueryState]:
     """Query → its state, and after a colon the reason."""
-    return {name: State(*text.split(": ", 1)) for name, text in found.items()}
+    return {name: QueryState(*text.split(": ", 1)) for name, text in found.items()}
 
 
 def assigned(site: str, standby: str | None, problem: str = "") -> dict[str, ProtectionReport]:

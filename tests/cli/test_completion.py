@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.cli.queries.completion import STATEMENTS, Call, Candidate, Names, complete
+from anabranch.cli.queries.completion import STATEMENTS, Candidate, KnownCall, Names, complete
 from anabranch.cli.queries.prompt import column_names
 
 NAMES = Names(
@@ -14,11 +14,13 @@ NAMES = Names(
     aggregates=["p90"],
     sites=["room1", "centre"],
     sources={
-        "file": Call({"path": "the file", "format": "its format"}, {"format": ("csv", "json")}),
-        "rate": Call({"tps": "tuples per second"}),
+        "file": KnownCall(
+            {"path": "the file", "format": "its format"}, {"format": ("csv", "json")}
+        ),
+        "rate": KnownCall({"tps": "tuples per second"}),
     },
-    table_sources={"postgres": Call({"table": "its name"})},
-    sinks={"jsonl": Call({"path": "the file"})},
+    table_sources={"postgres": KnownCall({"table": "its name"})},
+    sinks={"jsonl": KnownCall({"path": "the file"})},
 )
 STREAM = "CREATE STREAM s (a INT)"
 QUERY = "CREATE QUERY q AS SELECT"

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.cli.queries import run
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from bench.systems.system import System
 from tests.cli.conftest import Ended
 
@@ -37,7 +37,7 @@ class Here:
 
 @pytest.fixture
 def script(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    system = System(Cluster.of_sites(["room1", "centre"]), spark, tmp_path)
+    system = System(ClusterConfig.of_sites(["room1", "centre"]), spark, tmp_path)
     monkeypatch.setattr(run, "Run", lambda cluster, progress: Here(system))
     (tmp_path / "script.sql").write_text(SCRIPT)
     yield tmp_path / "script.sql"

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.config import cluster as cluster_module
 from anabranch.config.cluster import (
-    Cluster,
+    ClusterConfig,
     HostPort,
     LinkConfig,
     SiteConfig,
@@ -24,7 +24,7 @@ EXAMPLES = re.findall(r"```toml\n(.*?)```", REFERENCE.read_text(encoding="utf-8"
 
 def test_defaults():
     cluster = parse_cluster("[site.room1]")
-    assert cluster == Cluster.of_sites(["room1"])
+    assert cluster == ClusterConfig.of_sites(["room1"])
     assert cluster.ack_interval_us == 250_000
     assert cluster.heartbeat_interval_us == 500_000
     assert cluster.missed_heartbeats == 4
@@ -185,7 +185,7 @@ def test_a_remote_site_may_have_a_spark_of_its_own_and_a_port_used_here():
 
 def test_of_sites_checks_names():
     with pytest.raises(ConfigError) as raised:
-        Cluster.of_sites(["room1", "2nd"])
+        ClusterConfig.of_sites(["room1", "2nd"])
     assert str(raised.value) == (
         "'2nd' is not a site name. Start with a letter or _ and go on with letters, digits, _ or -."
     )
@@ -194,7 +194,7 @@ def test_of_sites_checks_names():
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_json_and_back(text):
     cluster = parse_cluster(text)
-    assert Cluster.model_validate_json(cluster.model_dump_json()) == cluster
+    assert ClusterConfig.model_validate_json(cluster.model_dump_json()) == cluster
 
 
 def test_addresses_are_text_in_json():

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from anabranch.approx.estimate import Estimator
-from anabranch.approx.plan import Plan
+from anabranch.approx.plan import EstimationPlan
 from anabranch.connectors import Sink, SinkContext, make_sink
 from anabranch.coordinator.approximate import windows
-from anabranch.coordinator.approximate.models import FileStore, Models, PostgresStore, Store
+from anabranch.coordinator.approximate.models import FileStore, Models, ModelStore, PostgresStore
 from anabranch.coordinator.approximate.results import ApproximateResults, Estimate, Result
 from anabranch.coordinator.approximate.state import ApproximateState
 from anabranch.errors import ConfigError, SinkError
@@ -310,10 +310,10 @@ def test_a_key_that_was_away_for_long_is_new() -> None:
 def test_one_model_is_inverted_once_for_all_windows_of_a_death(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    built: list[Plan] = []
+    built: list[EstimationPlan] = []
 
     class Counted(Estimator):
-        def __init__(self, plan: Plan) -> None:
+        def __init__(self, plan: EstimationPlan) -> None:
             built.append(plan)
             super().__init__(plan)
 
@@ -368,7 +368,7 @@ def test_part_of_a_window_is_not_yet_delivered() -> None:
 
 
 @pytest.fixture(params=["file", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], ModelStore]]:
     """Opens it anew each time."""
     if request.param == "file":
         yield lambda: FileStore(tmp_path / "models.duckdb")
@@ -378,7 +378,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[
         server.execute("DROP TABLE IF EXISTS anabranch_model")
 
 
-def test_what_was_learnt_is_kept(store: Callable[[], Store]) -> None:
+def test_what_was_learnt_is_kept(store: Callable[[], ModelStore]) -> None:
     state = learnt_state()
     models = Models(store())
     assert models.newest("q") is None

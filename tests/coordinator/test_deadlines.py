@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.placement.deadlines import Deadlines
 from anabranch.errors import AdmissionError, SiteError
@@ -58,7 +58,7 @@ def sites() -> FakeSites:
 
 def deadlines(sites: Any, path: Path) -> tuple[Deadlines, Catalog]:
     known = Catalog(path / "catalog.db")
-    return Deadlines(sites, known, Cluster()), known
+    return Deadlines(sites, known, ClusterConfig()), known
 
 
 QUERY = "SELECT Temp + 1 AS t FROM Sensor1 DEADLINE 3ms AT room1"

@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.deploy.deploy import Deployment, undeploy
+from anabranch.coordinator.deploy.deploy import Rollout, undeploy
 from anabranch.errors import SinkError, SiteError
 from anabranch.link.message import Message
-from anabranch.link.messages import Attach, Begin, Detach, Drop, Peers, Prepare, Start, StartSources
+from anabranch.link.messages import (
+    Addresses,
+    Attach,
+    Begin,
+    Detach,
+    DropTasks,
+    Prepare,
+    Start,
+    StartSources,
+)
 from anabranch.plan.operators import Call
 from anabranch.stream.restart import RestartPoint
 from tests.link.support import LOOP
@@ -57,8 +66,8 @@ class FakeSites:
 
 def test_no_tuple_passes_before_everyone_is_there() -> None:
     sites = FakeSites()
-    LOOP.run(Deployment(sites, [SENSOR, HOTS], KNOWN).run())  # type: ignore[arg-type]
-    order = [(site, type(one)) for site, one in sites.asked if not isinstance(one, Peers)]
+    LOOP.run(Rollout(sites, [SENSOR, HOTS], KNOWN).run())  # type: ignore[arg-type]
+    order = [(site, type(one)) for site, one in sites.asked if not isinstance(one, Addresses)]
     assert order == [
         ("room1", Prepare),
         ("centre", Prepare),
@@ -72,21 +81,25 @@ def test_no_tuple_passes_before_everyone_is_there() -> None:
     assert sites.of("room1", Attach) == [Attach("Sensor1", "hot")]
 
 
-@pytest.mark.parametrize("kind", [Prepare, Peers, Attach, Start])
+@pytest.mark.parametrize("kind", [Prepare, Addresses, Attach, Start])
 def test_nothing_is_left_behind_when_a_step_fails(kind: type[Message[Any]]) -> None:
     """A step that fails may still have happened: its answer was lost."""
     sites = FakeSites({("centre", kind): SinkError("no permission")})
     with pytest.raises(SinkError, match="no permission"):
-        LOOP.run(Deployment(sites, [SENSOR, HOTS], KNOWN).run())  # type: ignore[arg-type]
-    assert sites.of("room1", Drop) == [Drop(sources=("Sensor1",), born={"Sensor1": 0})]
-    assert sites.of("centre", Drop) == [Drop(("hot", "hot/sink"), born={"hot": 0, "hot/sink": 0})]
+        LOOP.run(Rollout(sites, [SENSOR, HOTS], KNOWN).run())  # type: ignore[arg-type]
+    assert sites.of("room1", DropTasks) == [DropTasks(sources=("Sensor1",), born={"Sensor1": 0})]
+    assert sites.of("centre", DropTasks) == [
+        DropTasks(("hot", "hot/sink"), born={"hot": 0, "hot/sink": 0})
+    ]
     assert not sites.of("room1", StartSources)
 
 
 def test_a_query_is_dropped_from_its_end() -> None:
     sites = FakeSites()
     LOOP.run(undeploy(sites, HOTS, KNOWN))  # type: ignore[arg-type]
-    assert sites.of("centre", Drop) == [Drop(("hot/sink", "hot"), born={"hot": 0, "hot/sink": 0})]
+    assert sites.of("centre", DropTasks) == [
+        DropTasks(("hot/sink", "hot"), born={"hot": 0, "hot/sink": 0})
+    ]
     assert sites.forgotten == {"hot", "hot/sink"}
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from anabranch.approx.calibration import Calibration
 from anabranch.approx.model import Model
-from anabranch.approx.plan import Plan, Promise
-from anabranch.coordinator.approximate.models import Learnt
+from anabranch.approx.plan import EstimationPlan, Promise
+from anabranch.coordinator.approximate.models import LearntModel
 from anabranch.coordinator.approximate.results import Result
 from anabranch.coordinator.approximate.state import ApproximateState
 from anabranch.plan.approximate import replaced
@@ -33,13 +33,15 @@ MEAN = np.array([21.0, 20.0, 20.5, 19.0, 20.0, 22.0])
 COVARIANCE = np.full((6, 6), 1.8) + 0.2 * np.eye(6)
 
 
-def known_model() -> Learnt:
+def known_model() -> LearntModel:
     """The paper's database has it from the beginning."""
     model = Model(MEAN, COVARIANCE, 0.0, np.ones(6), np.ones(6))
     bound = np.full((2, 6), 0.9)
     calibration = Calibration(np.zeros((2, 6)), bound, bound[0])
-    plan = Plan(Promise(1.0, 0.95, 2), model, 0.0, [[0, 1, 2], [3, 4, 5]], calibration, bound[0])
-    return Learnt(1, "", 100, [(key,) for key in FIGURE], plan)
+    plan = EstimationPlan(
+        Promise(1.0, 0.95, 2), model, 0.0, [[0, 1, 2], [3, 4, 5]], calibration, bound[0]
+    )
+    return LearntModel(1, "", 100, [(key,) for key in FIGURE], plan)
 
 
 def of(keys: list[str], stream: str, *ends: int) -> list[Result]:

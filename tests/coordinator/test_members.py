@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.catalog import Catalog
-from anabranch.coordinator.control.members import Members
+from anabranch.coordinator.control.members import Membership
 from anabranch.coordinator.service import launch
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.launch import SiteProcesses, may_be_up
 from anabranch.errors import ConfigError, ProtocolError, SiteError, Superseded
 from anabranch.link.gate import Credentials
 from anabranch.link.message import PROTOCOL, Origin, read_message, written
-from anabranch.link.messages import Drop, Heartbeat, Join, Prepare
+from anabranch.link.messages import DropTasks, JoinCluster, Prepare, SendReport
 from anabranch.link.peer import Peer
 from anabranch.link.reports import SiteReport, SourceReport
 from anabranch.process import birth, end
@@ -51,14 +51,14 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 
 
 def test_a_site_of_another_protocol_is_refused_with_both_versions(catalog: Catalog) -> None:
-    members = Members(catalog)
+    members = Membership(catalog)
     with pytest.raises(ProtocolError, match=r"anabranch 9\.1 with protocol 7, .* protocol 2\. "):
-        members.join(Join("room1", 1, protocol=7, version="9.1"))
+        members.join(JoinCluster("room1", 1, protocol=7, version="9.1"))
     with pytest.raises(ProtocolError, match="of an earlier version with protocol 0"):
-        members.join(Join("room1", 1))
+        members.join(JoinCluster("room1", 1))
     with pytest.raises(ProtocolError, match="protocol 7"):
         members.heard(report(protocol=7))
-    assert members.join(Join("room1", 1, PROTOCOL, "0.1.0")) > 0
+    assert members.join(JoinCluster("room1", 1, PROTOCOL, "0.1.0")) > 0
 
 
 def test_what_a_later_version_adds_to_a_message_is_ignored() -> None:
@@ -97,7 +97,7 @@ def test_an_older_copy_of_the_catalog_gives_out_no_number_again(catalog: Catalog
     shutil.copytree(place, place.parent / "backup")
     given = [catalog.next_number() for _ in range(5)]
     restored = Catalog(place.parent / "backup" / "catalog.db")
-    members = Members(restored)
+    members = Membership(restored)
     members.heard(report(seen=given[-1]))
     assert restored.next_number() > given[-1]
     members.heard(report(seen=2))
@@ -112,29 +112,29 @@ def test_two_systems_of_one_token_and_port_are_noticed(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("x", "y")]
     for one in folders:
         one.mkdir()
-    first = Coordinator(folders[0], Cluster(), TOKEN)
-    theirs = Peer("coordinator", first.address, TOKEN).send(Heartbeat(report())).origin
+    first = Coordinator(folders[0], ClusterConfig(), TOKEN)
+    theirs = Peer("coordinator", first.address, TOKEN).send(SendReport(report())).origin
     first.close()
-    second = Coordinator(folders[1], Cluster(), TOKEN)
+    second = Coordinator(folders[1], ClusterConfig(), TOKEN)
     peer = Peer("coordinator", second.address, TOKEN)
     with pytest.raises(SiteError) as refused:
-        peer.send(Heartbeat(report(a_source("s", born=3), origin=theirs)))
+        peer.send(SendReport(report(a_source("s", born=3), origin=theirs)))
     assert all(str(folder) in str(refused.value) for folder in folders)
     assert second.sites.names() == []
-    assert peer.send(Heartbeat(report(origin=theirs))).origin != theirs
+    assert peer.send(SendReport(report(origin=theirs))).origin != theirs
     second.close()
 
 
 def test_a_site_takes_no_orders_of_another_catalog() -> None:
     running = True
     member = Member("room1", lambda: running)
-    member.check(Drop(origin=Origin("y", "/y")))
+    member.check(DropTasks(origin=Origin("y", "/y")))
     member.belongs_to(Origin("x", "/x"))
-    member.check(Drop(origin=Origin("x", "/elsewhere")))
+    member.check(DropTasks(origin=Origin("x", "/elsewhere")))
     with pytest.raises(SiteError, match=r"state in /x has .* state in /y\. Stop one"):
-        member.check(Drop(origin=Origin("y", "/y")))
+        member.check(DropTasks(origin=Origin("y", "/y")))
     running = False
-    member.check(Drop(origin=Origin("y", "/y")))
+    member.check(DropTasks(origin=Origin("y", "/y")))
 
 
 # -- processes -----------------------------------------------------------------------------------
@@ -142,11 +142,11 @@ def test_a_site_takes_no_orders_of_another_catalog() -> None:
 
 def test_a_process_that_was_replaced_is_told_to_end(catalog: Catalog) -> None:
     """It stood still, was taken for dead, and reports again."""
-    members = Members(catalog)
-    old, new = (members.join(Join("room1", 1, PROTOCOL, "0.1.0")) for _ in range(2))
+    members = Membership(catalog)
+    old, new = (members.join(JoinCluster("room1", 1, PROTOCOL, "0.1.0")) for _ in range(2))
     members.heard(report(life=old))
     members.heard(report(life=new))
-    for one in (members, Members(catalog)):
+    for one in (members, Membership(catalog)):
         with pytest.raises(Superseded, match="started again since"):
             one.heard(report(life=old))
         one.heard(report(life=new))
@@ -175,9 +175,9 @@ def test_a_number_that_another_process_has_by_now_is_left_alone() -> None:
 def outlived(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     """A state folder whose coordinator was killed, and the process of its site."""
     process = a_process()
-    first = Coordinator(tmp_path, Cluster(), TOKEN)
+    first = Coordinator(tmp_path, ClusterConfig(), TOKEN)
     peer = Peer("coordinator", first.address, TOKEN)
-    peer.send(Heartbeat(report(pid=process.pid, started=birth(process.pid))))
+    peer.send(SendReport(report(pid=process.pid, started=birth(process.pid))))
     first.close()
     yield tmp_path, process
     process.kill()
@@ -190,7 +190,7 @@ def test_a_silent_process_is_waited_for_and_ended_before_another_begins(
     monkeypatch.setattr(launch, "LEASE_S", 0.5)
     state, process = outlived
     process.send_signal(signal.SIGSTOP)
-    second = Coordinator(state, Cluster(), TOKEN)
+    second = Coordinator(state, ClusterConfig(), TOKEN)
     begun = time.monotonic()
     said: list[str] = []
     processes = SiteProcesses(second, [], state, tied=False, progress=said.append)
@@ -206,11 +206,11 @@ def test_a_process_that_reports_within_its_lease_goes_on(
     outlived: tuple[Path, subprocess.Popen[bytes]],
 ) -> None:
     state, process = outlived
-    second = Coordinator(state, Cluster(), TOKEN)
+    second = Coordinator(state, ClusterConfig(), TOKEN)
 
     def answers(line: str) -> None:
         peer = Peer("coordinator", second.address, TOKEN)
-        peer.send(Heartbeat(report(pid=process.pid, started=birth(process.pid))))
+        peer.send(SendReport(report(pid=process.pid, started=birth(process.pid))))
 
     processes = SiteProcesses(second, [], state, tied=False, progress=answers)
     assert processes._goes_on("room1")
@@ -223,7 +223,7 @@ def test_sites_whose_processes_have_ended_are_not_looked_for(
     outlived: tuple[Path, subprocess.Popen[bytes]],
 ) -> None:
     state, process = outlived
-    second = Coordinator(state, Cluster(), TOKEN)
+    second = Coordinator(state, ClusterConfig(), TOKEN)
     assert may_be_up(second)
     process.kill()
     process.wait()
@@ -232,10 +232,10 @@ def test_sites_whose_processes_have_ended_are_not_looked_for(
 
 
 def test_of_other_machines_nobody_knows(tmp_path: Path) -> None:
-    first = Coordinator(tmp_path, Cluster(), TOKEN)
+    first = Coordinator(tmp_path, ClusterConfig(), TOKEN)
     elsewhere = report(address="10.0.0.5:7101", pid=1, started="another boot 12345")
-    Peer("coordinator", first.address, TOKEN).send(Heartbeat(elsewhere))
+    Peer("coordinator", first.address, TOKEN).send(SendReport(elsewhere))
     first.close()
-    second = Coordinator(tmp_path, Cluster(), TOKEN)
+    second = Coordinator(tmp_path, ClusterConfig(), TOKEN)
     assert may_be_up(second)
     second.close()

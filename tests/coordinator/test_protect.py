@@ -20,7 +20,7 @@ from anabranch.link.reports import TaskReport
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.definitions import placed, protected
 from anabranch.plan.operators import Column
-from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.plan.tasks import TaskInput, TaskSpec
 from simulation.reports import a_site, a_task, guarding
 from tests.link.support import LOOP
 from tests.plan.test_system import JOIN, system
@@ -30,7 +30,7 @@ SPEC = TaskSpec(
     name="q",
     query="q",
     site="centre",
-    inputs=(Input(stream="s", site="room", alias="s", columns=COLUMNS),),
+    inputs=(TaskInput(stream="s", site="room", alias="s", columns=COLUMNS),),
     columns=COLUMNS,
     output="q",
 )

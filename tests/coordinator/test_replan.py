@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.base.reports import Sample
 from anabranch.coordinator.placement.placing import Placing
@@ -32,7 +32,7 @@ def placing(known: dict[str, AnyDef], sites: FakeSites | None = None) -> Placing
     catalog = Catalog(IN_MEMORY)
     catalog.change(add=known.values(), drop=())
     around: Any = sites or FakeSites()
-    return Placing(around, catalog, Cluster())
+    return Placing(around, catalog, ClusterConfig())
 
 
 def measured(rates: dict[str, float], **loads: float) -> Sample:

@@ -9,10 +9,10 @@ import pytest
 
 from anabranch.coordinator.control.restorer import Restoration
 from anabranch.coordinator.deploy.wanted import begun
-from anabranch.coordinator.protection.assignments import RestartPoints, Told
+from anabranch.coordinator.protection.assignments import RememberedState, RestartPoints
 from anabranch.errors import CannotResume, SiteError
 from anabranch.link.message import Message
-from anabranch.link.messages import Attach, Drop, Prepare
+from anabranch.link.messages import Attach, DropTasks, Prepare
 from anabranch.stream.restart import RestartPoint
 from simulation.reports import a_site, a_source, a_task
 from tests.link.support import LOOP
@@ -54,7 +54,7 @@ def test_what_was_prepared_in_vain_does_not_pass_for_running() -> None:
         LOOP.run(restoration.run())
     site, first = sites.asked[0]
     assert (site, type(first)) == ("centre", Prepare)
-    assert sites.asked[-1] == ("centre", Drop(("hot",), resume=True))
+    assert sites.asked[-1] == ("centre", DropTasks(("hot",), resume=True))
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_task_whose_point_is_lost_goes_on_only_where_nothing_was_let_go_of(
         async def call(self, site: str, message: Message, seconds: float = 0.0) -> Any:
             return 29 if isinstance(message, Attach) else None
 
-    async def consumer_state(task: Any) -> Told | None:
-        return None if released is None else Told(None, (released,))
+    async def consumer_state(task: Any) -> RememberedState | None:
+        return None if released is None else RememberedState(None, (released,))
 
     sites, known = Upstream(), {"Sensor1": a_stream(), "hot": a_query()}
     protector = SimpleNamespace(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.sites import absence
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.references import asks_types, sites_named, sites_needed
-from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
+from anabranch.coordinator.scripts.scripts import Answer, ScriptChanges, ScriptCheck
 from anabranch.errors import ConfigError, ScriptError, SinkError, SourceError
 from anabranch.language.source import Script
 from anabranch.link.message import Message
@@ -131,12 +131,12 @@ class FakeCatalog:
 
 def placing(sites: Any) -> Placing:
     catalog: Any = FakeCatalog()
-    return Placing(sites, catalog, Cluster())
+    return Placing(sites, catalog, ClusterConfig())
 
 
 def check(
     text: str, known: dict[str, AnyDef] | None = None, sites: tuple[str, ...] = ()
-) -> Changes:
+) -> ScriptChanges:
     around: Any = FakeSites(*(sites or ("room2", "room1", "centre")))
     rows: list[tuple[str, ...]] = [("room1", "address", "up")]
     return ScriptCheck(
@@ -613,7 +613,7 @@ CREATE STREAM r (x DOUBLE, room STRING) TIMESTAMP t FROM file(path = 'r'{n}) AT 
 GROUPED = "CREATE QUERY q AS SELECT room, sum(x) AS s FROM r[1s] GROUP BY room"
 
 
-def explained(changes: Changes) -> str:
+def explained(changes: ScriptChanges) -> str:
     return str(changes.answers[-1].text)
 
 
@@ -730,7 +730,7 @@ def test_where_no_key_is_at_two_sites_the_query_reads_them_all() -> None:
     assert gone.drop == ["q", "q.stage.1", "q.stage.2"]
 
 
-def changes_made(changes: Changes) -> dict[str, AnyDef]:
+def changes_made(changes: ScriptChanges) -> dict[str, AnyDef]:
     return made(SOURCES) | {one.name: one for one in changes.add}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.coordinator.base.catalog import Intention
 from anabranch.coordinator.base.secrets import FILE, Kept, Secrets
-from anabranch.coordinator.scripts.replies import Changes
+from anabranch.coordinator.scripts.replies import ScriptChanges
 from anabranch.coordinator.scripts.scripts import ScriptCheck
 from anabranch.disk.real import RealFolder
 from anabranch.errors import ConfigError, ScriptError, StorageError
@@ -50,7 +50,7 @@ def check(
     known: dict[str, AnyDef] | None = None,
     base: str = "/base",
     sites: Any = None,
-) -> Changes:
+) -> ScriptChanges:
     around: Any = sites or Seen()
     return ScriptCheck(
         Script(text), known or {}, around, base, list, placing(around), secrets=kept or {}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.config.cluster import Cluster
-from anabranch.coordinator.base.reports import AnySite, State
+from anabranch.config.cluster import ClusterConfig
+from anabranch.coordinator.base.reports import AnySite, QueryState
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.status.query_states import query_states
 from anabranch.coordinator.status.status import heard, with_obstacles
@@ -29,19 +29,19 @@ from anabranch.errors import (
 )
 from anabranch.link.gate import Credentials, Gate
 from anabranch.link.message import Message
+from anabranch.link.messages import Addresses as PeersMessage
 from anabranch.link.messages import (
     Announce,
     Attach,
     Detach,
-    Drop,
-    Place,
+    DropTasks,
     Points,
     Prepare,
+    SetPositions,
     Start,
     StartSources,
     Status,
 )
-from anabranch.link.messages import Peers as PeersMessage
 from anabranch.link.reports import SiteReport
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.operators import Union
@@ -54,9 +54,9 @@ KINDS = (
     Announce,
     Attach,
     Detach,
-    Drop,
+    DropTasks,
     PeersMessage,
-    Place,
+    SetPositions,
     Points,
     Prepare,
     Start,
@@ -73,7 +73,7 @@ class Site:
         self.name = name
         self.in_the_way: dict[str, AnabranchError] = {}
         self.prepared: list[Prepare] = []
-        self.dropped: list[Drop] = []
+        self.dropped: list[DropTasks] = []
         self._sources: dict[str, str] = {}
         self._tasks: dict[str, str] = {}
         self._coordinator = coordinator
@@ -100,7 +100,7 @@ class Site:
                         raise self.in_the_way[name]
                 self._sources |= {one.name: "waiting" for one in asked.sources}
                 self._tasks |= {one.name: "waiting" for one in asked.tasks}
-            case Drop():
+            case DropTasks():
                 self.dropped.append(asked)
                 for name in (*asked.sources, *asked.tasks):
                     self._sources.pop(name, None)
@@ -119,7 +119,7 @@ class Site:
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     """Of a system whose catalog has two streams with a query each, all at one site."""
-    made = Coordinator(tmp_path, Cluster(), TOKEN)
+    made = Coordinator(tmp_path, ClusterConfig(), TOKEN)
     hot = a_query("hot", "fire", Union(), site="here")
     opened = a_query("open", "door", Union(), site="here")
     known = [a_stream("door", "here"), a_stream("fire", "here"), hot, opened]
@@ -135,7 +135,7 @@ def here(coordinator: Coordinator) -> Iterator[Site]:
     site.gate.shutdown()
 
 
-def status(coordinator: Coordinator) -> tuple[dict[str, State], AnySite]:
+def status(coordinator: Coordinator) -> tuple[dict[str, QueryState], AnySite]:
     """The states of all queries, and what is said of the site."""
     known, held = coordinator._catalog.definitions(), coordinator._control.restorer.report()
     (report,) = with_obstacles(heard(coordinator.sites), known, held)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli.sites import site
-from anabranch.config.cluster import Cluster, parse_cluster
+from anabranch.config.cluster import ClusterConfig, parse_cluster
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites, nearest
 from anabranch.coordinator.requests import Execute
@@ -21,7 +21,7 @@ from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.errors import AnabranchError, SetupError, SiteError
 from anabranch.link.gate import LOCAL, Credentials, Gate
 from anabranch.link.message import PROTOCOL
-from anabranch.link.messages import Heartbeat, Join, Ping, Pong, Status
+from anabranch.link.messages import JoinCluster, Ping, Pong, SendReport, Status
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
 from anabranch.link.reports import SiteReport
@@ -219,18 +219,18 @@ def test_a_site_that_hangs_is_waited_for_once(sites: Sites) -> None:
 
 def test_a_restart_keeps_the_port(tmp_path: Path) -> None:
     """Sites keep calling it; whoever restarts on the same state folder is found there."""
-    first = Coordinator(tmp_path, Cluster(), TOKEN)
+    first = Coordinator(tmp_path, ClusterConfig(), TOKEN)
     address = first.address
     peer = Peer("coordinator", address, TOKEN)
-    answer = peer.send(Heartbeat(report("room1", "h:1")))
+    answer = peer.send(SendReport(report("room1", "h:1")))
     assert answer.addresses == {"room1": "h:1"}
     first.close()
-    second = Coordinator(tmp_path, Cluster(), TOKEN)
+    second = Coordinator(tmp_path, ClusterConfig(), TOKEN)
     assert second.address == address
     assert second.sites.addresses() == {"room1": "h:1"}
     assert peer.send(Ping()).pid == os.getpid()
     with pytest.raises(SetupError, match="a coordinator is up already"):
-        Coordinator(tmp_path, Cluster(), TOKEN)
+        Coordinator(tmp_path, ClusterConfig(), TOKEN)
     second.close()
 
 
@@ -238,12 +238,12 @@ def test_a_port_that_others_have_by_now_is_left_to_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anabranch.coordinator.service.coordinator.OLD_PORT_S", 0.3)
-    first = Coordinator(tmp_path, Cluster(), TOKEN)
+    first = Coordinator(tmp_path, ClusterConfig(), TOKEN)
     before = first.address
     first.close()
     other = Gate(before, Credentials("another system's"), {})
     said: list[str] = []
-    second = Coordinator(tmp_path, Cluster(), TOKEN, said.append)
+    second = Coordinator(tmp_path, ClusterConfig(), TOKEN, said.append)
     assert second.address != before
     assert said[0].startswith(f"cannot listen on {before}: address already in use. Sites that")
     assert Peer("coordinator", second.address, TOKEN).send(Ping()).pid == os.getpid()
@@ -252,16 +252,16 @@ def test_a_port_that_others_have_by_now_is_left_to_them(
 
 
 def test_a_site_of_the_same_name_may_not_join_twice(tmp_path: Path) -> None:
-    coordinator = Coordinator(tmp_path, Cluster(), TOKEN)
+    coordinator = Coordinator(tmp_path, ClusterConfig(), TOKEN)
     peer = Peer("coordinator", coordinator.address, TOKEN)
     gate = Gate("127.0.0.1:0", TOKEN, {Ping: lambda asked: Pong(1)})
-    peer.send(Join("room1", 1, PROTOCOL))
-    peer.send(Heartbeat(report("room1", gate.address, pid=1)))
-    peer.send(Join("room1", 1, PROTOCOL))
+    peer.send(JoinCluster("room1", 1, PROTOCOL))
+    peer.send(SendReport(report("room1", gate.address, pid=1)))
+    peer.send(JoinCluster("room1", 1, PROTOCOL))
     with pytest.raises(SiteError, match=f"site room1 is up already, at {gate.address}"):
-        peer.send(Join("room1", 2, PROTOCOL))
+        peer.send(JoinCluster("room1", 2, PROTOCOL))
     gate.shutdown()  # killed: another may take its place at once
-    peer.send(Join("room1", 2, PROTOCOL))
+    peer.send(JoinCluster("room1", 2, PROTOCOL))
     coordinator.close()
 
 
@@ -271,7 +271,7 @@ def test_a_site_of_the_same_name_may_not_join_twice(tmp_path: Path) -> None:
 @pytest.fixture
 def starting(tmp_path: Path) -> Iterator[Coordinator]:
     """One that has begun to start room1."""
-    coordinator = Coordinator(tmp_path, Cluster(), TOKEN)
+    coordinator = Coordinator(tmp_path, ClusterConfig(), TOKEN)
     coordinator.sites.heartbeat(report("centre", "127.0.0.1:1", pid=1))
     coordinator.sites.starts("room1")
     yield coordinator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.base.reports import Moved, Replan
 from anabranch.coordinator.placement.deadlines import Deadlines
@@ -30,7 +30,7 @@ def look(known: dict[str, AnyDef], *moves: Moved) -> Replan:
     kept = Catalog(IN_MEMORY)
     kept.change(add=known.values(), drop=())
     sites: object = FakeSites(*SITES)
-    deadlines = Deadlines(sites, kept, Cluster())  # type: ignore[arg-type]
+    deadlines = Deadlines(sites, kept, ClusterConfig())  # type: ignore[arg-type]
     return with_deadlines(Replan(10.0, 5.0, moves), known, deadlines, SITES)
 
 

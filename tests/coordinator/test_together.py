@@ -8,11 +8,11 @@ from typing import Any
 from pyspark.sql import functions
 
 from anabranch.cli.queries.check import PlannedSites
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
 from anabranch.coordinator.placement.admission import Admission
 from anabranch.coordinator.placement.placing import Placing
-from anabranch.coordinator.scripts.replies import Changes
+from anabranch.coordinator.scripts.replies import ScriptChanges
 from anabranch.coordinator.scripts.scripts import ScriptCheck
 from anabranch.errors import AdmissionError
 from anabranch.language.expressions.types import SketchTypes
@@ -25,9 +25,9 @@ SITES = ("room1", "room2")
 STREAM = "CREATE STREAM S (Temp DOUBLE) FROM rate(tps = 10) AT room1;"
 
 
-def check(text: str, known: dict[str, AnyDef] | None, sites: tuple[str, ...]) -> Changes:
+def check(text: str, known: dict[str, AnyDef] | None, sites: tuple[str, ...]) -> ScriptChanges:
     around: Any = PlannedSites(list(sites))
-    placing = Placing(around, Catalog(IN_MEMORY), Cluster())
+    placing = Placing(around, Catalog(IN_MEMORY), ClusterConfig())
     types = SketchTypes(dir(functions))
     return ScriptCheck(Script(text), known or {}, around, "/", list, placing, types=types).run()
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from anabranch.deadline.problem import (
     TRAFFIC_WEIGHT,
+    DeadlineOutput,
+    DeadlineProblem,
+    DeadlineSource,
     Operator,
-    Output,
-    Problem,
-    Source,
     overloaded,
     traffic_share,
 )
@@ -22,12 +22,12 @@ SITES = ("a", "b", "c")
 
 
 @st.composite
-def problems(draw: st.DrawFn, links: bool = False, far: bool = False) -> Problem:
+def problems(draw: st.DrawFn, links: bool = False, far: bool = False) -> DeadlineProblem:
     """Up to five operators at up to three sites, with branches, joins and shared operators. Numbers
     are such that ties are ties. If sites are `far` apart, tuples take some time between them."""
     sites = SITES[: draw(st.integers(1, 3))]
     sources = tuple(
-        Source(f"in{n}", draw(st.sampled_from(sites)), draw(st.integers(1, 9)))
+        DeadlineSource(f"in{n}", draw(st.sampled_from(sites)), draw(st.integers(1, 9)))
         for n in range(draw(st.integers(1, 2)))
     )
     made: list[Operator] = []
@@ -42,7 +42,9 @@ def problems(draw: st.DrawFn, links: bool = False, far: bool = False) -> Problem
     others = [one.name for one in made if one.name not in last]
     final = sorted(last) + (draw(st.lists(st.sampled_from(others), unique=True)) if others else [])
     outputs = tuple(
-        Output(f"out-{name}", name, draw(st.integers(2, 60)) / 8, draw(st.sampled_from(sites)))
+        DeadlineOutput(
+            f"out-{name}", name, draw(st.integers(2, 60)) / 8, draw(st.sampled_from(sites))
+        )
         for name in final
     )
     forbidden: frozenset[tuple[str, str]] = frozenset()
@@ -50,21 +52,23 @@ def problems(draw: st.DrawFn, links: bool = False, far: bool = False) -> Problem
         pairs = st.tuples(st.sampled_from(sites), st.sampled_from(sites))
         forbidden = frozenset(draw(st.lists(pairs, max_size=3)))
     latency = {(a, b): draw(st.integers(0, 8)) / 8 for a in sites for b in sites} if far else {}
-    return Problem(dict.fromkeys(sites, 1), sources, tuple(made), outputs, forbidden, latency)
+    return DeadlineProblem(
+        dict.fromkeys(sites, 1), sources, tuple(made), outputs, forbidden, latency
+    )
 
 
-def placements(problem: Problem) -> Iterator[dict[str, str]]:
+def placements(problem: DeadlineProblem) -> Iterator[dict[str, str]]:
     for sites in product(*(one.sites for one in problem.operators)):
         yield dict(zip((one.name for one in problem.operators), sites, strict=True))
 
 
-def exhaustive(problem: Problem) -> float | None:
+def exhaustive(problem: DeadlineProblem) -> float | None:
     """The least objective of all placements that hold."""
     found = [_objective(problem, one) for one in placements(problem)]
     return min((one for one in found if one is not None), default=None)
 
 
-def _objective(problem: Problem, placement: dict[str, str]) -> float | None:
+def _objective(problem: DeadlineProblem, placement: dict[str, str]) -> float | None:
     if overloaded(problem, placement):
         return None
     hops = _hops(problem, placement)
@@ -76,7 +80,7 @@ def _objective(problem: Problem, placement: dict[str, str]) -> float | None:
     return assigned.deviation + TRAFFIC_WEIGHT * traffic_share(problem, placement)
 
 
-def _hops(problem: Problem, placement: dict[str, str]) -> bool | None:
+def _hops(problem: DeadlineProblem, placement: dict[str, str]) -> bool | None:
     """True if every stream can get where it is needed, over relays perhaps; else None."""
     home = {one.name: one.site for one in problem.sources} | placement
     for name, readers in problem.readers.items():

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from anabranch.deadline.problem import (
     TRAFFIC_WEIGHT,
+    DeadlineOutput,
+    DeadlinePlan,
+    DeadlineProblem,
+    DeadlineSource,
     Operator,
-    Output,
-    Plan,
-    Problem,
-    Source,
     overloaded,
 )
 from anabranch.deadline.solve import merge, relaxation, solve
@@ -27,7 +27,9 @@ from tests.deadline.plans import exhaustive, placements, problems
 
 @settings(max_examples=60, deadline=None)
 @given(st.booleans().flatmap(lambda far: problems(far=far)), st.sampled_from(["lean", "full"]))
-def test_the_program_finds_what_trying_everything_finds(problem: Problem, form: str) -> None:
+def test_the_program_finds_what_trying_everything_finds(
+    problem: DeadlineProblem, form: str
+) -> None:
     best = exhaustive(merge(problem).problem)
     plan = solve(problem, form=form)
     if best is None:
@@ -41,7 +43,7 @@ def test_the_program_finds_what_trying_everything_finds(problem: Problem, form: 
 
 @settings(max_examples=40, deadline=None)
 @given(problems(links=True))
-def test_the_full_form_keeps_off_links_that_are_forbidden(problem: Problem) -> None:
+def test_the_full_form_keeps_off_links_that_are_forbidden(problem: DeadlineProblem) -> None:
     best = exhaustive(merge(problem).problem)
     plan = solve(problem, form="full")
     assert (plan is None) == (best is None)
@@ -52,7 +54,7 @@ def test_the_full_form_keeps_off_links_that_are_forbidden(problem: Problem) -> N
 
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.lists(st.integers(0, 2_000_000), min_size=2, max_size=2))
-def test_what_is_planned_holds_when_it_runs(problem: Problem, offsets: list[int]) -> None:
+def test_what_is_planned_holds_when_it_runs(problem: DeadlineProblem, offsets: list[int]) -> None:
     """Whenever the sources bring their waves, no result is late, and EDF's demand test agrees."""
     plan = solve(problem)
     if plan is None:
@@ -72,7 +74,7 @@ def test_large_plans_hold_when_they_run() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(problems())
-def test_the_least_relaxation_holds_and_no_less_does(problem: Problem) -> None:
+def test_the_least_relaxation_holds_and_no_less_does(problem: DeadlineProblem) -> None:
     if solve(problem) is not None:
         return
     found = relaxation(problem)
@@ -108,7 +110,7 @@ def test_the_use_case_is_placed_as_in_the_paper() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(problems(far=True))
-def test_the_way_between_sites_takes_its_part_of_the_deadline(problem: Problem) -> None:
+def test_the_way_between_sites_takes_its_part_of_the_deadline(problem: DeadlineProblem) -> None:
     """Sub-deadlines and latencies on every way to an output add up to its deadline at most."""
     plan = solve(problem)
     if plan is not None:
@@ -120,7 +122,9 @@ def test_the_way_between_sites_takes_its_part_of_the_deadline(problem: Problem) 
         )
 
 
-def _longest(problem: Problem, plan: Plan, at: dict[str, str], output: str, last: str) -> float:
+def _longest(
+    problem: DeadlineProblem, plan: DeadlinePlan, at: dict[str, str], output: str, last: str
+) -> float:
     """The longest way, by following each."""
     ways = [
         problem.latency.get((at[name], at[last]), 0.0) * (at[name] != at[last])
@@ -133,10 +137,12 @@ def _longest(problem: Problem, plan: Plan, at: dict[str, str], output: str, last
 def test_a_site_that_is_too_far_is_not_taken() -> None:
     """Two operators do not fit at one site; one of the two others is too far for the deadline."""
     operators = tuple(Operator(f"o{n}", 0.01, ("in",), ("a", "b", "c")) for n in range(2))
-    outputs = tuple(Output(f"out{n}", f"o{n}", 0.015) for n in range(2))
+    outputs = tuple(DeadlineOutput(f"out{n}", f"o{n}", 0.015) for n in range(2))
     far = {("a", "b"): 0.01, ("a", "c"): 0.002}
     sites = {"a": 1, "b": 1, "c": 1}
-    plan = solve(Problem(sites, (Source("in", "a"),), operators, outputs, latency=far))
+    plan = solve(
+        DeadlineProblem(sites, (DeadlineSource("in", "a"),), operators, outputs, latency=far)
+    )
     assert plan is not None
     assert set(plan.placement.values()) == {"a", "c"}
 
@@ -158,19 +164,19 @@ def test_the_same_problem_has_the_same_plan() -> None:
 def test_input_that_keeps_coming_is_a_limit_too() -> None:
     """Two operators that would fit once do not if each takes most of a slot all the time."""
     operators = tuple(Operator(f"o{n}", 0.01, ("in",), ("a", "b"), load=0.6) for n in range(2))
-    outputs = tuple(Output(f"out{n}", f"o{n}", 1.0) for n in range(2))
-    two = Problem({"a": 1, "b": 1}, (Source("in", "a"),), operators, outputs)
+    outputs = tuple(DeadlineOutput(f"out{n}", f"o{n}", 1.0) for n in range(2))
+    two = DeadlineProblem({"a": 1, "b": 1}, (DeadlineSource("in", "a"),), operators, outputs)
     plan = solve(two)
     assert plan is not None
     assert set(plan.placement.values()) == {"a", "b"}
-    three = Problem(
+    three = DeadlineProblem(
         two.sites,
         two.sources,
         (*operators, Operator("o2", 0.01, ("in",), ("a", "b"), load=0.6)),
-        (*outputs, Output("out2", "o2", 1.0)),
+        (*outputs, DeadlineOutput("out2", "o2", 1.0)),
     )
     assert solve(three) is None
-    slots = Problem({"a": 2, "b": 1}, three.sources, three.operators, three.outputs)
+    slots = DeadlineProblem({"a": 2, "b": 1}, three.sources, three.operators, three.outputs)
     assert solve(slots) is not None
 
 
@@ -186,4 +192,4 @@ def test_input_that_keeps_coming_is_a_limit_too() -> None:
 )
 def test_a_problem_that_makes_no_sense_is_refused(operator: Operator, word: str) -> None:
     with pytest.raises(ValueError, match=word):
-        Problem({"a": 1}, (Source("in", "a"),), (operator,), ())
+        DeadlineProblem({"a": 1}, (DeadlineSource("in", "a"),), (operator,), ())

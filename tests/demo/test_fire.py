@@ -31,12 +31,12 @@ from anabranch.demo.apartment import (
     script_lasting,
     temperature_file,
 )
-from anabranch.demo.record import ALARMS, Failure, Record, Tail, Verdict, verdict
-from anabranch.demo.screen import Moment, bar, curve, plain_line, screen, summary
+from anabranch.demo.record import ALARMS, Failure, GrowingFile, Record, Verdict, verdict
+from anabranch.demo.screen import ScreenMoment, bar, curve, plain_line, screen, summary
 from anabranch.link.reports import TaskReport
 from simulation.reports import a_status, a_task, assigned, guarding, up
 
-MOMENT = Moment(12.0, 30.0, dict.fromkeys(ROOMS, 120), dict.fromkeys(ROOMS, 10.0))
+MOMENT = ScreenMoment(12.0, 30.0, dict.fromkeys(ROOMS, 120), dict.fromkeys(ROOMS, 10.0))
 
 
 def record(alarms: int = 0, temperatures: int = 100) -> Record:
@@ -77,7 +77,7 @@ def test_show_prints_the_script(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_tail_gives_each_whole_line_once(tmp_path: Path) -> None:
     path = tmp_path / "some.jsonl"
-    tail = Tail(path)
+    tail = GrowingFile(path)
     assert tail.new() == []
     path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
     assert tail.new() == [{"a": 1}, {"a": 2}]

@@ -11,20 +11,20 @@ from pyspark.sql import SparkSession
 from anabranch.config.cluster import SiteConfig
 from anabranch.demo.apartment import cluster
 from anabranch.demo.scenes import estimate, network
-from anabranch.demo.scenes.deadlines import Deadlines
-from anabranch.demo.scenes.host import Host, Scene
-from anabranch.demo.scenes.network import Network
-from anabranch.demo.scenes.stage import Stage
+from anabranch.demo.scenes.deadlines import DeadlinesScene
+from anabranch.demo.scenes.host import Scene, SceneHost
+from anabranch.demo.scenes.network import NetworkScene
+from anabranch.demo.scenes.stage import StageScene
 from bench.systems.system import System
 
 
 @pytest.fixture(scope="module")
-def host(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def host(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SceneHost]:
     apart = cluster()
     sites = {name: SiteConfig(name=name) for name in apart.sites}
     here = apart.model_copy(update={"sites": sites})
     system = System(here, spark, tmp_path_factory.mktemp("scenes"))
-    yield Host(system.coordinator, system.folder, system.execute, lambda site: None, print)
+    yield SceneHost(system.coordinator, system.folder, system.execute, lambda site: None, print)
     system.close()
 
 
@@ -32,10 +32,10 @@ def host(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "scene",
-    [Network(seconds=24), Deadlines(seconds=3), Stage(clicks=200_000)],
+    [NetworkScene(seconds=24), DeadlinesScene(seconds=3), StageScene(clicks=200_000)],
     ids=lambda scene: type(scene).__name__,
 )
-def test_a_scene_shows_what_it_promises(scene: Scene, host: Host) -> None:
+def test_a_scene_shows_what_it_promises(scene: Scene, host: SceneHost) -> None:
     told = scene.play(host)
     assert told.well, told.sentence
     assert "NOT" not in told.sentence
@@ -66,6 +66,6 @@ def test_without_postgresql_the_estimates_are_skipped(
 ) -> None:
     monkeypatch.setattr("anabranch.demo.database._ROOT", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = estimate.Estimate().play(None)  # type: ignore[arg-type]
+    told = estimate.EstimateScene().play(None)  # type: ignore[arg-type]
     assert told.well is None
     assert "apt-get install postgresql" in told.sentence

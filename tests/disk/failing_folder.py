@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.disk.folder import Appending, Folder, Held
+from anabranch.disk.folder import Appending, Folder, HeldLock
 
 
 class Failed(BaseException):
@@ -49,7 +49,7 @@ class FailingFolder:
         self.use_step()
         self._folder.remove(name)
 
-    def lock(self, name: str, holder: str) -> Held:
+    def lock(self, name: str, holder: str) -> HeldLock:
         return self._folder.lock(name, holder)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.cli.sites.site import _check_guarded
 from anabranch.config.address import read_address
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.config.model import Security
 from anabranch.coordinator.service.state import exposed
 from anabranch.disk.real import own_folder
@@ -57,9 +57,9 @@ def test_a_site_that_is_started_by_hand_asks_for_tls_as_up_does(option: str) -> 
     outside, tls = read_address("10.0.0.5:7101"), Credentials("right", "site.crt", "site.key")
     for credentials, missing in ((Credentials(""), "no token"), (Credentials("right"), "no TLS")):
         with pytest.raises(ConfigError, match=missing):
-            _check_guarded(outside, credentials, Cluster(), option)
-    _check_guarded(outside, tls, Cluster(), option)
-    trusted = Cluster(security=Security(plaintext=True))
+            _check_guarded(outside, credentials, ClusterConfig(), option)
+    _check_guarded(outside, tls, ClusterConfig(), option)
+    trusted = ClusterConfig(security=Security(plaintext=True))
     _check_guarded(outside, Credentials("right"), trusted, option)
-    _check_guarded(read_address("127.0.0.1:7101"), Credentials(""), Cluster(), option)
-    _check_guarded(None, Credentials(""), Cluster(), option)
+    _check_guarded(read_address("127.0.0.1:7101"), Credentials(""), ClusterConfig(), option)
+    _check_guarded(None, Credentials(""), ClusterConfig(), option)

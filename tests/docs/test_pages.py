@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.config.cluster import Cluster, parse_cluster
+from anabranch.config.cluster import ClusterConfig, parse_cluster
 from anabranch.connectors import SINKS, SOURCES, TABLES
 from anabranch.connectors.registry import Registry
 from anabranch.language.grammar.parser import parse
@@ -60,7 +60,7 @@ def test_the_defaults_of_the_cluster_table() -> None:
         for key, default, _ in cells
         if default.startswith("`")  # else it is described, not written
     )
-    assert parse_cluster(f"{written}\n[site.only]") == Cluster.of_sites(["only"])
+    assert parse_cluster(f"{written}\n[site.only]") == ClusterConfig.of_sites(["only"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.scripts.references import sites_named
 from anabranch.errors import ScriptError
 from anabranch.language.source import Script
@@ -31,7 +31,7 @@ def start(spark: SparkSession) -> Iterator[Start]:
     running: list[System] = []
 
     def begin(sites: list[str], folder: Path) -> System:
-        running.append(System(Cluster.of_sites(sites), spark, folder))
+        running.append(System(ClusterConfig.of_sites(sites), spark, folder))
         return running[-1]
 
     yield begin

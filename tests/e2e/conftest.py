@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from bench.systems.system import System
 
 
@@ -13,7 +13,7 @@ from bench.systems.system import System
 def module_system(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[System]:
-    cluster = Cluster.of_sites(["room1", "room2", "centre"])
+    cluster = ClusterConfig.of_sites(["room1", "room2", "centre"])
     running = System(cluster, spark, tmp_path_factory.mktemp("system"))
     yield running
     running.close()

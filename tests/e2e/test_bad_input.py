@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.errors import AnabranchError, ScriptError, SinkError, SourceError
 from bench.systems.system import System
 from tests.e2e.commands import COMMAND, anabranch, environment
@@ -146,7 +146,7 @@ def test_port_in_use_leaves_no_state(tmp_path: Path) -> None:
 
 
 def test_site_unreachable(spark: SparkSession, tmp_path: Path) -> None:
-    system = System(Cluster.of_sites(["a", "b"]), spark, tmp_path)
+    system = System(ClusterConfig.of_sites(["a", "b"]), spark, tmp_path)
     try:
         assert system.running
         system.running.close_local("b")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.status.query_states import failures
 from anabranch.spark.jvm import jvm
 from anabranch.spark.kept.service import abandoned
@@ -30,7 +30,7 @@ def limited(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[System]:
     monkeypatch.setattr("anabranch.site.tasks.task.GRACE_S", 0.5)
-    cluster = Cluster.of_sites(["centre"])
+    cluster = ClusterConfig.of_sites(["centre"])
     update = {"instance_limit_us": int(LIMIT_S * 1e6)}
     running = System(cluster.model_copy(update=update), spark, tmp_path)
     yield running

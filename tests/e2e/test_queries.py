@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.cluster import ClusterConfig, SiteConfig
 from anabranch.errors import ScriptError, TaskError
 from bench.systems.system import System, read_jsonl
 
@@ -169,7 +169,7 @@ def test_a_wrong_statement_changes_nothing(system: System, script: str, line: st
 
 def test_spark_knows_its_jobs_by_query_and_task(spark: SparkSession, tmp_path: Path) -> None:
     write_csv(tmp_path / "few.csv", [(n, "a", 1.5, n) for n in range(7)], "id,room,temp,ts")
-    cluster = Cluster(sites={"room1": SiteConfig(name="room1", plans="job")})
+    cluster = ClusterConfig(sites={"room1": SiteConfig(name="room1", plans="job")})
     system = System(cluster, spark, tmp_path)
     try:
         status = system.run(

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from starlette.testclient import TestClient
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.secrets import FILE
 from anabranch.errors import AnabranchError
 from anabranch.face.access import TokenAccess
@@ -48,7 +48,7 @@ def guarded(postgres: Postgres) -> Iterator[Postgres]:
 def running(spark: SparkSession, tmp_path: Path) -> Iterator[tuple[System, Face]]:
     (tmp_path / "of").mkdir()
     log = log_to(tmp_path / "of" / "log.jsonl")
-    system = System(Cluster.of_sites(["room1", "room2"]), spark, tmp_path)
+    system = System(ClusterConfig.of_sites(["room1", "room2"]), spark, tmp_path)
     face = Face(system.coordinator, tmp_path)
     face.start()
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.requests import AskStatus
 from anabranch.link.message import plain
 from anabranch.link.messages import TakeOver
@@ -68,7 +68,7 @@ def running(
     lines.insert(40, "90000000,late,1")
     (folder / "f.csv").write_text("\n".join(["ts,room,value", *lines]) + "\n")
     (folder / "names.csv").write_text("n,name\n1,one\n2,two\n")
-    system = System(Cluster.of_sites(["room1", "room2", "room3"]), spark, folder)
+    system = System(ClusterConfig.of_sites(["room1", "room2", "room3"]), spark, folder)
     system.execute(SCRIPT.format(url=postgres.url))
     (pocket,) = classes(ALARM, "/nowhere/alarm.py", Pocket)
     system.coordinator.submit(submission(pocket, ALARM, "/nowhere/alarm.py"), str(folder))

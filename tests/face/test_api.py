@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from starlette.testclient import TestClient
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.face.access import TokenAccess
 from anabranch.face.routes import make_app
 from anabranch.face.system import System as Face
@@ -27,7 +27,7 @@ CREATE QUERY q AS SELECT value FROM s WHERE value % 2 = 0 AT room1;
 @pytest.fixture(scope="module")
 def face(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Face]:
     folder: Path = tmp_path_factory.mktemp("api")
-    running = System(Cluster.of_sites(["room1", "room2"]), spark, folder)
+    running = System(ClusterConfig.of_sites(["room1", "room2"]), spark, folder)
     made = Face(running.coordinator, folder)
     try:
         running.execute(SCRIPT)

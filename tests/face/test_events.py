@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from anabranch.coordinator.base.reports import State, SystemStatus
+from anabranch.coordinator.base.reports import QueryState, SystemStatus
 from anabranch.errors import ErrorReport
 from anabranch.face.events import Difference, differences, remembered
 from anabranch.face.snapshot import snapshot
@@ -239,7 +239,7 @@ def reading(one: SourceReport, state: str, reason: str = "", many: int = 1) -> S
     names = [f"q{n}" for n in range(many)]
     return status(
         site("centre", *(task(name, "centre") for name in names), one),
-        states=dict.fromkeys(names, State(state, reason)),
+        states=dict.fromkeys(names, QueryState(state, reason)),
         protection={},
     )
 

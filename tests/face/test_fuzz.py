@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.face.system import System as Face
 from bench.face.fuzz import Fuzz
 from bench.systems.system import System
@@ -20,7 +20,7 @@ REQUESTS = 120
 def test_no_request_fails_and_no_reader_changes_anything(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    running = System(Cluster.of_sites(["room1", "room2"]), spark, tmp_path)
+    running = System(ClusterConfig.of_sites(["room1", "room2"]), spark, tmp_path)
     face = Face(running.coordinator, tmp_path)
     face.start()
     try:

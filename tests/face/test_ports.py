@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config.address import HostPort
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.config.rules import unguarded
 from anabranch.face.access import OPEN
 from anabranch.face.routes import make_app
@@ -99,7 +99,7 @@ def test_gates_ask_for_the_token() -> None:
 
 def test_beyond_this_machine_a_token_and_tls_are_asked_for() -> None:
     """As for gates; so `up --http 0.0.0.0:8600` alone is refused."""
-    security = Cluster().security
+    security = ClusterConfig().security
     everywhere = HostPort("0.0.0.0", 8600)
     assert [one.message for one in unguarded(everywhere, security, "--http")] == [
         "0.0.0.0:8600 can be reached from other machines, but there is no token"

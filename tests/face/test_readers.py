@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from starlette.testclient import TestClient
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.face.access import READERS_MAY, TokenAccess, reader_may
 from anabranch.face.routes import make_app
 from anabranch.face.sessions import MOST_BODY, MOST_TAILS_EACH
@@ -35,7 +35,7 @@ FOLLOWING = {"attach", "detach", "acks", "status", "ping", "beat", "measured"}
 @pytest.fixture(scope="module")
 def face(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Face]:
     folder: Path = tmp_path_factory.mktemp("readers")
-    running = System(Cluster.of_sites(["room1"]), spark, folder)
+    running = System(ClusterConfig.of_sites(["room1"]), spark, folder)
     made = Face(running.coordinator, folder)
     try:
         running.execute(SCRIPT)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.face.system import System as Face
 from anabranch.face.watch import HISTORY, Watch
 from bench.face.simulated import SimulatedCoordinator
@@ -49,7 +49,7 @@ def test_who_has_left_is_told_nothing() -> None:
 
 @pytest.mark.spark
 def test_a_tail_that_nobody_reads_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    system = System(Cluster.of_sites(["room1"]), spark, tmp_path)
+    system = System(ClusterConfig.of_sites(["room1"]), spark, tmp_path)
     face = Face(system.coordinator, tmp_path)
     try:
         system.execute(

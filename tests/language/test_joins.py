@@ -7,7 +7,7 @@ import pytest
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.expressions import Expr, Use
 from anabranch.plan.operators import Condition, Join, Port, Projection
-from anabranch.plan.windows import Range, Relation, Rows, Window
+from anabranch.plan.windows import Range, Rows, TableWindow, Window
 from tests.language.fakes import FakeTyper, bind
 
 FIGURE_5 = (
@@ -71,7 +71,7 @@ def test_windows(written: str, window: Window) -> None:
 
 def test_a_table_has_no_window_and_is_no_master() -> None:
     query = bind("SELECT name, _ts AS t FROM Rooms AS r, Sensor2[5 ROWS] WHERE r.id = n")
-    assert join(query).windows == (Relation(), Rows(count=5))
+    assert join(query).windows == (TableWindow(), Rows(count=5))
     assert join(query).masters == (1,)
     assert [use.input for use in join(query).order] == ["r", "Sensor2"]
     assert query.site == "room2"

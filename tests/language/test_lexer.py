@@ -2,29 +2,29 @@ import pytest
 
 from anabranch.errors import ScriptError
 from anabranch.language import Script, is_complete
-from anabranch.language.grammar.lexer import Kind, tokenize
+from anabranch.language.grammar.lexer import TokenKind, tokenize
 
 
-def kinds(text: str) -> list[tuple[Kind, str]]:
+def kinds(text: str) -> list[tuple[TokenKind, str]]:
     return [(token.kind, token.text) for token in tokenize(Script(text))[:-1]]
 
 
 def test_words_stay_words_whatever_sqlglot_takes_them_for() -> None:
     words = ["Temp", "SHOW", "Explain", "TIMESTAMP", "select", "é"]
-    assert kinds(" ".join(words)) == [(Kind.WORD, word) for word in words]
+    assert kinds(" ".join(words)) == [(TokenKind.WORD, word) for word in words]
 
 
 def test_a_duration_is_one_token() -> None:
     durations = ["1s", "500ms", "1.5s", "3d", "10min", "40µs"]
-    assert kinds(" ".join(durations)) == [(Kind.NUMBER, text) for text in durations]
+    assert kinds(" ".join(durations)) == [(TokenKind.NUMBER, text) for text in durations]
 
 
 def test_quoted_names_and_strings_hold_their_content() -> None:
     assert kinds("`a b` 'c' \"d\" r'\\e'") == [
-        (Kind.QUOTED, "a b"),
-        (Kind.STRING, "c"),
-        (Kind.STRING, "d"),
-        (Kind.STRING, "\\e"),
+        (TokenKind.QUOTED, "a b"),
+        (TokenKind.STRING, "c"),
+        (TokenKind.STRING, "d"),
+        (TokenKind.STRING, "\\e"),
     ]
 
 
@@ -36,8 +36,8 @@ def test_spans_point_into_the_text() -> None:
 
 def test_comments_and_hints_vanish() -> None:
     assert kinds("SELECT /*+ hint */ a /* /* b */ ; */ -- c\n") == [
-        (Kind.WORD, "SELECT"),
-        (Kind.WORD, "a"),
+        (TokenKind.WORD, "SELECT"),
+        (TokenKind.WORD, "a"),
     ]
 
 

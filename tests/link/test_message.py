@@ -26,7 +26,7 @@ from anabranch.link.message import (
     read_message,
     written,
 )
-from anabranch.link.messages import Ack, Acks, Attach, Drop, Follow, Points, StartSources
+from anabranch.link.messages import Ack, Acks, Attach, DropTasks, Follow, Points, StartSources
 from anabranch.link.meter import Flow, Releases
 from anabranch.stream.restart import RestartPoint
 from tests.plan.samples import a_stream
@@ -77,7 +77,7 @@ def test_a_message_says_by_its_type_what_it_is_answered_by() -> None:
     assert StartSources.answer is NoneType
     point = {"inputs": [3], "output": 2}
     assert read_answer(Points(), {"q": point}) == {"q": RestartPoint((3,), 2)}
-    assert read_answer(Drop(), "whatever") is None
+    assert read_answer(DropTasks(), "whatever") is None
     with pytest.raises(ProtocolError, match=r"the answer to points: q\.output: Field required"):
         read_answer(Points(), {"q": {"inputs": [3]}})
 
@@ -86,7 +86,7 @@ def test_a_message_says_by_its_type_what_it_is_answered_by() -> None:
     "message",
     [
         Acks((Ack.of_reader("s", "c", 7), Ack("s", "d", 1, None, 0, RestartPoint((1, 2), 3)))),
-        Drop(("q",), standbys=("p",), born={"q": 3}, origin=Origin("id", "/there")),
+        DropTasks(("q",), standbys=("p",), born={"q": 3}, origin=Origin("id", "/there")),
         all_messages.Prepare((a_stream(),), ()),
         Attach("s", "c", point=RestartPoint((1,), 0)),
         Attach("s", "c", after=4),

@@ -16,7 +16,7 @@ from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume, Gap, SiteError, StorageError
 from anabranch.link.inlet import Budget
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.store import DiskBudget, Shelves, Store
+from anabranch.link.store import DiskBudget, OutletStore, Shelves
 from anabranch.link.wire import ArrowBatches
 from anabranch.log.spills import Spills
 from anabranch.stream.batch import Batch
@@ -273,14 +273,14 @@ def test_what_was_written_though_its_writer_failed_is_not_written_again(
     outlet: LiveOutlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a thread fails after it has done what it was asked for."""
-    whole, failures = Store._write, iter([True, False, True, True, False])
+    whole, failures = OutletStore._write, iter([True, False, True, True, False])
 
     def write(*args: Any) -> None:
         whole(*args)
         if next(failures, False):
             raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(Store, "_write", write)
+    monkeypatch.setattr(OutletStore, "_write", write)
     outlet.attach("away")
     give(outlet, 100 * ROWS)
     eventually(is_idle(outlet))

@@ -8,26 +8,28 @@ import numpy as np
 from hypothesis import strategies as st
 
 from anabranch.placement.costs import Sites
-from anabranch.placement.network import Network
-from anabranch.placement.problem import Link, Problem, Rate, Vertex
+from anabranch.placement.network import NetworkSamples
+from anabranch.placement.problem import Link, PlacementProblem, Rate, Vertex
 
 
-def network(rng: np.random.Generator, sites: int, samples: int = 1, gaps: float = 0.0) -> Network:
+def network(
+    rng: np.random.Generator, sites: int, samples: int = 1, gaps: float = 0.0
+) -> NetworkSamples:
     latency = rng.exponential(0.1, (samples, sites, sites))
     latency[rng.random(latency.shape) < gaps] = np.nan
-    return Network(tuple(f"s{i}" for i in range(sites)), latency)
+    return NetworkSamples(tuple(f"s{i}" for i in range(sites)), latency)
 
 
 def tree(
     rng: np.random.Generator,
-    net: Network,
+    net: NetworkSamples,
     operators: int,
     *,
     pockets: bool = False,
     extra: int = 0,
     penalty: float = 0.0,
     varying: bool = False,
-) -> Problem:
+) -> PlacementProblem:
     """Operators below each other at random, sources pinned at the leaves, the sink pinned at the
     root; `extra` links make it re-merge. Rates are others in each sample, if they are `varying`."""
     names = list(net.sites)
@@ -56,10 +58,10 @@ def tree(
     for _ in range(extra):
         a, b = sorted(rng.choice(operators, size=2, replace=False).tolist())
         links.append(Link(f"o{b}", f"o{a}", rate()))
-    return Problem(vertices, links, net, penalty)
+    return PlacementProblem(vertices, links, net, penalty)
 
 
-def brute_force(problem: Problem) -> tuple[Sites, float]:
+def brute_force(problem: PlacementProblem) -> tuple[Sites, float]:
     """The placement of the lowest objective."""
     choices = [np.flatnonzero(row) for row in problem.allowed]
     all_of_them = np.array(list(product(*choices)), dtype=np.intp)

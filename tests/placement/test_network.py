@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from anabranch.placement.network import FAR, Network, filled
+from anabranch.placement.network import FAR, NetworkSamples, filled
 from anabranch.placement.picture import picture
-from anabranch.placement.problem import Link, Problem, Vertex
+from anabranch.placement.problem import Link, PlacementProblem, Vertex
 from anabranch.placement.reasons import costs_elsewhere, reasons
 from anabranch.placement.sweep import landmark_squares
 
@@ -42,15 +42,15 @@ def test_landmarks_keep_distances_along_a_line() -> None:
     assert found == pytest.approx(squares[0])
 
 
-def line() -> Problem:
+def line() -> PlacementProblem:
     where = np.array([0.0, 1.0, 3.0])
-    net = Network(("a", "b", "c"), np.abs(where[:, None] - where[None, :])[None])
+    net = NetworkSamples(("a", "b", "c"), np.abs(where[:, None] - where[None, :])[None])
     vertices = [
         Vertex("in", "source", frozenset({"a"})),
         Vertex("op"),
         Vertex("out", "sink", frozenset({"c"})),
     ]
-    return Problem(vertices, [Link("in", "op", 10.0), Link("op", "out", 1.0)], net)
+    return PlacementProblem(vertices, [Link("in", "op", 10.0), Link("op", "out", 1.0)], net)
 
 
 def test_reasons_say_what_the_next_best_site_would_cost() -> None:
@@ -97,5 +97,5 @@ def test_a_runner_up_that_is_better_by_now_is_said_to_be() -> None:
 
 @pytest.mark.parametrize("sites", [1, 2])
 def test_a_picture_of_few_sites(sites: int) -> None:
-    network = Network.unmeasured([f"s{i}" for i in range(sites)])
-    ElementTree.fromstring(picture(Problem([Vertex("op")], [], network), {"op": "s0"}))
+    network = NetworkSamples.unmeasured([f"s{i}" for i in range(sites)])
+    ElementTree.fromstring(picture(PlacementProblem([Vertex("op")], [], network), {"op": "s0"}))

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 
 from anabranch.placement.methods import placer
-from anabranch.placement.network import Network
-from anabranch.placement.problem import Link, Problem, Vertex
+from anabranch.placement.network import NetworkSamples
+from anabranch.placement.problem import Link, PlacementProblem, Vertex
 from anabranch.placement.sweep import sweep
 from tests.placement.problems import network, seeds, tree
 
 BUSY_WHEN_NEAR = np.array([[[0, 0.1], [0.1, 0]], [[0, 0.3], [0.3, 0]]])
 
 
-def two(rate: float | list[float]) -> Problem:
+def two(rate: float | list[float]) -> PlacementProblem:
     vertices = [Vertex("in", "source", frozenset({"m"})), Vertex("out", "sink", frozenset({"n"}))]
     links = [Link("in", "out", np.array(rate) if isinstance(rate, list) else rate)]
-    return Problem(vertices, links, Network(("m", "n"), BUSY_WHEN_NEAR))
+    return PlacementProblem(vertices, links, NetworkSamples(("m", "n"), BUSY_WHEN_NEAR))
 
 
 def test_equation_1_takes_rate_and_latency_of_the_same_sample() -> None:
@@ -48,7 +48,7 @@ def test_all_ways_to_a_links_cost_agree(seed: int) -> None:
         assert costs.consumed_at(link, n)[m] == pytest.approx(plain)
 
 
-def star(near: list[int], rates: list[float]) -> Problem:
+def star(near: list[int], rates: list[float]) -> PlacementProblem:
     """As figure 8's tree: O1 and O2 read two sources each, WorkerPocket-A reads both and gives
     little, B is pinned at node 4 and reads A. In the k-th sample node near[k] is near all."""
     nodes = ("1", "2", "3", "4")
@@ -63,7 +63,7 @@ def star(near: list[int], rates: list[float]) -> Problem:
     links += [Link("S3", "O2", rate), Link("O1", "A", rate), Link("O2", "A", rate)]
     links.append(Link("A", "B", rate / 100))
     vertices = [*sources, Vertex("O1"), Vertex("O2"), *pockets]
-    return Problem(vertices, links, Network(nodes, latency))
+    return PlacementProblem(vertices, links, NetworkSamples(nodes, latency))
 
 
 @pytest.mark.parametrize("method", ["vote", "best", "dp", "search"])
@@ -100,7 +100,7 @@ def test_the_sweeps_of_4_4() -> None:
         Vertex("out", "sink", frozenset({"c"})),
     ]
     links = [Link("A", "join", 1.0), Link("B", "join", 2.0), Link("join", "out", 1.0)]
-    problem = Problem(vertices, links, Network(("a", "b", "c"), latency))
+    problem = PlacementProblem(vertices, links, NetworkSamples(("a", "b", "c"), latency))
     (swept,) = sweep(problem, problem.network.squares, problem.rates)
     assert problem.named(swept)["join"] == "c"
     assert placer("sbon").place(problem).cost == pytest.approx(1 + 2)

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 
 from anabranch.errors import ConfigError, PlacementError
 from anabranch.placement.methods import PLACERS, Placer, placer
-from anabranch.placement.network import Network
-from anabranch.placement.problem import Link, Problem, Vertex
+from anabranch.placement.network import NetworkSamples
+from anabranch.placement.problem import Link, PlacementProblem, Vertex
 from tests.placement.problems import brute_force, network, seeds, tree
 
 every = pytest.mark.parametrize("method", PLACERS.values(), ids=list(PLACERS))
 summing = pytest.mark.parametrize("name", ["best", "dp", "search"])
 
 
-def check(method: Placer, problem: Problem) -> float:
+def check(method: Placer, problem: PlacementProblem) -> float:
     found = method.place(problem)
     sites = problem.indexes(found.sites)
     assert set(found.sites) == {one.name for one in problem.vertices}
@@ -47,7 +47,7 @@ def test_contract(method: Placer, seed: int) -> None:
     check(method, problem)
 
 
-def loaded(rng: np.random.Generator, net: Network, operators: int = 5) -> Problem:
+def loaded(rng: np.random.Generator, net: NetworkSamples, operators: int = 5) -> PlacementProblem:
     """A tree whose operators have loads, on sites that have limits and speeds."""
     problem = tree(rng, net, operators, varying=True)
     vertices = [
@@ -84,28 +84,28 @@ def test_with_capacities_the_methods_are_near_the_optimum(name: str) -> None:
 @every
 def test_a_site_that_is_full_is_given_no_more_and_a_quick_one_takes_more(method: Placer) -> None:
     latency = np.array([[[0, 1.0, 2.0], [1.0, 0, 1.0], [2.0, 1.0, 0]]])
-    net = Network(("a", "b", "c"), latency, {"a": 0.5, "b": 0.9, "c": 0.9})
+    net = NetworkSamples(("a", "b", "c"), latency, {"a": 0.5, "b": 0.9, "c": 0.9})
     vertices = [Vertex("in", "source", frozenset({"a"})), Vertex("op", load=0.8)]
     links = [Link("in", "op", 1.0)]
-    assert method.place(Problem(vertices, links, net)).sites["op"] == "b"
+    assert method.place(PlacementProblem(vertices, links, net)).sites["op"] == "b"
     quick = replace(net, speed={"a": 2.0})
-    assert method.place(Problem(vertices, links, quick)).sites["op"] == "a"
+    assert method.place(PlacementProblem(vertices, links, quick)).sites["op"] == "a"
     slow = replace(net, speed={"b": 0.5})
-    assert method.place(Problem(vertices, links, slow)).sites["op"] == "c"
+    assert method.place(PlacementProblem(vertices, links, slow)).sites["op"] == "c"
 
 
 @every
 def test_where_nothing_fits_as_little_as_possible_is_too_much(method: Placer) -> None:
-    net = Network.unmeasured(["a", "b"], {"a": 0.1, "b": 0.5})
+    net = NetworkSamples.unmeasured(["a", "b"], {"a": 0.1, "b": 0.5})
     vertices = [Vertex("in", "source", frozenset({"a"})), Vertex("op", load=1.0)]
-    assert method.place(Problem(vertices, [Link("in", "op", 1.0)], net)).sites["op"] == "b"
+    assert method.place(PlacementProblem(vertices, [Link("in", "op", 1.0)], net)).sites["op"] == "b"
 
 
 @every
 def test_traffic_that_a_pair_of_sites_cannot_carry_goes_another_way(method: Placer) -> None:
     """The join is nearest to both at c, but what comes from a does not get through to there."""
     latency = np.array([[[0, 2.0, 1.0], [2.0, 0, 1.0], [1.0, 1.0, 0]]])
-    wide = Network(("a", "b", "c"), latency)
+    wide = NetworkSamples(("a", "b", "c"), latency)
     narrow = replace(wide, bandwidth={("a", "c"): 5.0})
     vertices = [
         Vertex("A", "source", frozenset({"a"})),
@@ -113,8 +113,8 @@ def test_traffic_that_a_pair_of_sites_cannot_carry_goes_another_way(method: Plac
         Vertex("join"),
     ]
     links = [Link("A", "join", 10.0), Link("B", "join", 9.0)]
-    assert method.place(Problem(vertices, links, wide)).sites["join"] == "c"
-    assert method.place(Problem(vertices, links, narrow)).sites["join"] == "a"
+    assert method.place(PlacementProblem(vertices, links, wide)).sites["join"] == "c"
+    assert method.place(PlacementProblem(vertices, links, narrow)).sites["join"] == "a"
 
 
 @given(seed=seeds)
@@ -183,15 +183,15 @@ def test_pockets_go_where_operators_that_follow_the_samples_cost_least(seed: int
 @every
 def test_a_penalty_keeps_operators_where_moving_saves_little(method: Placer) -> None:
     latency = np.array([[[0, 1.0, 1.0], [1.0, 0, 0.99], [1.0, 0.99, 0]]])
-    net = Network(("a", "b", "c"), latency)
+    net = NetworkSamples(("a", "b", "c"), latency)
     vertices = [
         Vertex("in", "source", frozenset({"a"})),
         Vertex("op", "operator", frozenset({"b", "c"}), at="b"),
     ]
     links = [Link("in", "op", 1.0)]
     nearer = replace(net, latency=np.where(latency == 1.0, latency * [1, 1, 0.999], latency))
-    assert method.place(Problem(vertices, links, nearer)).sites["op"] in {"b", "c"}
-    assert method.place(Problem(vertices, links, nearer, 0.03)).sites["op"] == "b"
+    assert method.place(PlacementProblem(vertices, links, nearer)).sites["op"] in {"b", "c"}
+    assert method.place(PlacementProblem(vertices, links, nearer, 0.03)).sites["op"] == "b"
 
 
 @every
@@ -203,19 +203,19 @@ def test_a_pocket_that_runs_stays(method: Placer) -> None:
         Vertex("out", "sink", frozenset({"s0"})),
     ]
     links = [Link("in", "worker", 5.0), Link("worker", "out", 5.0)]
-    assert method.place(Problem(vertices, links, net)).sites["worker"] == "s2"
+    assert method.place(PlacementProblem(vertices, links, net)).sites["worker"] == "s2"
 
 
 @every
 def test_one_site_only(method: Placer) -> None:
-    net = Network.unmeasured(["alone"])
-    problem = Problem([Vertex("in", "source"), Vertex("op")], [Link("in", "op", 3.0)], net)
+    net = NetworkSamples.unmeasured(["alone"])
+    problem = PlacementProblem([Vertex("in", "source"), Vertex("op")], [Link("in", "op", 3.0)], net)
     assert method.place(problem).sites == {"in": "alone", "op": "alone"}
 
 
 @every
 def test_nothing_to_place(method: Placer) -> None:
-    problem = Problem([], [], Network.unmeasured(["a", "b"]), 0.1)
+    problem = PlacementProblem([], [], NetworkSamples.unmeasured(["a", "b"]), 0.1)
     assert problem.fits(problem.present)
     assert method.place(problem).sites == {}
 
@@ -224,30 +224,30 @@ def test_nothing_to_place(method: Placer) -> None:
 def test_zero_rates_keep_operators_near_their_inputs(method: Placer) -> None:
     net = network(np.random.default_rng(3), 5)
     vertices = [Vertex("in", "source", frozenset({"s3"})), Vertex("op")]
-    problem = Problem(vertices, [Link("in", "op", 0.0)], net)
+    problem = PlacementProblem(vertices, [Link("in", "op", 0.0)], net)
     assert method.place(problem).sites["op"] == "s3"
 
 
 @summing
 def test_nothing_measured_means_that_traffic_alone_counts(name: str) -> None:
-    net = Network.unmeasured(["a", "b", "c"])
+    net = NetworkSamples.unmeasured(["a", "b", "c"])
     vertices = [
         Vertex("in", "source", frozenset({"a"})),
         Vertex("op"),
         Vertex("out", "sink", frozenset({"b"})),
     ]
     links = [Link("in", "op", 100.0), Link("op", "out", 1.0)]
-    assert placer(name).place(Problem(vertices, links, net)).sites["op"] == "a"
+    assert placer(name).place(PlacementProblem(vertices, links, net)).sites["op"] == "a"
 
 
 def test_refusals_name_the_obstacle() -> None:
-    net = Network.unmeasured(["a", "b"])
+    net = NetworkSamples.unmeasured(["a", "b"])
     with pytest.raises(PlacementError, match=r"op may only be at gone, which is not there"):
-        Problem([Vertex("op", sites=frozenset({"gone"}))], [], net)
+        PlacementProblem([Vertex("op", sites=frozenset({"gone"}))], [], net)
     with pytest.raises(PlacementError, match=r"worker is at gone.*a pocket never moves"):
-        Problem([Vertex("worker", "pocket", at="gone")], [], net)
+        PlacementProblem([Vertex("worker", "pocket", at="gone")], [], net)
     with pytest.raises(PlacementError, match=r"there is no site"):
-        Problem([], [], Network.unmeasured([]))
+        PlacementProblem([], [], NetworkSamples.unmeasured([]))
     with pytest.raises(ConfigError, match=r"unknown placement method 'magic'"):
         placer("magic")
 
@@ -257,7 +257,7 @@ def test_dp_refuses_what_it_cannot_do_exactly_and_best_searches() -> None:
     net = network(rng, 30)
     vertices = [Vertex(f"o{i}") for i in range(8)] + [Vertex("in", "source", frozenset({"s0"}))]
     links = [Link(f"o{i}", f"o{j}", 1.0) for i in range(8) for j in range(i)]
-    problem = Problem(vertices, [*links, Link("in", "o7", 1.0)], net)
+    problem = PlacementProblem(vertices, [*links, Link("in", "o7", 1.0)], net)
     with pytest.raises(PlacementError, match=r"re-merges too much"):
         placer("dp").place(problem)
     assert placer("best").place(problem).method == "search"

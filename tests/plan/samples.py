@@ -22,8 +22,8 @@ from anabranch.plan.operators import (
     Selection,
 )
 from anabranch.plan.service_levels import UNLIMITED, Standby
-from anabranch.plan.tasks import Input, TaskSpec
-from anabranch.plan.windows import Range, Relation, RowPanes, Rows, TimePanes, Until
+from anabranch.plan.tasks import TaskInput, TaskSpec
+from anabranch.plan.windows import Range, RowPanes, Rows, TableWindow, TimePanes, Until
 
 TEMP = (Column(name="Temp", type="double"),)
 
@@ -106,7 +106,7 @@ numbers = st.integers(1, 2**62)
 windows = st.one_of(
     st.builds(Range, width_us=numbers),
     st.builds(Rows, count=numbers),
-    st.builds(Relation),
+    st.builds(TableWindow),
     st.builds(Until),
 )
 joins = st.builds(
@@ -179,7 +179,7 @@ queries = st.builds(
     text=texts,
     base=texts,
 )
-inputs = st.builds(Input, stream=texts, site=texts, alias=texts, columns=columns)
+inputs = st.builds(TaskInput, stream=texts, site=texts, alias=texts, columns=columns)
 tasks = st.builds(
     TaskSpec,
     name=texts,

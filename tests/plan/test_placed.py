@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.errors import PlacementError
 from anabranch.placement.methods import placer
-from anabranch.placement.network import Network
+from anabranch.placement.network import NetworkSamples
 from anabranch.plan.catalog import AnyDef, QueryDef, Relation
 from anabranch.plan.costs import Rates
 from anabranch.plan.placed import Surroundings, placed, placed_with_pocket
@@ -41,9 +41,9 @@ def place(
     latency: list[list[float]] | None = None,
     running: dict[str, str] | None = None,
 ) -> QueryDef:
-    network = Network.unmeasured(SITES)
+    network = NetworkSamples.unmeasured(SITES)
     if latency:
-        network = Network(SITES, np.array([latency]))
+        network = NetworkSamples(SITES, np.array([latency]))
     query = bind(text, lookup=KNOWN.get)
     around = Surroundings(network, rates or Rates(), running or {})
     return placed(query, lookup, around, placer("best"))
@@ -105,7 +105,7 @@ def test_what_runs_elsewhere_already_is_shared() -> None:
 
 def test_a_stream_at_a_site_that_is_gone() -> None:
     query = bind("CREATE QUERY q AS SELECT v FROM A", lookup=KNOWN.get)
-    around = Surroundings(Network.unmeasured(("room2", "centre")))
+    around = Surroundings(NetworkSamples.unmeasured(("room2", "centre")))
     with pytest.raises(PlacementError, match=r"A may only be at room1, which is not there"):
         placed(query, lookup, around, placer("best"))
 
@@ -120,7 +120,7 @@ def test_a_pocket_is_placed_with_its_query_for_what_is_to_come() -> None:
         sample[0, 1] = sample[1, 0] = 3 * far
         np.fill_diagonal(sample, 0)
     text = FIRE.replace("INTO f() ON centre", "").replace("MASTER A ", "")
-    around = Surroundings(Network(SITES, samples), Rates({"A": 5.0, "C": 5.0}))
+    around = Surroundings(NetworkSamples(SITES, samples), Rates({"A": 5.0, "C": 5.0}))
     query = bind(text, lookup=KNOWN.get)
     found, site = placed_with_pocket(query, "alarm", lookup, around, placer("best"))
     assert (site, found.site) == ("centre", "centre")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from anabranch.placement.methods import placer
-from anabranch.placement.network import Network
+from anabranch.placement.network import NetworkSamples
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
 from anabranch.plan.costs import Rates
 from anabranch.plan.placed import Surroundings, placed
 from anabranch.plan.spec import Program
-from anabranch.plan.system import System
+from anabranch.plan.system import PlacedSystem
 from tests.language.fakes import bind, define
 
 SITES = ("room1", "room2", "centre")
@@ -24,7 +24,7 @@ def system(*queries: str, pocket: bool = False) -> dict[str, AnyDef]:
     running: dict[str, str] = {}
     for text in queries:
         query = bind(text, lookup=known.get)
-        around = Surroundings(Network.unmeasured(SITES), running=running)
+        around = Surroundings(NetworkSamples.unmeasured(SITES), running=running)
         made = placed(query, known.__getitem__, around, placer("best"))  # type: ignore[arg-type]
         known[made.name] = made
         running |= {node.name: node.site for node in made.nodes}
@@ -41,7 +41,7 @@ JOIN = "CREATE QUERY q AS SELECT A.v FROM A[5s], C[5s] WHERE A.v > 1 AND C.v > 1
 
 
 def allowed(known: dict[str, AnyDef], rates: Rates | None = None) -> dict[str, set[str]]:
-    problem = System(known, Network.unmeasured(SITES), rates or Rates()).problem()
+    problem = PlacedSystem(known, NetworkSamples.unmeasured(SITES), rates or Rates()).problem()
     rows = zip(problem.vertices, problem.allowed, strict=True)
     return {
         one.name: {site for site, may in zip(SITES, row, strict=True) if may} for one, row in rows
@@ -72,13 +72,13 @@ def test_a_pocket_stays_and_stands_between_its_input_and_those_who_read_it() -> 
     known = system(JOIN, pocket=True)
     reader = bind("CREATE QUERY r AS SELECT v FROM alarm", lookup=known.get)
     known["r"] = reader
-    problem = System(known, Network.unmeasured(SITES)).problem()
+    problem = PlacedSystem(known, NetworkSamples.unmeasured(SITES)).problem()
     links = {(link.producer, link.consumer) for link in problem.links}
     assert ("q", "P") in links
     assert ("P", "r") in links
     assert "alarm" not in problem.index
     assert allowed(known)["P"] == {"room2"}
-    stays = System(known, Network.unmeasured(SITES)).stays
+    stays = PlacedSystem(known, NetworkSamples.unmeasured(SITES)).stays
     assert stays == {"P": "a pocket never moves"}
 
 
@@ -92,8 +92,8 @@ def test_a_node_of_two_queries_may_be_where_both_may_be() -> None:
 
 def test_measured_rates_decide() -> None:
     known = system("CREATE QUERY q AS SELECT v FROM A INTO f() ON centre")
-    network = Network.unmeasured(SITES)
-    blown_up = System(known, network, Rates({"A": 1.0, "q": 50.0})).problem()
+    network = NetworkSamples.unmeasured(SITES)
+    blown_up = PlacedSystem(known, network, Rates({"A": 1.0, "q": 50.0})).problem()
     assert placer("best").place(blown_up).sites["q"] == "centre"
-    thinned = System(known, network, Rates({"A": 50.0, "q": 1.0})).problem()
+    thinned = PlacedSystem(known, network, Rates({"A": 50.0, "q": 1.0})).problem()
     assert placer("best").place(thinned).sites["q"] == "room1"

@@ -12,14 +12,14 @@ import pytest
 from anabranch.connectors.sink import ANEW, Beginning, Continued
 from anabranch.coordinator.control.control import Control
 from anabranch.coordinator.control.restorer import Restoration
-from anabranch.coordinator.deploy.deploy import Deployment as Deploying
+from anabranch.coordinator.deploy.deploy import Rollout as Deploying
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.disk.folder import Folder
 from anabranch.errors import Gap, SiteError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import ConsumerState
 from anabranch.link.outlet import LiveOutlet
-from anabranch.link.store import ENTRY_BYTES, ENTRY_ROWS, Shelves, Store
+from anabranch.link.store import ENTRY_BYTES, ENTRY_ROWS, OutletStore, Shelves
 from anabranch.link.subscription import Subscription
 from anabranch.log.segment import Entry, Segment
 from anabranch.log.stream_log import StreamLog
@@ -28,7 +28,7 @@ from anabranch.site.deployment import Deployment
 from anabranch.site.links.links import Links
 from anabranch.site.standby.guard import Guard
 from anabranch.site.standby.inputs import StandbyInputs
-from anabranch.site.standby.protection import Protection
+from anabranch.site.standby.protection import StandbyGuards
 from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Task
 from anabranch.snapshot.state import State
@@ -158,13 +158,13 @@ def a_segment_is_read_from_its_second_entry_on(patch: pytest.MonkeyPatch) -> Non
 def memory_forgets_before_the_disk_has_it(patch: pytest.MonkeyPatch) -> None:
     """Whoever reads meanwhile finds it in neither."""
 
-    async def spill(self: Store, shelves: Shelves) -> None:
+    async def spill(self: OutletStore, shelves: Shelves) -> None:
         self._log = log = self._log or shelves.new_log(self.outlet.stream)
         batches = self.outlet.oldest(ENTRY_BYTES, ENTRY_ROWS)
         self.outlet.forget(batches[-1].last)
         await self._runtime.blocking(self._write, log, batches)
 
-    patch.setattr(Store, "_spill", spill)
+    patch.setattr(OutletStore, "_spill", spill)
 
 
 # -- restart points ------------------------------------------------------------------------------
@@ -257,10 +257,10 @@ def nobody_is_superseded(patch: pytest.MonkeyPatch) -> None:
 def gaps_are_final(patch: pytest.MonkeyPatch) -> None:
     """A primary that an earlier one's late acks have overtaken fails instead of going on there."""
 
-    def behind(self: Protection, task: Task, error: Gap) -> None:
+    def behind(self: StandbyGuards, task: Task, error: Gap) -> None:
         task.fail(error)
 
-    patch.setattr(Protection, "behind", behind)
+    patch.setattr(StandbyGuards, "behind", behind)
 
 
 @mutant

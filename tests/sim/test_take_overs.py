@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.errors import AnabranchError, Gap, TaskError
-from anabranch.link.messages import Acks, Beat
+from anabranch.link.messages import Acks, AskPrimary
 from anabranch.site.tasks.task import Task
 from simulation.bodies import SimTask
 from simulation.operators import Join
@@ -67,7 +67,7 @@ def says_it_runs(world: World, site: SimSite) -> bool:
     answers: list[Any] = []
 
     async def ask() -> None:
-        answers.append(await site.service.protection.beat(Beat("t1")))
+        answers.append(await site.service.protection.beat(AskPrimary("t1")))
 
     site.process.spawn(ask())
     run(world, world.clock.now + 1)

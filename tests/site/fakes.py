@@ -14,7 +14,7 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import EVENT_TIME, ArrowBatches, wire_schema
 from anabranch.plan.catalog import StreamDef
 from anabranch.plan.operators import Call, Column
-from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.plan.tasks import TaskInput, TaskSpec
 from anabranch.site.sources.ingest import Ingest
 from anabranch.site.tasks.body import Body, Produced, Taken
 from anabranch.site.tasks.task import Owner, Task
@@ -180,7 +180,7 @@ def a_task(
     kind: type[T] = Task,  # type: ignore[assignment]
 ) -> tuple[T, LiveInlet]:
     """Whose instances take `most` tuples."""
-    source = Input(stream=stream, site=producer, alias="S", columns=SPEC_COLUMNS)
+    source = TaskInput(stream=stream, site=producer, alias="S", columns=SPEC_COLUMNS)
     output = outlet.stream if outlet else None
     spec = TaskSpec(
         name=name,

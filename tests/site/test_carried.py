@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from anabranch.spark.kept.plan import Carried, carried
+from anabranch.spark.kept.plan import CarriedColumns, carried
 from anabranch.spark.kept.stages import Origins
 
 INPUTS = pa.schema(
@@ -28,13 +28,13 @@ def test_without_a_condition_all_that_is_not_computed_stays() -> None:
         INPUTS,
         outputs(a=pa.int64(), up=pa.string(), s=pa.string()),
     )
-    assert found == Carried({0: "a", 2: "s"})
+    assert found == CarriedColumns({0: "a", 2: "s"})
     assert [found.travels(place) for place in range(3)] == [False, True, False]
 
 
 def test_another_type_is_computed() -> None:
     found = carried(Origins(["a"]), INPUTS, outputs(a=pa.int32()))
-    assert found == Carried()
+    assert found == CarriedColumns()
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,14 @@ def test_with_a_condition_numbers_take_the_place_of_what_nothing_is_computed_of(
     columns = outputs(a=pa.int64(), s=pa.string(), born=pa.int64())
     found = carried(Origins(["a", "s", "born"], read, keeps_rows=False), INPUTS, columns)
     assert found == (
-        Carried() if numbers is None else Carried({0: "a", 1: "s", 2: "born"}, numbers)
+        CarriedColumns()
+        if numbers is None
+        else CarriedColumns({0: "a", 1: "s", 2: "born"}, numbers)
     )
 
 
 def test_of_an_unknown_plan_nothing_stays() -> None:
-    assert carried(None, INPUTS, INPUTS) == Carried()
+    assert carried(None, INPUTS, INPUTS) == CarriedColumns()
 
 
 @pytest.mark.parametrize("left", [[], [0], [1, 2], [0, 1, 2]])
@@ -62,7 +64,7 @@ def test_rows_that_are_left_come_together_whatever_is_in_them(
     """The numbers travel in the place of `born`, whose own values are back in the end."""
     batch = pa.RecordBatch.from_pylist([*ROWS[:1], *ROWS] if sliced else ROWS, INPUTS)
     batch = batch.slice(1) if sliced else batch
-    here = Carried({0: "l", 1: "born", 3: "s"}, numbers=1)
+    here = CarriedColumns({0: "l", 1: "born", 3: "s"}, numbers=1)
     output = outputs(l=pa.list_(pa.int64()), born=pa.int64(), n=pa.int32(), t=pa.string())
     sent = here.numbered(batch.select(["a", "born"]))
     assert sent.column("born").to_pylist() == [0, 1, 2]
@@ -82,7 +84,7 @@ def test_little_of_much_does_not_hold_it_all() -> None:
     wide = pa.RecordBatch.from_pydict({"blob": ["x" * 2_000] * 500, "born": list(range(500))})
     before = pa.total_allocated_bytes()
     came = pa.ipc.read_record_batch(pa.py_buffer(bytes(memoryview(wide.serialize()))), wide.schema)
-    here, output = Carried({0: "born"}), outputs(born=pa.int64())
+    here, output = CarriedColumns({0: "born"}), outputs(born=pa.int64())
     nothing = pa.RecordBatch.from_pylist([], pa.schema([]))
     kept = here.whole(came.select(["born"]), nothing, output, came.nbytes)
     shared = here.whole(came.select(["born"]), nothing, output, 2 * came.select(["born"]).nbytes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from anabranch.spark.kept.expressions import JOB, KEPT, Choice
+from anabranch.spark.kept.expressions import JOB, KEPT, PlanChoice
 
 
 def test_what_is_quick_is_never_tried_as_a_job() -> None:
-    choice = Choice()
+    choice = PlanChoice()
     for _ in range(1000):
         assert choice.pick(100) == KEPT
         choice.add(KEPT, 100, 0.001)
@@ -14,7 +14,7 @@ def test_what_is_quick_is_never_tried_as_a_job() -> None:
 
 def test_what_takes_long_is_tried_once_and_the_quicker_way_is_kept() -> None:
     for kept_s, job_s, better in ((0.2, 0.1, JOB), (0.2, 0.3, KEPT)):
-        choice = Choice()
+        choice = PlanChoice()
         for _ in range(5):
             assert choice.pick(10**6) == KEPT
             choice.add(KEPT, 10**6, kept_s)
@@ -29,7 +29,7 @@ def test_what_takes_long_is_tried_once_and_the_quicker_way_is_kept() -> None:
 
 def test_a_cold_start_is_not_taken_for_slowness() -> None:
     """The first instance takes as long as ten jobs, since the JVM compiles."""
-    choice = Choice()
+    choice = PlanChoice()
     choice.add(KEPT, 1, 0.4)
     for _ in range(100):
         assert choice.pick(1) == KEPT
@@ -37,7 +37,7 @@ def test_a_cold_start_is_not_taken_for_slowness() -> None:
 
 
 def test_sizes_are_chosen_apart() -> None:
-    choice = Choice()
+    choice = PlanChoice()
     for _ in range(5):
         choice.add(KEPT, 10**6, 0.5)
     choice.add(JOB, 10**6, 0.1)
@@ -45,7 +45,7 @@ def test_sizes_are_chosen_apart() -> None:
 
 
 def test_it_says_why() -> None:
-    choice = Choice()
+    choice = PlanChoice()
     assert choice.why() == "nothing to evaluate yet"
     choice.add(KEPT, 1500, 0.002)
     assert choice.why() == "kept plan 2.0 ms for some 1,024 tuples"

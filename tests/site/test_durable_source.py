@@ -18,7 +18,7 @@ from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume, SiteError, SourceAway
 from anabranch.link.outlet import LiveOutlet
 from anabranch.runtime.pipe import Pipe
-from anabranch.site.sources.entries import Entry, State
+from anabranch.site.sources.entries import JournalEntry, ReadingState
 from anabranch.site.sources.ingest import Ingest
 from anabranch.site.sources.journal import Journal
 from anabranch.site.sources.reading_again import checksum
@@ -341,10 +341,12 @@ def test_a_watermark_that_the_clock_moved_holds_after_a_restart(tmp_path: Path) 
 def test_many_small_tables_are_read_again_at_once(tmp_path: Path) -> None:
     times = list(range(15_000))
     journal = Journal(RealFolder(tmp_path), "j")
-    states = [State({"at": n}, n + 1, n - 1 if n else START_WATERMARK) for n in range(15_001)]
+    states = [
+        ReadingState({"at": n}, n + 1, n - 1 if n else START_WATERMARK) for n in range(15_001)
+    ]
     for before, after in itertools.pairwise(states):
         table = Bulk(times=times).reread(before.cursor, after.cursor)
-        journal.add(Entry(before, after, 1, checksum(table)))
+        journal.add(JournalEntry(before, after, 1, checksum(table)))
     journal.close()
     log = Bulk("1", times)
     log.bulk = 1000

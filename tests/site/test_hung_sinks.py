@@ -16,7 +16,7 @@ import pytest
 from anabranch.connectors import make_sink
 from anabranch.connectors.sink import Sink, SinkContext
 from anabranch.link.inlet import LiveInlet
-from anabranch.link.messages import Drop
+from anabranch.link.messages import DropTasks
 from anabranch.plan.operators import Call
 from anabranch.runtime.troubles import Backoff
 from anabranch.site.deployment import Deployment
@@ -143,7 +143,7 @@ def test_a_server_that_goes_away_is_waited_for(postgres: Postgres, deployment: D
     eventually(lambda: killed.rows() == list(range(1, 24)), 30)
     eventually(lambda: stays.task.away is None and killed.task.away is None)
     for one in (stays, killed):
-        LOOP.run(deployment.drop(Drop((one.name,), ())))
+        LOOP.run(deployment.drop(DropTasks((one.name,), ())))
 
 
 def test_a_lock_holds_up_one_sink_and_no_other(postgres: Postgres, deployment: Deployment) -> None:
@@ -160,7 +160,7 @@ def test_a_lock_holds_up_one_sink_and_no_other(postgres: Postgres, deployment: D
         assert "has it locked" in locked.task.report().away.reason
     eventually(lambda: locked.rows() == [1, 2, 3], 20)
     for one in (locked, other):
-        LOOP.run(deployment.drop(Drop((one.name,), ())))
+        LOOP.run(deployment.drop(DropTasks((one.name,), ())))
 
 
 @pytest.mark.parametrize("retry", ["500ms", "100s"], ids=["is away", "hangs"])
@@ -177,9 +177,11 @@ def test_a_drop_does_not_wait_for_a_lock(
         eventually(lambda: hung.task.away is not None if retry == "500ms" else hung.task.busy, 20)
         time.sleep(0.3)
         begun = time.monotonic()
-        dropping = threading.Thread(target=LOOP.run, args=(deployment.drop(Drop((name,), ())),))
+        dropping = threading.Thread(
+            target=LOOP.run, args=(deployment.drop(DropTasks((name,), ())),)
+        )
         dropping.start()
-        LOOP.run(deployment.drop(Drop(("quick",), ())))
+        LOOP.run(deployment.drop(DropTasks(("quick",), ())))
         assert time.monotonic() - begun < 5
         assert other.task.state == "stopped"
         dropping.join(20)

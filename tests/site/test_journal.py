@@ -23,7 +23,7 @@ from anabranch.plan.catalog import StreamDef
 from anabranch.plan.expressions import Expr
 from anabranch.plan.operators import Call
 from anabranch.plan.service_levels import Shed
-from anabranch.site.sources.entries import Entry, State
+from anabranch.site.sources.entries import JournalEntry, ReadingState
 from anabranch.site.sources.ingest import Ingest
 from anabranch.site.sources.journal import Journal
 from anabranch.site.sources.shedder import Shedder
@@ -36,17 +36,17 @@ def a_journal(path: Path, segment: int = 2000) -> Journal:
     return Journal(RealFolder(path), "s.journal", segment)
 
 
-def state(n: int, next: int) -> State:
-    return State({"0": 10 * n, "1": n}, next, n - 5, n // 2, 100 * n)
+def state(n: int, next: int) -> ReadingState:
+    return ReadingState({"0": 10 * n, "1": n}, next, n - 5, n // 2, 100 * n)
 
 
-def entries(count: int, each: int = 5) -> list[Entry]:
+def entries(count: int, each: int = 5) -> list[JournalEntry]:
     """Of `each` tuples; every fourth gave none."""
     found = []
     next = 1
     for n in range(count):
         given = each if n % 4 != 1 else 0
-        found.append(Entry(state(n, next), state(n + 1, next + given), 7, n * 999))
+        found.append(JournalEntry(state(n, next), state(n + 1, next + given), 7, n * 999))
         next += given
     return found
 
@@ -83,8 +83,8 @@ def test_entries_are_there_again(tmp_path: Path, segment: int) -> None:
 )
 def test_any_cursor_is_kept(tmp_path: Path, cursors: list[Any]) -> None:
     journal = a_journal(tmp_path, 2)
-    states = [State(cursor, n + 1) for n, cursor in enumerate(cursors)]
-    expected = [Entry(*pair, rows=1) for pair in pairwise(states)]
+    states = [ReadingState(cursor, n + 1) for n, cursor in enumerate(cursors)]
+    expected = [JournalEntry(*pair, rows=1) for pair in pairwise(states)]
     for entry in expected:
         journal.add(entry)
     journal.close()
@@ -161,14 +161,14 @@ def test_an_hour_of_a_hundred_partitions_is_small(tmp_path: Path) -> None:
     """A hundred tables a second, none released, are less than 50 MB: a fiftieth is written here."""
     count, chance = 7_200, np.random.default_rng(0)
     journal = a_journal(tmp_path)
-    before = State({str(n): 10**9 for n in range(100)}, 1)
+    before = ReadingState({str(n): 10**9 for n in range(100)}, 1)
     for n in range(count):
         steps = chance.poisson(10, 100).tolist()
         pairs = zip(before.cursor.items(), steps, strict=True)
         offsets = {key: at + step for (key, at), step in pairs}
         now_us = 10**15 + 10_000 * n
-        after = State(offsets, before.next + sum(steps), now_us, 0, now_us)
-        journal.add(Entry(before, after, sum(steps), int(chance.integers(1 << 32))))
+        after = ReadingState(offsets, before.next + sum(steps), now_us, 0, now_us)
+        journal.add(JournalEntry(before, after, sum(steps), int(chance.integers(1 << 32))))
         before = after
     in_memory = sum(map(len, journal._active))
     journal.close()

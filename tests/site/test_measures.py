@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from anabranch.site.tasks.measures import Cost, CostModel, Measures, Rate
+from anabranch.site.tasks.measures import CostModel, InstanceCost, Measures, Rate
 
 
 @pytest.mark.parametrize(("fixed", "per_tuple"), [(0.03, 2e-6), (0.0, 1e-5), (0.05, 0.0)])
@@ -55,10 +55,10 @@ def test_a_slow_machine_is_not_blamed_on_the_tuples() -> None:
 
 def test_one_batch_size_alone_is_all_fixed() -> None:
     model = CostModel()
-    assert model.cost() == Cost(0.0, 0.0)
+    assert model.cost() == InstanceCost(0.0, 0.0)
     for _ in range(10):
         model.add(0.0, 500, 0.04)
-    assert model.cost() == Cost(pytest.approx(0.04), 0.0)
+    assert model.cost() == InstanceCost(pytest.approx(0.04), 0.0)
 
 
 def test_what_was_fixed_long_ago_does_not_count_if_there_is_news() -> None:

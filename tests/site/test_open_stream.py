@@ -14,7 +14,7 @@ from anabranch.errors import CannotResume, SourceError, StorageError
 from anabranch.link.wire import record_batches
 from anabranch.plan.catalog import StreamDef
 from anabranch.plan.spec import Column
-from anabranch.site.sources.open_stream import Given, OpenStream
+from anabranch.site.sources.open_stream import OpenStream, PocketPoint
 from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import FOREVER, RestartPoint
 from tests.disk.failing_folder import Failed, FailingFolder
@@ -239,7 +239,7 @@ def test_what_a_pocket_gave_is_given_again_and_not_made_again(tmp_path: Path, to
     def give(stream: OpenStream, upto: int) -> None:
         table = pa.table([[next(made)] * 2, [upto] * 2, [upto] * 2], schema=stream.outlet.schema)
         pieces = list(record_batches(table, 10))
-        stream.keep_given(pieces, upto, Given(7, (upto,)))
+        stream.keep_given(pieces, upto, PocketPoint(7, (upto,)))
         stream.outlet.append(pieces, upto)
 
     for step in range(20):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.config.cluster import Cluster, LinkConfig
+from anabranch.config.cluster import ClusterConfig, LinkConfig
 from anabranch.errors import SiteError
 from anabranch.link.emulation import EmulatedNetwork
 from anabranch.link.message import Message
@@ -38,7 +38,7 @@ def never_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class Trips:
     def __init__(self, network: FakeNetwork, *links: LinkConfig) -> None:
-        self.emulated = EmulatedNetwork(Cluster(links=links))
+        self.emulated = EmulatedNetwork(ClusterConfig(links=links))
         self._trips = RoundTrips("me", process_loop(), network, self.emulated)
 
     def round(self) -> dict[str, float]:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import psutil
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.link.gate import Credentials, within
-from anabranch.link.messages import Announce, Begin, Drop, Start
-from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.link.messages import Announce, Begin, DropTasks, Start
+from anabranch.plan.tasks import TaskInput, TaskSpec
 from anabranch.site.site import Site
 from anabranch.site.tasks.body import Produced, Taken
 from anabranch.site.tasks.task import Task
@@ -24,7 +24,7 @@ from tests.site.fakes import SCHEMA, SPEC_COLUMNS, FakeBody, NoJobs, a_task, an_
 def test_a_task_can_be_dropped_while_an_instance_runs() -> None:
     """The instance tells upstream what it no longer needs; that must not wait for the drop, which
     waits for the instance."""
-    site = Site("room1", Cluster(), Credentials("secret"), None)  # type: ignore[arg-type]
+    site = Site("room1", ClusterConfig(), Credentials("secret"), None)  # type: ignore[arg-type]
     source = an_outlet("S")
     deployment = site.service.deployment
     deployment.outlets["S"] = source
@@ -40,7 +40,7 @@ def test_a_task_can_be_dropped_while_an_instance_runs() -> None:
     LOOP.run(deployment.start(Start({"hot": Begin(RestartPoint((0,), 0))})))
     source.append([tuples(1, 5)], 1)
     assert stepping.wait(5)
-    LOOP.run(within(LOOP, deployment.drop(Drop(tasks=("hot",))), 2, "the drop"))
+    LOOP.run(within(LOOP, deployment.drop(DropTasks(tasks=("hot",))), 2, "the drop"))
     site.close()
 
 
@@ -55,12 +55,12 @@ class Merged(FakeBody):
 def test_every_input_is_acknowledged_though_names_are_the_same() -> None:
     """A task reads each of its streams under its own name, and a stream it reads twice also under
     another: all of them are let go of."""
-    site = Site("room1", Cluster(), Credentials("secret"), None)  # type: ignore[arg-type]
+    site = Site("room1", ClusterConfig(), Credentials("secret"), None)  # type: ignore[arg-type]
     deployment = site.service.deployment
     streams = {name: an_outlet(name) for name in "ST"}
     deployment.outlets.update(streams)
     inputs = tuple(
-        Input(stream=name, site="room1", alias=f"a{index}", columns=SPEC_COLUMNS)
+        TaskInput(stream=name, site="room1", alias=f"a{index}", columns=SPEC_COLUMNS)
         for index, name in enumerate("STS")
     )
     spec = TaskSpec(
@@ -82,7 +82,7 @@ def test_a_new_producer_hears_that_a_task_has_ended() -> None:
     """The task ended early and follows nothing any more; a producer that takes its input over, and
     knows it from before it ended, would keep everything for it, and soon wait for it."""
     secret = Credentials("secret")
-    reads, takes_over = (Site(name, Cluster(), secret, None) for name in ("room1", "room2"))  # type: ignore[arg-type]
+    reads, takes_over = (Site(name, ClusterConfig(), secret, None) for name in ("room1", "room2"))  # type: ignore[arg-type]
     reads.peers.update({"room2": takes_over.address})
     deployment = reads.service.deployment
     task, _ = a_task(FakeBody(), owner=deployment, producer="gone")
@@ -103,7 +103,7 @@ def test_threads_grow_with_sites_not_with_queries() -> None:
     """Twenty sites in one process, a hundred queries that each read another site's stream."""
     before = psutil.Process().num_threads()
     secret = Credentials("secret")
-    sites = [Site(f"s{n}", Cluster(), secret, None) for n in range(20)]  # type: ignore[arg-type]
+    sites = [Site(f"s{n}", ClusterConfig(), secret, None) for n in range(20)]  # type: ignore[arg-type]
     addresses = {site.name: site.address for site in sites}
     for site in sites:
         site.peers.update(addresses)

@@ -19,7 +19,7 @@ from anabranch.link.wire import ArrowBatches, wire_schema
 from anabranch.plan.catalog import TableDef
 from anabranch.plan.operators import Call, Column
 from anabranch.runtime.troubles import Backoff
-from anabranch.site.sources.table import LEAD_S, Changes, TableIngest
+from anabranch.site.sources.table import LEAD_S, RowChanges, TableIngest
 from anabranch.stream.batch import START_WATERMARK
 from tests.link.support import LOOP, eventually, follow
 
@@ -37,7 +37,7 @@ Row = tuple[Any, ...]
     st.lists(st.lists(st.tuples(st.integers(0, 2), st.text(max_size=1)), max_size=6), max_size=6)
 )
 def test_changes_lead_from_each_version_to_the_next(versions: list[list[Row]]) -> None:
-    changes, last = Changes(), 0
+    changes, last = RowChanges(), 0
     there: dict[int, Row] = {}
     for version in versions:
         before = dict(there)

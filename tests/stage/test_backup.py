@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import TaskError
-from anabranch.stage.global_database import Backup, GlobalDatabase
-from anabranch.stage.offsets import Range
+from anabranch.stage.global_database import GlobalDatabase, ServerBackup
+from anabranch.stage.offsets import OffsetRange
 from anabranch.stage.partials import PartialsSql
 from anabranch.stage.service import StateService
-from anabranch.stage.store import FAN_IN, Store
+from anabranch.stage.store import FAN_IN, StateStore
 from anabranch.stream.batch import START_WATERMARK
 from bench.systems.postgres import Postgres
 from tests.stage.test_service import ROWS, SAMPLE, World
@@ -27,8 +27,8 @@ class BackedUp(World):
 
     def start(self) -> None:
         stage = self.stage.model_copy(update={"backup": self.url, "name": self.name})
-        self.store = Store(PartialsSql(stage), SAMPLE, self.folder)
-        backup = Backup(GlobalDatabase(stage, self.store.columns), 0, 1, self.store)
+        self.store = StateStore(PartialsSql(stage), SAMPLE, self.folder)
+        backup = ServerBackup(GlobalDatabase(stage, self.store.columns), 0, 1, self.store)
         self.service = StateService(self.store, self.grid, 0, backup)
         self.service.begin({"p": 0})
         self.service.end({"p": ROWS})
@@ -119,7 +119,7 @@ def test_a_database_that_has_forgotten_saves_gets_them_again(
     """It was failed over to a copy that is behind, while tables of the state here were merged that
     it has in part; then the server is lost, too."""
     world = BackedUp(tmp_path / "a", postgres.url, f"behind-{seed}", seed)
-    world.ranges = [Range("p", first, first + 5) for first in range(0, ROWS, 5)]
+    world.ranges = [OffsetRange("p", first, first + 5) for first in range(0, ROWS, 5)]
     before: Rows = {}
     for number in range(2 * FAN_IN):
         world.put(world.ranges[number])

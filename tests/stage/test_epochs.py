@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from anabranch.stage.offsets import Epochs, Offsets, Range
+from anabranch.stage.offsets import Epochs, OffsetRange, Offsets
 
-RANGES = [Range(name, at, at + 10) for name in "ab" for at in range(0, 200, 10)]
+RANGES = [OffsetRange(name, at, at + 10) for name in "ab" for at in range(0, 200, 10)]
 
 
 class Machine:
@@ -16,20 +16,20 @@ class Machine:
     sets of ranges, by epoch; what is kept and saved are the offsets beside them."""
 
     def __init__(self) -> None:
-        self.disk: dict[int, set[Range]] = {}
+        self.disk: dict[int, set[OffsetRange]] = {}
         self.kept: tuple[list[tuple[str, int, int, int]], int] = (
             Offsets({"a": 0, "b": 0}).rows(),
             0,
         )
-        self.database: dict[int, set[Range]] = {}
+        self.database: dict[int, set[OffsetRange]] = {}
         self.saved = self.kept
         self.start()
 
     def start(self) -> None:
         rows, flushed = self.kept
         self.epochs = Epochs(Offsets.of(rows), flushed)
-        self.memory: dict[int, set[Range]] = {}
-        self.running: list[tuple[int, Range]] = []
+        self.memory: dict[int, set[OffsetRange]] = {}
+        self.running: list[tuple[int, OffsetRange]] = []
 
     def step(self, draw: random.Random) -> None:
         match draw.choice(
@@ -75,7 +75,7 @@ class Machine:
             assert len(there) == len(set(there)), "a range is in twice"
             offsets = Offsets.of(rows)
             assert {one for one in RANGES if offsets.has(one)} == set(there)
-        now = set[Range]().union(*self.disk.values(), *self.memory.values())
+        now = set[OffsetRange]().union(*self.disk.values(), *self.memory.values())
         assert {one for one in RANGES if self.epochs.offsets.has(one)} == now
 
 
@@ -88,7 +88,7 @@ def test_any_schedule_keeps_each_range_once(seed: int) -> None:
 
 def test_a_flush_waits_for_the_transactions_of_its_epoch() -> None:
     epochs = Epochs(Offsets({"a": 0}))
-    first, second = Range("a", 0, 10), Range("a", 10, 20)
+    first, second = OffsetRange("a", 0, 10), OffsetRange("a", 10, 20)
     early = epochs.enter(first)
     assert early == 1
     assert epochs.barrier()

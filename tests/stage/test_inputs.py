@@ -17,8 +17,8 @@ from anabranch.connectors import make_source
 from anabranch.connectors.source import SourceContext
 from anabranch.errors import SourceError
 from anabranch.stage import inputs
-from anabranch.stage.inputs import Input, Share, make_input
-from anabranch.stage.offsets import Range
+from anabranch.stage.inputs import PartitionedInput, Share, make_input
+from anabranch.stage.offsets import OffsetRange
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 
@@ -36,16 +36,16 @@ def context(folder: Path, **options: Any) -> SourceContext:
     return SourceContext("s", SCHEMA, "ts", {"path": str(folder), **options}, folder, no_spark)
 
 
-def parts(input: Input) -> list[pa.Table]:
+def parts(input: PartitionedInput) -> list[pa.Table]:
     (end,) = input.ends().values()
-    left, found = Range("0", 0, end), []
+    left, found = OffsetRange("0", 0, end), []
     while True:
         piece = input.cut(left)
         assert piece.begin == left.begin
         found.append(input.read(piece))
         if piece.end == end:
             return found
-        left = Range("0", piece.end, end)
+        left = OffsetRange("0", piece.end, end)
 
 
 def whole(source_context: SourceContext) -> pa.Table:
@@ -166,7 +166,7 @@ def test_looking_for_the_end_of_a_line_can_be_stopped(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     given = context(tmp_path, on_error="skip")
     input = make_input("file", given, Share())
-    looking = threading.Thread(target=input.cut, args=(Range("0", 0, 1 << 40),), daemon=True)
+    looking = threading.Thread(target=input.cut, args=(OffsetRange("0", 0, 1 << 40),), daemon=True)
     looking.start()
     looking.join(0.5)
     assert looking.is_alive()

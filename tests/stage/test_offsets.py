@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.stage.offsets import Offsets, Range
+from anabranch.stage.offsets import OffsetRange, Offsets
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 
 
-def cut(times: list[int], bounds: list[int]) -> list[tuple[Range, int]]:
+def cut(times: list[int], bounds: list[int]) -> list[tuple[OffsetRange, int]]:
     """Ranges of a partition with these event times, with the greatest of each."""
     places = sorted({0, len(times), *(bound % len(times) for bound in bounds)})
     pairs = itertools.pairwise(places)
-    return [(Range("p", a, b), max(times[a:b])) for a, b in pairs]
+    return [(OffsetRange("p", a, b), max(times[a:b])) for a, b in pairs]
 
 
 @settings(deadline=None)
@@ -49,13 +49,17 @@ def test_any_order_and_any_repeats_come_to_the_same(times, bounds, draw) -> None
     assert offsets.gaps("p", len(times)) == []
 
 
-def _offsets(one: Range) -> list[int]:
+def _offsets(one: OffsetRange) -> list[int]:
     return list(range(one.begin, one.end))
 
 
 def test_what_comes_before_a_range_is_known_once_it_was_read() -> None:
     offsets = Offsets({"p": 0})
-    first, second, third = Range("p", 0, 10), Range("p", 10, 20), Range("p", 20, 30)
+    first, second, third = (
+        OffsetRange("p", 0, 10),
+        OffsetRange("p", 10, 20),
+        OffsetRange("p", 20, 30),
+    )
     offsets.see(third, 7)
     assert offsets.newest_before(third) is None
     offsets.see(second, 9)
@@ -67,9 +71,9 @@ def test_what_comes_before_a_range_is_known_once_it_was_read() -> None:
 
 def test_the_slowest_partition_and_the_end_decide() -> None:
     offsets = Offsets({"a": 5, "b": 0})
-    offsets.add(Range("a", 5, 8), 100)
+    offsets.add(OffsetRange("a", 5, 8), 100)
     assert offsets.watermark(0) == START_WATERMARK
-    offsets.add(Range("b", 0, 1), 40)
+    offsets.add(OffsetRange("b", 0, 1), 40)
     assert offsets.watermark(10) == 30
     offsets.set_goals({"b": 1})
     assert offsets.watermark(10) == 90
@@ -77,21 +81,23 @@ def test_the_slowest_partition_and_the_end_decide() -> None:
     assert offsets.watermark(10) == END_WATERMARK
 
 
-@pytest.mark.parametrize("wrong", [Range("p", 5, 15), Range("p", 8, 12), Range("p", 25, 45)])
-def test_a_range_that_was_cut_otherwise_is_refused(wrong: Range) -> None:
+@pytest.mark.parametrize(
+    "wrong", [OffsetRange("p", 5, 15), OffsetRange("p", 8, 12), OffsetRange("p", 25, 45)]
+)
+def test_a_range_that_was_cut_otherwise_is_refused(wrong: OffsetRange) -> None:
     offsets = Offsets({"p": 0})
-    offsets.add(Range("p", 0, 10), 1)
-    offsets.add(Range("p", 20, 30), 1)
+    offsets.add(OffsetRange("p", 0, 10), 1)
+    offsets.add(OffsetRange("p", 20, 30), 1)
     with pytest.raises(ValueError, match="cut otherwise"):
         offsets.has(wrong)
 
 
 def test_an_idle_partition_holds_up_nobody_once_that_is_kept() -> None:
     offsets = Offsets({"a": 0, "b": 0})
-    offsets.add(Range("a", 0, 9), 500)
+    offsets.add(OffsetRange("a", 0, 9), 500)
     assert not offsets.raise_idle([])
     assert offsets.raise_idle(["b"])
-    late = Range("b", 0, 5)
+    late = OffsetRange("b", 0, 5)
     assert offsets.newest_before(late) == 500
     assert offsets.watermark(0) == START_WATERMARK
     rows = offsets.rows()
@@ -104,6 +110,6 @@ def test_an_idle_partition_holds_up_nobody_once_that_is_kept() -> None:
 
 def test_a_partition_that_is_being_read_is_not_idle() -> None:
     offsets = Offsets({"a": 0, "b": 0})
-    offsets.add(Range("a", 0, 9), 500)
-    offsets.see(Range("b", 0, 5), 300)
+    offsets.add(OffsetRange("a", 0, 9), 500)
+    offsets.see(OffsetRange("b", 0, 5), 300)
     assert not offsets.raise_idle(["b"])

@@ -14,10 +14,10 @@ import pytest
 from anabranch.plan.expressions import Expr
 from anabranch.plan.operators import AggregateCall, Item
 from anabranch.plan.stage import Stage
-from anabranch.stage.offsets import Range
+from anabranch.stage.offsets import OffsetRange
 from anabranch.stage.partials import PartialsSql
 from anabranch.stage.service import Counts, StateService
-from anabranch.stage.store import FAN_IN, Store
+from anabranch.stage.store import FAN_IN, StateStore
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.panes import Grid
 from bench.stage.input import stage_over
@@ -64,11 +64,11 @@ class World:
             for n in range(ROWS)
         ]
         bounds = sorted({0, ROWS, *(draw.randrange(ROWS) for _ in range(12))})
-        self.ranges = [Range("p", a, b) for a, b in itertools.pairwise(bounds)]
+        self.ranges = [OffsetRange("p", a, b) for a, b in itertools.pairwise(bounds)]
         self.start()
 
     def start(self) -> None:
-        self.store = Store(PartialsSql(self.stage), SAMPLE, self.folder)
+        self.store = StateStore(PartialsSql(self.stage), SAMPLE, self.folder)
         self.service = StateService(self.store, self.grid, 0)
         self.service.begin({"p": 0})
         self.service.end({"p": ROWS})
@@ -78,7 +78,7 @@ class World:
         self.store.close()
         self.start()
 
-    def put(self, range: Range) -> bool:
+    def put(self, range: OffsetRange) -> bool:
         rows = self.tuples[range.begin : range.end]
         slices = [self.grid.pane(ts) for ts, *_ in rows]
         columns = [slices, *map(list, list(zip(*rows, strict=True))[1:])]
@@ -168,13 +168,13 @@ def test_a_checkpoint_writes_what_changed_and_nothing_twice(tmp_path: Path) -> N
 
 
 def test_a_state_that_outgrows_its_memory_goes_to_the_disk(tmp_path: Path) -> None:
-    store = Store(PartialsSql(stage(100, 100)), SAMPLE, tmp_path, memory="100MB")
+    store = StateStore(PartialsSql(stage(100, 100)), SAMPLE, tmp_path, memory="100MB")
     service = StateService(store, Grid(100, 100), 0)
     service.begin({"p": 0})
     service.end({"p": 40})
     count = 100_000
     for at in range(40):
-        part = Range("p", at, at + 1)
+        part = OffsetRange("p", at, at + 1)
         keys = [f"a key of some length {at * count + n}" for n in range(count)]
         ones = pa.array([1] * count)
         names = ["_slice", "_k0", *(f"_p{n}" for n in range(6))]
@@ -196,7 +196,7 @@ def written() -> int:
 
 def test_bytes_of_a_checkpoint_follow_what_changed(tmp_path: Path) -> None:
     """Also when it is the one that has others merged: that costs what they have, now and then."""
-    store = Store(PartialsSql(stage(100, 100)), SAMPLE, tmp_path)
+    store = StateStore(PartialsSql(stage(100, 100)), SAMPLE, tmp_path)
     service = StateService(store, Grid(100, 100), 0)
     service.begin({"p": 0})
     service.end({"p": 100})
@@ -209,7 +209,7 @@ def test_bytes_of_a_checkpoint_follow_what_changed(tmp_path: Path) -> None:
         values = [numbers[1], numbers[2], *numbers[1:], numbers[1].cast(pa.float64()), numbers[2]]
         keys = numbers[0].cast(pa.string())
         partials = pa.table([pa.array([0] * count), keys, *values], names=names)
-        part = Range("p", at, at + 1)
+        part = OffsetRange("p", at, at + 1)
         service.judged(part, Counts(at, count, 0))
         service.put(part, partials.to_reader())
         before = written()

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import TaskError
-from anabranch.stage.global_database import Backup, GlobalDatabase
+from anabranch.stage.global_database import GlobalDatabase, ServerBackup
 from anabranch.stage.merged import MergedRun
 from anabranch.stage.partials import PartialsSql
 from anabranch.stage.service import StateService
-from anabranch.stage.store import Store, partials_of
+from anabranch.stage.store import StateStore, partials_of
 from anabranch.stream.batch import START_WATERMARK
 from bench.systems.postgres import Postgres
 from tests.stage.test_service import ROWS, SAMPLE, World
@@ -36,9 +36,9 @@ class Part(World):
         sites = tuple("abc"[:PARTS])
         update = {"backup": self.url, "name": self.name, "part": self.part, "sites": sites}
         self.stage = self.stage.model_copy(update=update)
-        self.store = Store(PartialsSql(self.stage), SAMPLE, self.folder)
+        self.store = StateStore(PartialsSql(self.stage), SAMPLE, self.folder)
         database = GlobalDatabase(self.stage, self.store.columns)
-        backup = Backup(database, self.part, PARTS, self.store)
+        backup = ServerBackup(database, self.part, PARTS, self.store)
         self.service = StateService(self.store, self.grid, 0, backup)
         self.service.begin({"p": 0})
         self.service.end({"p": ROWS})
@@ -243,8 +243,10 @@ def test_a_server_without_partitions_holds_up_nobody(tmp_path: Path) -> None:
     idle = servers.parts.pop()
     idle.store.close()
     idle.tuples, idle.folder = [], tmp_path / "empty"
-    idle.store = Store(PartialsSql(idle.stage), SAMPLE, idle.folder)
-    backup = Backup(GlobalDatabase(idle.stage, idle.store.columns), idle.part, PARTS, idle.store)
+    idle.store = StateStore(PartialsSql(idle.stage), SAMPLE, idle.folder)
+    backup = ServerBackup(
+        GlobalDatabase(idle.stage, idle.store.columns), idle.part, PARTS, idle.store
+    )
     service = StateService(idle.store, idle.grid, 0, backup)
     service.end({})
     service.checkpoint()

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from bench.systems.system import System, read_jsonl
 from tests.link.support import eventually
 from tests.servers.kafka import Kafka
@@ -24,7 +24,9 @@ from tests.servers.kafka import Kafka
 def module_system(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[System]:
-    running = System(Cluster.of_sites(["room1", "room2"]), spark, tmp_path_factory.mktemp("stages"))
+    running = System(
+        ClusterConfig.of_sites(["room1", "room2"]), spark, tmp_path_factory.mktemp("stages")
+    )
     yield running
     running.close()
 

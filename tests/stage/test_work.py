@@ -30,7 +30,7 @@ from anabranch.stage.messages import (
     WriteCheckpoint,
 )
 from anabranch.stage.process import ServerProcess
-from anabranch.stage.work import Work, input_of, take_range
+from anabranch.stage.work import StageWork, input_of, take_range
 from anabranch.stream.batch import START_WATERMARK
 
 COLUMNS = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -90,9 +90,9 @@ def run_stage(
                     ranges.append(source.cut(gap))
                     if ranges[-1].end == gap.end:
                         break
-                    gap = inputs.Range(gap.partition, ranges[-1].end, gap.end)
+                    gap = inputs.OffsetRange(gap.partition, ranges[-1].end, gap.end)
             last = attempt == kills
-            work = Work(
+            work = StageWork(
                 stage.model_dump_json(), schema, (server.address.port, server.address.token)
             )
             some = ranges if last else ranges[: draw.randrange(len(ranges) + 1)]

@@ -7,31 +7,31 @@ from random import Random
 
 import pytest
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.link.messages import Wishes
 from anabranch.link.meter import Flow, Meter
 from anabranch.plan.operators import Aggregate
-from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.plan.tasks import TaskInput, TaskSpec
 from anabranch.plan.windows import TimePanes
 from anabranch.site.standby.tuning import Costs, Tuning
-from anabranch.standby.cost import Hold, Releases, assumed
+from anabranch.standby.cost import AssumedReleases, Hold, assumed
 from anabranch.standby.detector import Cadence
 from simulation.clock import Clock, Process
 
 
 def test_tumbling_windows_let_go_of_all_they_hold_at_once() -> None:
     guess = assumed(Hold(10.0, 10.0), rate=100.0, held=400, ack_interval_s=0.25, lag_s=0.3)
-    assert guess == Releases(10.0, 1_000.0, pytest.approx(30.0))
+    assert guess == AssumedReleases(10.0, 1_000.0, pytest.approx(30.0))
 
 
 def test_sliding_ones_keep_the_rest() -> None:
     guess = assumed(Hold(10.0, 2.0), rate=100.0, held=0, ack_interval_s=0.25, lag_s=0.0)
-    assert guess == Releases(2.0, 200.0, 800.0)
+    assert guess == AssumedReleases(2.0, 200.0, 800.0)
 
 
 def test_without_windows_an_ack_lets_go_of_what_was_processed() -> None:
     guess = assumed(Hold(), rate=100.0, held=0, ack_interval_s=0.25, lag_s=0.1)
-    assert guess == Releases(0.25, 25.0, pytest.approx(10.0))
+    assert guess == AssumedReleases(0.25, 25.0, pytest.approx(10.0))
 
 
 def test_what_is_held_further_down_counts() -> None:
@@ -41,7 +41,7 @@ def test_what_is_held_further_down_counts() -> None:
 
 def spec(width_us: int, slide_us: int) -> TaskSpec:
     aggregate = Aggregate(panes=TimePanes(width_us=width_us, slide_us=slide_us))
-    source = Input(stream="s", site="source", alias="s", columns=())
+    source = TaskInput(stream="s", site="source", alias="s", columns=())
     return TaskSpec(
         name="q", query="q", site="one", inputs=(source,), operators=(aggregate,), columns=()
     )
@@ -72,7 +72,7 @@ def test_overhead_holds_for_long_windows_from_the_first_one_on(
     tuning = Tuning(
         process,
         spec(width_s * 1_000_000, slide_s * 1_000_000),
-        Cluster(),
+        ClusterConfig(),
         "two",
         Wishes(None, None, 0.1),
         Cadence(0.5, 4),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.standby.cost import Load, Model, cost, zero_from
+from anabranch.standby.cost import Load, StandbyModel, cost, zero_from
 from tests.standby.loads import drawn, loads, paper
 from tests.standby.outlet_simulation import simulate
 from tests.standby.recovery_simulation import recovery_s
@@ -24,7 +24,7 @@ def test_batch_1_is_active_standby_and_unlimited_is_upstream_backup() -> None:
 
 
 def test_overhead_is_a_sawtooth() -> None:
-    model = Model(paper(lag_s=0.01))
+    model = StandbyModel(paper(lag_s=0.01))
     assert model.overhead(140) < 0.6 < 0.9 < model.overhead(240)
     assert model.worst_recovery(140) <= model.worst_recovery(240)
 
@@ -33,7 +33,7 @@ def test_nothing_is_shipped_beyond_what_piles_up_between_acks() -> None:
     """b > r(T + D) + K."""
     assert zero_from(paper()) == 351
     assert zero_from(paper(window=100)) == 451
-    assert Model(paper()).overhead(350) > 0.5
+    assert StandbyModel(paper()).overhead(350) > 0.5
 
 
 def test_compression_scales_overhead_alone() -> None:
@@ -62,7 +62,7 @@ def test_overhead_is_what_the_rule_ships(chunked: bool, varying: bool) -> None:
     errors, misses = [], []
     for seed in range(30):
         load = drawn(rng, chunked=chunked, varying=varying)
-        model = Model(load)
+        model = StandbyModel(load)
         b = rng.randrange(max(1, int(model.kept)), int(model.peak * 1.1) + 2)
         near = {max(1, b + by) for by in (-int(load.chunk), -1, 0, 1, int(load.chunk))}
         modelled = [model.overhead(other) for other in near]
@@ -80,7 +80,7 @@ def test_what_the_standby_lacks_is_what_is_pending(load: Load, b: int) -> None:
     """With nothing else to wait for, recovery is the processing of what was pending."""
     bare = {"heartbeat_s": 0.0, "rtt_s": 0.0, "fixed_s": 0.0, "per_tuple_s": 1e-6}
     values = {name: getattr(load, name) for name in ("window", "chunk", "lag_spread_s")}
-    model = Model(paper(**(values | bare)))
+    model = StandbyModel(paper(**(values | bare)))
     pending = simulate(load, b, 1).pending
     mean = statistics.mean(pending)
     assert model.mean_recovery(b) * 1e6 == pytest.approx(mean, rel=0.08, abs=load.chunk / 2)
@@ -90,15 +90,15 @@ def test_what_the_standby_lacks_is_what_is_pending(load: Load, b: int) -> None:
 
 def test_what_the_upstream_ships_during_detection_need_not_be_asked_for() -> None:
     """Filled within 0.1 s, a batch of 100 is processed long before the heartbeat is missed."""
-    model = Model(paper(fixed_s=0.01))
+    model = StandbyModel(paper(fixed_s=0.01))
     assert model.worst_recovery(100) == model.best_s == pytest.approx(0.256)
     assert model.worst_recovery(300) > model.best_s
 
 
 def test_instances_that_take_long_hold_up_even_an_active_standby() -> None:
-    assert Model(paper(fixed_s=0.2)).worst_recovery(1) > Model(paper(fixed_s=0.05)).worst_recovery(
-        1
-    )
+    assert StandbyModel(paper(fixed_s=0.2)).worst_recovery(1) > StandbyModel(
+        paper(fixed_s=0.05)
+    ).worst_recovery(1)
 
 
 def test_recovery_is_what_a_simulated_death_takes() -> None:
@@ -120,7 +120,7 @@ def test_recovery_is_what_a_simulated_death_takes() -> None:
             bandwidth=rng.choice([None, None, 2.5 * rate * 56]),
             heartbeat_s=rng.uniform(0.1, 0.3),
         )
-        model = Model(load)
+        model = StandbyModel(load)
         for b in (1, rng.randrange(1, int(model.peak)), UNLIMITED):
             seen = [recovery_s(load, b, rng) for _ in range(100)]
             errors.append(model.mean_recovery(b) / statistics.mean(seen) - 1)
@@ -145,7 +145,7 @@ def test_a_slow_link_has_to_carry_what_is_lacking() -> None:
 @given(loads, st.integers(1, 5000))
 @settings(max_examples=60, deadline=None)
 def test_bounds(load: Load, b: int) -> None:
-    model = Model(load)
+    model = StandbyModel(load)
     found = model.cost(b)
     assert 0 <= found.overhead <= load.ratio
     assert found.recovery_s <= found.worst_recovery_s * (1 + 1e-9)
@@ -175,7 +175,7 @@ def test_acks_as_they_were_measured_are_gone_through_one_by_one(
 ) -> None:
     """Against the rule, a tuple at a time."""
     arrived = sum(came for came, _ in acks)
-    model = Model(paper(acks=tuple(acks)))
+    model = StandbyModel(paper(acks=tuple(acks)))
     pending = shipped = 0
     for _ in range(2):  # what is pending at first is sorted out by then
         shipped = 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.plan.service_levels import UNLIMITED, Standby
-from anabranch.standby.choice import Limits, choose
+from anabranch.standby.choice import StandbyLimits, choose
 from anabranch.standby.detector import impossible, noticed, reservation
 from tests.standby.loads import paper
 
@@ -79,15 +79,15 @@ def test_both_times_are_told_beforehand() -> None:
 def test_the_least_limit_holds_for_the_longer_of_both_times() -> None:
     """With a limit the batch is chosen for a machine that vanishes, and both times are said."""
     load = paper(heartbeat_s=0.3, missed=5.0, silence=5.0)
-    choice = choose(load, Limits(recovery_s=2.0))
+    choice = choose(load, StandbyLimits(recovery_s=2.0))
     assert 1.5 < choice.cost.worst_recovery_s <= 2.0
     assert "if its process dies" in choice.why
     assert "if its machine does" in choice.why
-    assert "recovery" in choose(load, Limits(recovery_s=1.4)).broken
+    assert "recovery" in choose(load, StandbyLimits(recovery_s=1.4)).broken
 
 
 def test_the_model_agrees() -> None:
     """Even the lightest load does not recover sooner than a heartbeat, nor ship less at b = 1."""
     light = paper(rate=1.0, per_tuple_s=0.0, fixed_s=0.0, rtt_s=0.0)
-    assert choose(light, Limits()).cost.worst_recovery_s >= 0.25
-    assert "recovery" in choose(light, Limits(recovery_s=0.249)).broken
+    assert choose(light, StandbyLimits()).cost.worst_recovery_s >= 0.25
+    assert "recovery" in choose(light, StandbyLimits(recovery_s=0.249)).broken

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from anabranch.standby.choice import Choice, Limits, choose
-from anabranch.standby.cost import Load, Model
+from anabranch.standby.choice import BatchChoice, StandbyLimits, choose
+from anabranch.standby.cost import Load, StandbyModel
 from anabranch.standby.tuner import Tuner
 from tests.standby.loads import paper
 
@@ -25,7 +25,7 @@ class Second:
     phase: int
     second: int
     true: Load
-    choice: Choice
+    choice: BatchChoice
 
 
 def noisy(load: Load, rng: random.Random, noise: float = 0.1) -> Load:
@@ -42,17 +42,24 @@ def watched(tuner: Tuner, base: Load, seed: int) -> Iterator[Second]:
             yield Second(phase, second, true, choice)
 
 
-def keeps(limits: Limits, load: Load, b: int) -> bool:
-    model = Model(load)
+def keeps(limits: StandbyLimits, load: Load, b: int) -> bool:
+    model = StandbyModel(load)
     recovers = limits.recovery_s is None or model.worst_recovery(b) <= limits.recovery_s
     return recovers and (limits.overhead is None or model.overhead(b) <= limits.overhead)
 
 
 @pytest.mark.parametrize("window", [0, 100])
 @pytest.mark.parametrize(
-    "limits", [Limits(0.5, 0.3), Limits(0.5, 0.9), Limits(0.4), Limits(None, 0.8)], ids=str
+    "limits",
+    [
+        StandbyLimits(0.5, 0.3),
+        StandbyLimits(0.5, 0.9),
+        StandbyLimits(0.4),
+        StandbyLimits(None, 0.8),
+    ],
+    ids=str,
 )
-def test_limits_hold_while_the_load_steps(limits: Limits, window: int) -> None:
+def test_limits_hold_while_the_load_steps(limits: StandbyLimits, window: int) -> None:
     base = paper(window=window)
     seconds = list(watched(Tuner(limits), base, seed=window + 1))
     possible = {s.true: not choose(s.true, limits).broken for s in seconds}
@@ -67,13 +74,13 @@ def test_limits_hold_while_the_load_steps(limits: Limits, window: int) -> None:
 
 def test_a_steady_load_settles() -> None:
     rng = random.Random(3)
-    tuner = Tuner(Limits(0.5, 0.3))
+    tuner = Tuner(StandbyLimits(0.5, 0.3))
     batches = [tuner.step(now, noisy(paper(), rng)).batch for now in range(60)]
     assert len(set(batches[5:])) == 1
 
 
 def test_one_measurement_off_is_a_hiccup_and_two_are_a_step() -> None:
-    tuner = Tuner(Limits(overhead=0.0))
+    tuner = Tuner(StandbyLimits(overhead=0.0))
     calm, burst = paper(), paper(rate=5000.0)
     first = [tuner.step(now, calm).batch for now in range(10)][-1]
     assert tuner.step(10, burst).batch == first
@@ -83,16 +90,16 @@ def test_one_measurement_off_is_a_hiccup_and_two_are_a_step() -> None:
 
 
 def test_a_drift_is_followed() -> None:
-    tuner = Tuner(Limits(overhead=0.0))
+    tuner = Tuner(StandbyLimits(overhead=0.0))
     for now in range(100):
         load = paper(rate=1000 * 1.005**now)
-        assert Model(load).overhead(tuner.step(now, load).batch) == 0
+        assert StandbyModel(load).overhead(tuner.step(now, load).batch) == 0
 
 
 def test_a_fixed_batch_is_only_checked() -> None:
-    tuner = Tuner(Limits(0.5, 0.3), batch=100)
+    tuner = Tuner(StandbyLimits(0.5, 0.3), batch=100)
     choice = tuner.step(0, paper())
     assert choice.batch == 100
     assert choice.broken == ("overhead",)
     assert "OVERHEAD 30% does not hold: it would at b = " in choice.why
-    assert Tuner(Limits(), batch=2**62).step(0, paper()).cost.overhead == 0
+    assert Tuner(StandbyLimits(), batch=2**62).step(0, paper()).cost.overhead == 0

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from anabranch.plan.expressions import Expr, Use, flat_name
 from anabranch.plan.operators import Condition, Join
-from anabranch.plan.windows import GONE, UNTIL, Range, Relation, Rows, Until, Window
+from anabranch.plan.windows import GONE, UNTIL, Range, Rows, TableWindow, Until, Window
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
-from anabranch.window.join.combine import Limits
+from anabranch.window.join.combine import WorkLimits
 from anabranch.window.join.join import Arrival, JoinState, Outcome
 from anabranch.window.join.results import INDEX
 from tests.window.naive import Result, Tuple, Values, evaluate
@@ -147,12 +147,12 @@ class PythonEvaluator:
         return np.array(fulfil[::-1], np.int64)  # backwards: nobody may rely on the order
 
 
-SMALL = Limits(block=200_000, asking=20, fresh=3)
+SMALL = WorkLimits(block=200_000, asking=20, fresh=3)
 """So that small cases go all ways."""
 
 
 def state(
-    case: Case, limits: Limits = SMALL, evaluator: PythonEvaluator | None = None
+    case: Case, limits: WorkLimits = SMALL, evaluator: PythonEvaluator | None = None
 ) -> JoinState:
     uses = [use(alias, name) for alias in case.held for name in ("_pos", "v", "s")]
     evaluator = evaluator or PythonEvaluator(case.asked)
@@ -279,7 +279,7 @@ ROWS = st.builds(Rows, count=st.integers(1, 5))
 def inputs(draw: st.DrawFn) -> tuple[Window, list[Tuple]]:
     kind = draw(st.sampled_from(["range", "range", "rows", "relation", "until"]))
     if kind == "relation":
-        return Relation(), draw(tables())
+        return TableWindow(), draw(tables())
     if kind == "until":
         return Until(), draw(until_streams())
     return draw(RANGES if kind == "range" else ROWS), draw(streams())
@@ -319,7 +319,7 @@ def cases(draw: st.DrawFn, most_inputs: int = 3) -> Case:
     count = draw(st.integers(1, most_inputs))
     drawn = [draw(inputs()) for _ in range(count)]
     windows, tuples = [w for w, _ in drawn], [t for _, t in drawn]
-    if count > 1 and draw(st.booleans()) and not isinstance(windows[0], Relation | Until):
+    if count > 1 and draw(st.booleans()) and not isinstance(windows[0], TableWindow | Until):
         windows[1], tuples[1] = draw(st.one_of(RANGES, ROWS)), tuples[0]  # joined with itself
     tuples += [draw(streams(8)) for _ in range(draw(st.integers(0, 1)))]
     masters = draw(
@@ -363,7 +363,7 @@ def _dense_case(random: Random) -> Case:
                 present = [*present, n] if gone is None else [p for p in present if p != gone]
                 own.append({**x.values, GONE: gone})
         pairs = enumerate(zip(tuples, own, strict=True), 1)
-        window = Until() if kind == "until" else Relation()
+        window = Until() if kind == "until" else TableWindow()
         return window, [Tuple(n, x.ts, values, x.born) for n, (x, values) in pairs]
 
     drawn = [held() for _ in range(count)]

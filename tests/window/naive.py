@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from anabranch.plan.windows import GONE, UNTIL, Range, Relation, Rows, Window
+from anabranch.plan.windows import GONE, UNTIL, Range, Rows, TableWindow, Window
 
 Values = Mapping[str, Any]
 Predicate = Callable[[Sequence[Values]], bool]
@@ -45,7 +45,7 @@ def content(window: Window, tuples: Sequence[Tuple], t: int) -> list[Tuple]:
         return [x for x in so_far if t - window.width_us < x.ts]
     if isinstance(window, Rows):
         return sorted(so_far, key=lambda x: (x.ts, x.pos))[-window.count :]
-    if isinstance(window, Relation):
+    if isinstance(window, TableWindow):
         rows: dict[int, Tuple] = {}
         for x in sorted(so_far, key=lambda x: x.pos):
             if x.values[GONE] is None:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from anabranch.plan.expressions import Use
 from anabranch.plan.operators import Condition
-from anabranch.plan.windows import GONE, UNTIL, Range, Relation, Rows, Until, Window
+from anabranch.plan.windows import GONE, UNTIL, Range, Rows, TableWindow, Until, Window
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.stream.restart import RestartLog, RestartPoint
 from anabranch.window.arrays import U64, hashed
 from anabranch.window.join import members as members_module
-from anabranch.window.join.combine import Limits
+from anabranch.window.join.combine import WorkLimits
 from anabranch.window.join.join import JoinState
 from tests.window.join_cases import (
     RANGES,
@@ -53,13 +53,13 @@ CUT = settings(
 RANDOMS = st.randoms(use_true_random=False)
 CUT_SHORT = replace(SMALL, block=3, turn=5)
 LIMITS = st.sampled_from(
-    [SMALL, replace(SMALL, block=1), replace(SMALL, block=3), CUT_SHORT, Limits()]
+    [SMALL, replace(SMALL, block=1), replace(SMALL, block=3), CUT_SHORT, WorkLimits()]
 )
 
 
 @CUT
 @given(cases(), LIMITS)
-def test_whole_streams_give_what_the_text_says(case: Case, limits: Limits) -> None:
+def test_whole_streams_give_what_the_text_says(case: Case, limits: WorkLimits) -> None:
     found = [r for part, _ in run(case, state(case, limits), whole(case)) for r in part]
     assert found == case.expected()
 
@@ -67,7 +67,7 @@ def test_whole_streams_give_what_the_text_says(case: Case, limits: Limits) -> No
 @CUT
 @given(cases(), RANDOMS, st.integers(1, 9), LIMITS)
 def test_cuts_and_interleavings_change_nothing(
-    case: Case, random: Random, most: int, limits: Limits
+    case: Case, random: Random, most: int, limits: WorkLimits
 ) -> None:
     found = _run_and_check_restart_points(case, random, most, limits)
     assert found == case.expected()
@@ -76,7 +76,7 @@ def test_cuts_and_interleavings_change_nothing(
 @CUT
 @given(cases(), RANDOMS, st.integers(1, 6), st.integers(1, 6), LIMITS, st.data())
 def test_restart_at_any_step_gives_exactly_what_is_missing(
-    case: Case, random: Random, most: int, most_again: int, limits: Limits, data: st.DataObject
+    case: Case, random: Random, most: int, most_again: int, limits: WorkLimits, data: st.DataObject
 ) -> None:
     nothing = [0] * len(case.streams)
     steps = list(run(case, state(case, limits), schedule(case, random, nothing, most)))
@@ -91,7 +91,7 @@ def test_restart_at_any_step_gives_exactly_what_is_missing(
 
 @settings(CUT, max_examples=60)
 @given(dense_cases(), SEEDS, LIMITS)
-def test_dense_streams_whole_cut_and_restarted(case: Case, seed: int, limits: Limits) -> None:
+def test_dense_streams_whole_cut_and_restarted(case: Case, seed: int, limits: WorkLimits) -> None:
     random = Random(seed)
     expected = case.expected()
     found = [r for part, _ in run(case, state(case, limits), whole(case)) for r in part]
@@ -110,7 +110,7 @@ def _run_and_check_restart_points(
     case: Case,
     random: Random,
     most: int,
-    limits: Limits,
+    limits: WorkLimits,
     after: tuple[int, ...] | None = None,
     instant: int = START_WATERMARK,
 ) -> list[Result]:
@@ -119,7 +119,7 @@ def _run_and_check_restart_points(
 
 
 def _checked(
-    case: Case, limits: Limits, steps: Iterator[Step], after: tuple[int, ...], instant: int
+    case: Case, limits: WorkLimits, steps: Iterator[Step], after: tuple[int, ...], instant: int
 ) -> list[Result]:
     join = state(case, limits)
     join.open(instant)
@@ -234,12 +234,12 @@ def _table_of_one_row(count: int) -> list[Tuple]:
 
 
 @pytest.mark.parametrize(
-    "window", [Range(width_us=40), Rows(count=30), Relation(), Until()], ids=str
+    "window", [Range(width_us=40), Rows(count=30), TableWindow(), Until()], ids=str
 )
 @pytest.mark.parametrize("idle", [False, True])
 def test_what_has_ended_is_let_go(window: Window, idle: bool) -> None:
     """Also if nothing but watermarks come any more, except from `S[n ROWS]` and a table."""
-    if isinstance(window, Relation):
+    if isinstance(window, TableWindow):
         stream = _table_of_one_row(STEP * STEPS)
     else:
         stream = [
@@ -247,7 +247,7 @@ def test_what_has_ended_is_let_go(window: Window, idle: bool) -> None:
             for n in range(1, STEP * STEPS + 1)
         ]
     case = Case([stream, stream], [window, Range(width_us=5)], [1], [_equal_k()])
-    join = state(case, Limits(), Nothing(case.asked))
+    join = state(case, WorkLimits(), Nothing(case.asked))
     for n in range(STEPS):
         taken = stream[n * STEP : (n + 1) * STEP]
         (_, outcome), *_ = run(case, join, iter([_step(taken)]))
@@ -285,7 +285,7 @@ def test_much_at_once_is_compared_only_where_windows_meet(asked: list[Asked]) ->
     stream = [Tuple(n, n, VALUE) for n in range(1, 20_001)]
     case = Case([stream, stream], [Range(width_us=10), Range(width_us=10)], [0], asked)
     evaluator = Nothing(case.asked)
-    list(run(case, state(case, Limits(block=50_000), evaluator), whole(case)))
+    list(run(case, state(case, WorkLimits(block=50_000), evaluator), whole(case)))
     assert sum(evaluator.sizes) == 20_000 * 19 - 90
     assert max(evaluator.sizes) <= 50_000
 
@@ -296,7 +296,7 @@ def test_conditions_on_one_input_keep_a_product_small() -> None:
     asked = [above(use(f"i{n}", "v"), 50) for n in range(3)]
     case = Case([stream] * 3, [Range(width_us=100)] * 3, [0, 1, 2], asked)
     evaluator = PythonEvaluator(case.asked)
-    (found, _), *_ = run(case, state(case, Limits(), evaluator), whole(case))
+    (found, _), *_ = run(case, state(case, WorkLimits(), evaluator), whole(case))
     assert len(found) > 100
     assert sum(evaluator.sizes) == 3 * 400 + len(found)
 
@@ -309,7 +309,7 @@ def test_conditions_on_two_inputs_are_asked_before_a_third_only_if_they_cannot_f
     asked = [less(use("i0", "v"), use("i1", "v"), safe), less(use("i0", "v"), use("i2", "v"), safe)]
     case = Case([stream] * 3, [Range(width_us=4)] * 3, [0], asked)
     evaluator = PythonEvaluator(case.asked)  # which refuses to be asked others early
-    (found, _), *_ = run(case, state(case, Limits(asking=20), evaluator), whole(case))
+    (found, _), *_ = run(case, state(case, WorkLimits(asking=20), evaluator), whole(case))
     assert found == case.expected()
     assert (len(evaluator.sizes) > 1) == safe
 
@@ -342,7 +342,7 @@ def _crossed(rows: int) -> Case:
 
 
 def test_a_step_looks_at_so_many_combinations_and_no_more() -> None:
-    limits = Limits(block=100, asking=50_000, fresh=1000, turn=1000)
+    limits = WorkLimits(block=100, asking=50_000, fresh=1000, turn=1000)
     evaluator = PythonEvaluator((case := _crossed(200)).asked)
     sizes, steps = [], 0
     for found, outcome in run(case, state(case, limits, evaluator), whole(case)):
@@ -362,7 +362,7 @@ def test_an_instant_that_takes_several_turns() -> None:
     rows = {"k": 1, "f": 0.0, "s": "a", "v": 1}
     tuples = [[Tuple(n, 1, rows, 0) for n in range(1, count + 1)] for _ in range(2)]
     case = Case(tuples, [Range(width_us=10), Range(width_us=10)], [0])
-    limits = Limits(block=10, asking=50_000, fresh=1000, turn=100)
+    limits = WorkLimits(block=10, asking=50_000, fresh=1000, turn=100)
     steps = list(run(case, state(case, limits), whole(case)))
     assert [r for part, _ in steps for r in part] == case.expected()
     assert len(steps) > 10
@@ -385,7 +385,7 @@ def test_whoever_stops_a_step_is_asked_after_every_block() -> None:
     case = _crossed(200)
     evaluator = PythonEvaluator(case.asked)
     join = JoinState(
-        case.join, case.inputs, [], evaluator, Limits(block=100, fresh=1000, turn=10**9), check
+        case.join, case.inputs, [], evaluator, WorkLimits(block=100, fresh=1000, turn=10**9), check
     )
     with pytest.raises(Stop):
         list(run(case, join, whole(case)))
@@ -395,7 +395,7 @@ def test_whoever_stops_a_step_is_asked_after_every_block() -> None:
 @settings(CUT, max_examples=100)
 @given(cases(), RANDOMS, LIMITS, st.data())
 def test_doing_without_an_index_from_any_step_on_changes_nothing(
-    case: Case, random: Random, limits: Limits, data: st.DataObject
+    case: Case, random: Random, limits: WorkLimits, data: st.DataObject
 ) -> None:
     keys = [use for c in case.join.conditions for use in c.equal or ()]
     computed = data.draw(st.lists(st.sampled_from(keys), unique=True)) if keys else []

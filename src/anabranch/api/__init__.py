@@ -16,7 +16,7 @@ same; `docs/language.md` says what that is.
 from anabranch.api.cluster import Cluster
 from anabranch.api.queries import Draft, Input, Query, Relation, join
 from anabranch.api.relations import RunningPocket, Stream, Table
-from anabranch.api.text import Sink, Source, secret, sink, source
+from anabranch.api.text import SinkCall, SourceCall, secret, sink, source
 from anabranch.coordinator.scripts.replies import Answer
 
 __all__ = [
@@ -27,8 +27,8 @@ __all__ = [
     "Query",
     "Relation",
     "RunningPocket",
-    "Sink",
-    "Source",
+    "SinkCall",
+    "SourceCall",
     "Stream",
     "Table",
     "join",

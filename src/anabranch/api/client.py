@@ -96,7 +96,7 @@ EXECUTE_S = 300.0
 """Deploying takes long: each site builds its part."""
 
 
-class Found(NamedTuple):
+class CatalogEntry(NamedTuple):
     """The catalog's entry for a name."""
 
     kind: str
@@ -185,11 +185,11 @@ class Client:
         self._peers.update(self._known)
         return status
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> CatalogEntry:
         """The entry of this name. Raises ConfigError if there is no such stream, table or query."""
         answers = self.script("SHOW STREAMS; SHOW TABLES; SHOW QUERIES;")
         known = [
-            Found(kind, row[0], row[1])
+            CatalogEntry(kind, row[0], row[1])
             for kind, answer in zip(("stream", "table", "query"), answers, strict=True)
             for row in answer.rows
         ]

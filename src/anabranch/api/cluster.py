@@ -17,9 +17,9 @@ from anabranch.api.client import Client, Gathered
 from anabranch.api.queries import Query
 from anabranch.api.relations import RunningPocket, Stream, Table
 from anabranch.api.results import Answers, Timeout, reader_name, seconds, table
-from anabranch.api.text import Duration, Sink, Source, Text, call_text, duration
+from anabranch.api.text import Duration, SinkCall, SourceCall, Text, call_text, duration
 from anabranch.api.text import name as written
-from anabranch.config.cluster import Cluster as ClusterConfig
+from anabranch.config.cluster import ClusterConfig as ClusterConfig
 from anabranch.config.cluster import load_cluster
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.state import endpoint_in
@@ -58,7 +58,7 @@ def place_of(class_: type) -> tuple[str, str]:
 if TYPE_CHECKING:
     pass
 
-__all__ = ["Cluster", "Sink"]
+__all__ = ["Cluster", "SinkCall"]
 
 
 class Cluster:
@@ -108,7 +108,7 @@ class Cluster:
         columns: Mapping[str, str],
         *,
         at: str | None = None,
-        source: Source | None = None,
+        source: SourceCall | None = None,
         timestamp: str | None = None,
         unit: str | None = None,
         lateness: Duration | None = None,
@@ -138,7 +138,7 @@ class Cluster:
         return Stream(self._client, name, self._made(text, name, source, at, "stream"))
 
     def table(
-        self, name: str, columns: Mapping[str, str], *, source: Source, at: str | None = None
+        self, name: str, columns: Mapping[str, str], *, source: SourceCall, at: str | None = None
     ) -> Table:
         """CREATE TABLE: rows that joins look things up in."""
         text = self._declared("TABLE", name, columns)
@@ -154,7 +154,7 @@ class Cluster:
         return text.add(")", f"{method}(columns)")
 
     def _made(
-        self, text: Text, name: str, source: Source | None, at: str | None, method: str
+        self, text: Text, name: str, source: SourceCall | None, at: str | None, method: str
     ) -> str:
         """Creates it and returns the site at which it is."""
         if source is not None:
@@ -174,7 +174,7 @@ class Cluster:
         text = Text("CREATE AGGREGATE ").add(written(name, "aggregate(name)"), "aggregate(name)")
         text.add(" (").add(", ".join(arguments), "aggregate(arguments)").add(") RETURNS ")
         text.add(returns, "aggregate(returns)").add(" FROM ")
-        call = Source("python", {"class": path})
+        call = SourceCall("python", {"class": path})
         self._client.execute(text.join(call_text(call, "aggregate(class_)")), base=base)
 
     def __getitem__(self, name: str) -> Stream | Table | Query:

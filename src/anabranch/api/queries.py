@@ -9,7 +9,7 @@ from typing import Never, Self
 
 from anabranch.api.client import Client
 from anabranch.api.results import Results, reader_name, table
-from anabranch.api.text import Duration, Sink, Text, call_text, conjunction, duration, listed
+from anabranch.api.text import Duration, SinkCall, Text, call_text, conjunction, duration, listed
 from anabranch.api.text import name as written
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.language.source import Script
@@ -133,7 +133,7 @@ class Readable:
         return replace(self._draft(), due=tuple(parts))
 
     def start(
-        self, name: str, *, at: str | None = None, into: Sink | None = None, follow: bool = True
+        self, name: str, *, at: str | None = None, into: SinkCall | None = None, follow: bool = True
     ) -> Query:
         """Starts it as a query: at the site `at`, or else where its first input is.
 

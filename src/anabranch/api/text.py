@@ -126,7 +126,7 @@ def listed(texts: Iterable[Text], separator: str) -> Text:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceCall:
     """The origin of a stream or table; made by `source`."""
 
     name: str
@@ -134,29 +134,29 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Sink:
+class SinkCall:
     """The destination of results; made by `sink`."""
 
     name: str
     options: Mapping[str, Value] = field(default_factory=dict)
     site: str | None = None
 
-    def on(self, site: str) -> Sink:
+    def on(self, site: str) -> SinkCall:
         """The same sink at a site of its own, instead of the query's:
         `sink("console").on("hall")`.
         """
         return replace(self, site=site)
 
 
-def source(name: str, /, **options: Value) -> Source:
+def source(name: str, /, **options: Value) -> SourceCall:
     """A source such as `source("file", path="a.csv", speed="max")`. Options with other names than
     Python's go in as `**{"security.protocol": "SSL"}`."""
-    return Source(name, options)
+    return SourceCall(name, options)
 
 
-def sink(name: str, /, **options: Value) -> Sink:
+def sink(name: str, /, **options: Value) -> SinkCall:
     """A sink such as `sink("jsonl", path="out.jsonl")`."""
-    return Sink(name, options)
+    return SinkCall(name, options)
 
 
 def secret(name: str) -> Secret:
@@ -166,7 +166,7 @@ def secret(name: str) -> Secret:
     return Secret(name=name)
 
 
-def call_text(call: Source | Sink, argument: str) -> Text:
+def call_text(call: SourceCall | SinkCall, argument: str) -> Text:
     text = Text().add(name(call.name, argument), argument).add("(")
     for index, (option, value) in enumerate(call.options.items()):
         place = f"{argument}: {option}"

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from anabranch.approx.gaussian import Floats, Indices, gain, lost_covariance, others
 from anabranch.approx.model import GLITCH, Model
-from anabranch.approx.plan import Plan
+from anabranch.approx.plan import EstimationPlan
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class _Gain:
 
 
 class Estimator:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: EstimationPlan) -> None:
         self.plan = plan
         self._gains: dict[tuple[int, ...], _Gain] = {}
         self._last: tuple[list[int], Floats, Floats] | None = None

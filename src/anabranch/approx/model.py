@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True)
-class Block:
+class WindowBlock:
     known: Floats
     full: Floats
 
@@ -34,26 +34,26 @@ class Block:
 class History(Protocol):
     """A history of at least one block. `look` and `change` may run elsewhere."""
 
-    def map(self, change: Callable[[Block], Block]) -> History: ...
+    def map(self, change: Callable[[WindowBlock], WindowBlock]) -> History: ...
 
-    def fold(self, look: Callable[[Block], V], merge: Callable[[V, V], V]) -> V: ...
+    def fold(self, look: Callable[[WindowBlock], V], merge: Callable[[V, V], V]) -> V: ...
 
 
 class Here:
     """A history whose blocks are in this process."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[WindowBlock]) -> None:
         self._blocks = blocks
 
-    def map(self, change: Callable[[Block], Block]) -> Here:
+    def map(self, change: Callable[[WindowBlock], WindowBlock]) -> Here:
         return Here([change(block) for block in self._blocks])
 
-    def fold(self, look: Callable[[Block], V], merge: Callable[[V, V], V]) -> V:
+    def fold(self, look: Callable[[WindowBlock], V], merge: Callable[[V, V], V]) -> V:
         return reduce(merge, map(look, self._blocks))
 
 
 @dataclass(frozen=True)
-class Moments:
+class WindowMoments:
     """The moments of the full windows: their number, mean, and summed products of distances from
     it.
     """
@@ -62,23 +62,23 @@ class Moments:
     mean: Floats
     scatter: Floats
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, other: WindowMoments) -> WindowMoments:
         count = self.count + other.count
         if not count:
             return self
         away = other.mean - self.mean
         between = np.outer(away, away) * (self.count * other.count / count)
-        return Moments(
+        return WindowMoments(
             count,
             self.mean + away * (other.count / count),
             self.scatter + other.scatter + between,
         )
 
 
-def moments(block: Block) -> Moments:
+def moments(block: WindowBlock) -> WindowMoments:
     full = block.full
     mean = full.mean(axis=0) if len(full) else np.zeros(full.shape[1])
-    return Moments(len(full), mean, (full - mean).T @ (full - mean))
+    return WindowMoments(len(full), mean, (full - mean).T @ (full - mean))
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Sums:
         return np.asarray(self.total / np.maximum(self.count, 1))
 
 
-def sums(block: Block) -> Sums:
+def sums(block: WindowBlock) -> Sums:
     return Sums(
         (~np.isnan(block.known)).sum(axis=0).astype(np.float64), np.nansum(block.known, axis=0)
     )
@@ -197,7 +197,7 @@ class Model:
 def learn(windows: Floats, *, shrink: bool = True, clean: bool = True) -> Model:
     """The model of past windows that are all in this process."""
     known = np.array(windows, dtype=np.float64)
-    return learn_from(Here([Block(known, known)]), shrink=shrink, clean=clean)
+    return learn_from(Here([WindowBlock(known, known)]), shrink=shrink, clean=clean)
 
 
 def learn_from(history: History, *, shrink: bool = True, clean: bool = True) -> Model:
@@ -214,16 +214,16 @@ def learn_from(history: History, *, shrink: bool = True, clean: bool = True) -> 
     return model
 
 
-def _with_means(means: Floats, block: Block) -> Block:
-    return Block(block.known, np.where(np.isnan(block.known), means, block.known))
+def _with_means(means: Floats, block: WindowBlock) -> WindowBlock:
+    return WindowBlock(block.known, np.where(np.isnan(block.known), means, block.known))
 
 
-def _completed(model: Model, clean: bool, block: Block) -> Block:
+def _completed(model: Model, clean: bool, block: WindowBlock) -> WindowBlock:
     known = _less_glitches(model, block) if clean else block.known
-    return Block(known, model.completed(known))
+    return WindowBlock(known, model.completed(known))
 
 
-def _less_glitches(model: Model, block: Block) -> Floats:
+def _less_glitches(model: Model, block: WindowBlock) -> Floats:
     """The block without the worst glitch of each window, which may be the cause of all others."""
     far = np.abs(model.residuals(block.full)) / model.spread
     worst = np.zeros(far.shape, dtype=bool)
@@ -247,11 +247,11 @@ def _fit(history: History, shrink: bool) -> Model:
     return replace(model, spread=_robust(far), jump=_robust(jumps))
 
 
-def _fourth(mean: Floats, scale: Floats, block: Block) -> float:
+def _fourth(mean: Floats, scale: Floats, block: WindowBlock) -> float:
     return float(((((block.full - mean) / scale) ** 2).sum(axis=1) ** 2).sum())
 
 
-def _spreads(model: Model, count: int, block: Block) -> tuple[Floats, Floats]:
+def _spreads(model: Model, count: int, block: WindowBlock) -> tuple[Floats, Floats]:
     """The spreads of residuals, and of changes from a window to the next; for a long history they
     come from a sample.
     """

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from anabranch.approx.assign import METHODS
-from anabranch.approx.assign.problem import Problem, Workers, even
+from anabranch.approx.assign.problem import AssignmentProblem, Workers, even
 from anabranch.approx.calibration import (
     ALL_PARTS,
     WEIGHTS,
@@ -36,7 +36,7 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EstimationPlan:
     promise: Promise
     model: Model
     weight: float
@@ -81,7 +81,7 @@ def plan(
     settings: Settings = ALL_PARTS,
     previous: Workers | None = None,
     moves: int | None = None,
-) -> Plan:
+) -> EstimationPlan:
     """Learns, assigns and calibrates; then assigns again with what calibration found about each
     key.
     """
@@ -102,16 +102,16 @@ def assigned(
     settings: Settings = ALL_PARTS,
     previous: Workers | None = None,
     moves: int | None = None,
-) -> Plan:
-    def judge(workers: Workers) -> Plan:
+) -> EstimationPlan:
+    def judge(workers: Workers) -> EstimationPlan:
         return judged(model, rehearsal, weight, promise, workers, settings)
 
     tolerated = np.full(len(model.mean), promise.epsilon / normal_quantile(promise.confidence))
     if settings.calibrate:
         tolerated = _tolerated(judge([[key] for key in range(len(model.mean))]))
-    best: Plan | None = None
+    best: EstimationPlan | None = None
     for _ in range(ROUNDS if settings.calibrate else 1):
-        problem = Problem(
+        problem = AssignmentProblem(
             model.precision,
             tolerated**2,
             promise.confidence,
@@ -135,7 +135,7 @@ def judged(
     promise: Promise,
     workers: Workers,
     settings: Settings,
-) -> Plan:
+) -> EstimationPlan:
     """What can be promised with this assignment of keys."""
     calibration = calibrate(
         rehearsal.residuals(workers), rehearsal.blocks, promise.confidence, settings.remember
@@ -147,10 +147,10 @@ def judged(
             calibration, by_lag=np.tile(z * sigmas, (promise.lags, 1)), bound=z * sigmas
         )
     bounds = calibration.bound * _with_others(model, workers, promise.failures) / sigmas
-    return Plan(promise, model, weight, workers, calibration, bounds)
+    return EstimationPlan(promise, model, weight, workers, calibration, bounds)
 
 
-def _tolerated(plan: Plan) -> Floats:
+def _tolerated(plan: EstimationPlan) -> Floats:
     """For each key the standard deviation with which its bound would be ε, if bounds are
     proportional to it.
     """

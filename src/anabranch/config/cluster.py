@@ -64,10 +64,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from anabranch.config.address import Address, HostPort
 from anabranch.config.model import (
-    Cluster,
+    ClusterConfig,
     Durability,
     LinkConfig,
-    Placement,
+    PlacementSettings,
     Security,
     SiteConfig,
     SiteSettings,
@@ -84,10 +84,10 @@ from anabranch.config.rules import breaches
 from anabranch.errors import ConfigError
 from anabranch.placement import METHODS
 
-_DEFAULT = Cluster()
+_DEFAULT = ClusterConfig()
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """Refuses keys that it does not know, and names the nearest known key."""
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -102,19 +102,19 @@ class Table(BaseModel):
         return table
 
 
-class SiteTable(Table, SiteSettings):
+class SiteTable(TomlTable, SiteSettings):
     pass
 
 
-class SecurityTable(Table, Security):
+class SecurityTable(TomlTable, Security):
     pass
 
 
-class QueueTable(Table):
+class QueueTable(TomlTable):
     max_bytes: Bytes = Field(default=_DEFAULT.queue_bytes, gt=0)
 
 
-class ClusterTable(Table):
+class ClusterTable(TomlTable):
     ack_interval: Microseconds = Field(default=_DEFAULT.ack_interval_us, gt=0)
     heartbeat_interval: Microseconds = Field(default=_DEFAULT.heartbeat_interval_us, gt=0)
     missed_heartbeats: int = Field(default=_DEFAULT.missed_heartbeats, ge=1)
@@ -126,13 +126,13 @@ class ClusterTable(Table):
     queue: QueueTable = QueueTable()
 
 
-class PlacementTable(Table):
+class PlacementTable(TomlTable):
     method: str = _DEFAULT.placement.method
     sample: Microseconds = Field(default=_DEFAULT.placement.sample_us, gt=0)
     replan: Microseconds = _DEFAULT.placement.replan_us
 
-    def placement(self) -> Placement:
-        return Placement(method=self.method, sample_us=self.sample, replan_us=self.replan)
+    def placement(self) -> PlacementSettings:
+        return PlacementSettings(method=self.method, sample_us=self.sample, replan_us=self.replan)
 
     @field_validator("method")
     @classmethod
@@ -143,7 +143,7 @@ class PlacementTable(Table):
         return method
 
 
-class LinkTable(Table):
+class LinkTable(TomlTable):
     sender: str = Field(alias="from")
     receiver: str = Field(alias="to")
     delay: Microseconds = 0
@@ -162,7 +162,7 @@ class LinkTable(Table):
         return (link, link.reversed()) if self.both else (link,)
 
 
-class ClusterFile(Table):
+class ClusterFile(TomlTable):
     cluster: ClusterTable = ClusterTable()
     security: SecurityTable = SecurityTable()
     placement: PlacementTable = PlacementTable()
@@ -170,8 +170,8 @@ class ClusterFile(Table):
     site: dict[str, SiteTable] = {}
     link: list[LinkTable] = []
 
-    def to_cluster(self) -> Cluster:
-        return Cluster(
+    def to_cluster(self) -> ClusterConfig:
+        return ClusterConfig(
             ack_interval_us=self.cluster.ack_interval,
             heartbeat_interval_us=self.cluster.heartbeat_interval,
             missed_heartbeats=self.cluster.missed_heartbeats,
@@ -195,7 +195,7 @@ class ClusterFile(Table):
 
 
 __all__ = [
-    "Cluster",
+    "ClusterConfig",
     "HostPort",
     "LinkConfig",
     "Security",
@@ -207,7 +207,7 @@ __all__ = [
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-def load_cluster(path: Path) -> Cluster:
+def load_cluster(path: Path) -> ClusterConfig:
     """The cluster that the file at `path` describes; its paths start from the file's folder."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -221,7 +221,7 @@ def load_cluster(path: Path) -> Cluster:
     return cluster.model_copy(update={"security": cluster.security.below(path.parent)})
 
 
-def parse_cluster(text: str, name: str = "cluster.toml") -> Cluster:
+def parse_cluster(text: str, name: str = "cluster.toml") -> ClusterConfig:
     """The cluster that `text` describes, or a ConfigError for the first thing wrong with it.
 
     `name` is what errors call the text. Every rule of `anabranch.config.rules` holds of the result.

@@ -129,7 +129,7 @@ class Security(Frozen):
         return self.model_copy(update={key: str(folder / path) for key, path in paths.items()})
 
 
-class Placement(Frozen):
+class PlacementSettings(Frozen):
     """How queries without AT get their sites."""
 
     method: str = "best"
@@ -143,7 +143,7 @@ HEARTBEATS_PER_REPORT = 2
 """Sites report to the coordinator every so many heartbeat intervals."""
 
 
-class Cluster(Frozen):
+class ClusterConfig(Frozen):
     """All sites and links, and how closely they watch each other."""
 
     ack_interval_us: int = 250_000
@@ -164,12 +164,12 @@ class Cluster(Frozen):
     models: str = ""
     """The PostgreSQL that keeps what is learnt about approximate queries; empty: a file."""
     security: Security = Security()
-    placement: Placement = Placement()
+    placement: PlacementSettings = PlacementSettings()
     sites: dict[str, SiteConfig] = {}
     links: tuple[LinkConfig, ...] = ()
 
     @classmethod
-    def of_sites(cls, names: Iterable[str]) -> Cluster:
+    def of_sites(cls, names: Iterable[str]) -> ClusterConfig:
         """The cluster when there is no file: every site in this process, nothing emulated."""
         return cls(sites={check_site_name(name): SiteConfig(name=name) for name in names})
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from anabranch.config.address import HostPort
-from anabranch.config.model import Cluster, LinkConfig, Security, SiteConfig, check_site_name
+from anabranch.config.model import ClusterConfig, LinkConfig, Security, SiteConfig, check_site_name
 from anabranch.config.problems import did_you_mean
 from anabranch.errors import ConfigError
 
-Rule = Callable[[Cluster], Iterator[ConfigError]]
+Rule = Callable[[ClusterConfig], Iterator[ConfigError]]
 
 
-def breaches(cluster: Cluster) -> Iterator[ConfigError]:
+def breaches(cluster: ClusterConfig) -> Iterator[ConfigError]:
     for rule in RULES:
         yield from rule(cluster)
 
 
-def some_site(cluster: Cluster) -> Iterator[ConfigError]:
+def some_site(cluster: ClusterConfig) -> Iterator[ConfigError]:
     if not cluster.sites:
         yield ConfigError("there is no site", remedy="Add one, e.g. a line [site.room1].")
 
 
-def site_names(cluster: Cluster) -> Iterator[ConfigError]:
+def site_names(cluster: ClusterConfig) -> Iterator[ConfigError]:
     for name in cluster.sites:
         try:
             check_site_name(name, place="site")
@@ -34,7 +34,7 @@ def site_names(cluster: Cluster) -> Iterator[ConfigError]:
             yield error
 
 
-def addresses_can_be_connected_to(cluster: Cluster) -> Iterator[ConfigError]:
+def addresses_can_be_connected_to(cluster: ClusterConfig) -> Iterator[ConfigError]:
     for site in cluster.sites.values():
         if site.reached_at.every_interface:
             yield ConfigError(
@@ -44,7 +44,7 @@ def addresses_can_be_connected_to(cluster: Cluster) -> Iterator[ConfigError]:
             )
 
 
-def ports_are_known_outside(cluster: Cluster) -> Iterator[ConfigError]:
+def ports_are_known_outside(cluster: ClusterConfig) -> Iterator[ConfigError]:
     """People and proxies that lead others to a site must know its port beforehand."""
     for site in cluster.sites.values():
         known = {"listen": site.listen} | ({"address": site.address} if site.address else {})
@@ -57,7 +57,7 @@ def ports_are_known_outside(cluster: Cluster) -> Iterator[ConfigError]:
                 )
 
 
-def listeners_do_not_clash(cluster: Cluster) -> Iterator[ConfigError]:
+def listeners_do_not_clash(cluster: ClusterConfig) -> Iterator[ConfigError]:
     """No two listeners on this machine share an address; a remote site listens on its own
     machine.
     """
@@ -70,7 +70,7 @@ def listeners_do_not_clash(cluster: Cluster) -> Iterator[ConfigError]:
                     taken.append((f"site {site.name!r}", wanted))
 
 
-def addresses_do_not_clash(cluster: Cluster) -> Iterator[ConfigError]:
+def addresses_do_not_clash(cluster: ClusterConfig) -> Iterator[ConfigError]:
     taken: list[tuple[str, HostPort]] = []
     for site in cluster.sites.values():
         key = "address" if site.address else "listen"
@@ -90,7 +90,7 @@ def _clash(
             )
 
 
-def tls_is_complete(cluster: Cluster) -> Iterator[ConfigError]:
+def tls_is_complete(cluster: ClusterConfig) -> Iterator[ConfigError]:
     security = cluster.security
     if (security.tls_cert is None) != (security.tls_key is None):
         missing = "tls_cert" if security.tls_cert is None else "tls_key"
@@ -99,7 +99,7 @@ def tls_is_complete(cluster: Cluster) -> Iterator[ConfigError]:
         )
 
 
-def outside_is_guarded(cluster: Cluster) -> Iterator[ConfigError]:
+def outside_is_guarded(cluster: ClusterConfig) -> Iterator[ConfigError]:
     for place, address in _addresses(cluster):
         yield from unguarded(address, cluster.security, place)
 
@@ -125,7 +125,7 @@ def unguarded(address: HostPort, security: Security, place: str) -> Iterator[Con
         )
 
 
-def spark_is_guarded(cluster: Cluster) -> Iterator[ConfigError]:
+def spark_is_guarded(cluster: ClusterConfig) -> Iterator[ConfigError]:
     """Executors that are elsewhere reach ports of the site's Spark, and so can anybody there, who
     may run any code unless Spark authenticates its peers and encrypts its connections.
     """
@@ -157,7 +157,7 @@ def _one_set(conf: Mapping[str, str], keys: Iterable[str]) -> bool:
     return any(conf.get(key, "").lower() == "true" for key in keys)
 
 
-def spark_shows_itself_here(cluster: Cluster) -> Iterator[ConfigError]:
+def spark_shows_itself_here(cluster: ClusterConfig) -> Iterator[ConfigError]:
     """Spark's own pages must be on loopback, because they authenticate nobody."""
     for site in cluster.sites.values():
         guarded = site.master.startswith("local") or site.conf.get("spark.acls.enable") == "true"
@@ -173,7 +173,7 @@ def spark_shows_itself_here(cluster: Cluster) -> Iterator[ConfigError]:
             )
 
 
-def _addresses(cluster: Cluster) -> Iterator[tuple[str, HostPort]]:
+def _addresses(cluster: ClusterConfig) -> Iterator[tuple[str, HostPort]]:
     yield "cluster.listen", cluster.listen
     for site in cluster.sites.values():
         places = {"listen": site.listen, "address": site.address, "http": site.http}
@@ -182,7 +182,7 @@ def _addresses(cluster: Cluster) -> Iterator[tuple[str, HostPort]]:
                 yield f"site.{site.name}.{key}", address
 
 
-def one_spark_in_a_process(cluster: Cluster) -> Iterator[ConfigError]:
+def one_spark_in_a_process(cluster: ClusterConfig) -> Iterator[ConfigError]:
     together = [site for site in cluster.sites.values() if site.shares_process]
     for site in together[1:]:
         if differing := _differing(together[0], site):
@@ -201,7 +201,7 @@ def _differing(a: SiteConfig, b: SiteConfig) -> list[str]:
     return [*same, *(f"conf {key!r}" for key in settings)]
 
 
-def links_join_sites(cluster: Cluster) -> Iterator[ConfigError]:
+def links_join_sites(cluster: ClusterConfig) -> Iterator[ConfigError]:
     for link in cluster.links:
         for name in (link.sender, link.receiver):
             if name not in cluster.sites:
@@ -214,7 +214,7 @@ def links_join_sites(cluster: Cluster) -> Iterator[ConfigError]:
             yield ConfigError("a link joins two different sites", place=_link_place(link))
 
 
-def links_are_given_once(cluster: Cluster) -> Iterator[ConfigError]:
+def links_are_given_once(cluster: ClusterConfig) -> Iterator[ConfigError]:
     seen = set()
     for link in cluster.links:
         if (ends := (link.sender, link.receiver)) in seen:

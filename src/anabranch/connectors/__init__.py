@@ -13,8 +13,8 @@ from anabranch.connectors.options import (
     NUMBER,
     TEXT,
     Connector,
-    Kind,
     Option,
+    OptionKind,
     take,
 )
 from anabranch.connectors.registry import Registry
@@ -35,8 +35,8 @@ __all__ = [
     "Beginning",
     "Connector",
     "Cursor",
-    "Kind",
     "Option",
+    "OptionKind",
     "Registry",
     "Sink",
     "SinkContext",

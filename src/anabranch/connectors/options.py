@@ -16,7 +16,7 @@ from anabranch.units import duration_us
 
 
 @dataclass(frozen=True)
-class Kind:
+class OptionKind:
     """What an option's value is. `parse` turns what was written into it or raises ValueError;
     `expected` completes the sentence "Give …"."""
 
@@ -30,7 +30,7 @@ class Option:
     """One option. A missing one takes `default`, which is not parsed."""
 
     name: str
-    kind: Kind
+    kind: OptionKind
     help: str
     default: Any = None
     required: bool = False
@@ -136,11 +136,11 @@ def _duration(value: Any) -> int:
         raise ValueError from None
 
 
-TEXT = Kind("text", "a text in quotes", _text)
-NUMBER = Kind("number", "a number above 0", _number)
-COUNT = Kind("count", "a whole number above 0", _count)
-BOOLEAN = Kind("boolean", "true or false", _boolean)
-DURATION = Kind("duration", "a duration such as '100ms'", _duration)
+TEXT = OptionKind("text", "a text in quotes", _text)
+NUMBER = OptionKind("number", "a number above 0", _number)
+COUNT = OptionKind("count", "a whole number above 0", _count)
+BOOLEAN = OptionKind("boolean", "true or false", _boolean)
+DURATION = OptionKind("duration", "a duration such as '100ms'", _duration)
 """Read as µs."""
 
 

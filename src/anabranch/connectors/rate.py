@@ -17,7 +17,7 @@ from pyspark.sql import functions
 
 from anabranch.connectors.formats.columns import from_arrow, from_values
 from anabranch.connectors.formats.table_builder import UNFIT, sql_type
-from anabranch.connectors.options import COUNT, DURATION, NUMBER, Kind, Option, take
+from anabranch.connectors.options import COUNT, DURATION, NUMBER, Option, OptionKind, take
 from anabranch.connectors.source import EVENT_TIME, Cursor, Source, SourceContext
 from anabranch.errors import ConfigError
 from anabranch.spark.failures import SPARK_ERRORS, cause
@@ -57,7 +57,9 @@ class RateSource(Source):
         Option("rows", COUNT, "how many tuples there are; without it they never end"),
         Option(
             "start",
-            Kind("time", "µs since the epoch or a time such as '2026-01-31T12:00:00Z'", _start),
+            OptionKind(
+                "time", "µs since the epoch or a time such as '2026-01-31T12:00:00Z'", _start
+            ),
             "event time of the first tuple; now if left out",
         ),
     )

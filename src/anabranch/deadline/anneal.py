@@ -17,13 +17,13 @@ from math import exp
 
 import numpy as np
 
-from anabranch.deadline.problem import TRAFFIC_WEIGHT, Problem, all_traffic
+from anabranch.deadline.problem import TRAFFIC_WEIGHT, DeadlineProblem, all_traffic
 
 IMPOSSIBLE = 1e6
 
 
 @dataclass
-class Site:
+class SiteExcess:
     """A site. `excess` is Σ size · (demand − d') / cost over the pairs that (6) asks too much
     of.
     """
@@ -35,16 +35,16 @@ class Site:
 
 
 class Energy:
-    """Operators, pairs and sites by number: pairs as in `Problem.order`, operators as in
-    `Problem.topological`. `total` means nothing until every operator has a site.
+    """Operators, pairs and sites by number: pairs as in `DeadlineProblem.order`, operators as in
+    `DeadlineProblem.topological`. `total` means nothing until every operator has a site.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: DeadlineProblem) -> None:
         names = [one.name for one in problem.topological]
         number = {name: n for n, name in enumerate(names)}
         self.operators = problem.topological
         self.site_names = list(problem.sites)
-        self.sites = [Site(float(slots)) for slots in problem.sites.values()]
+        self.sites = [SiteExcess(float(slots)) for slots in problem.sites.values()]
         self.at = [-1] * len(names)
         self._pair_of = [[] for _ in names]  # type: list[list[int]]
         self._ideal: list[float] = []
@@ -150,7 +150,7 @@ class Energy:
 
 
 def _steps(
-    problem: Problem, number: dict[str, int], site: dict[str, int]
+    problem: DeadlineProblem, number: dict[str, int], site: dict[str, int]
 ) -> list[list[tuple[int, int, tuple[int, ...], tuple[int, ...]]]]:
     """For each output: its operators in topological order, with their pair, their inputs and the
     sites of the sources that they read."""
@@ -179,7 +179,7 @@ def _steps(
 class _Traffic:
     """The traffic that crosses sites, as the objective counts it."""
 
-    def __init__(self, problem: Problem, number: dict[str, int], sites: list[str]) -> None:
+    def __init__(self, problem: DeadlineProblem, number: dict[str, int], sites: list[str]) -> None:
         unit = TRAFFIC_WEIGHT / (all_traffic(problem) or 1.0)
         numbers = {name: n for n, name in enumerate(sites)}
         self.cost = 0.0
@@ -219,7 +219,7 @@ POLISH_PER_OPERATOR = 10
 """Steps that are left for traffic once nothing else is to be gained."""
 
 
-def anneal(problem: Problem) -> dict[str, str]:
+def anneal(problem: DeadlineProblem) -> dict[str, str]:
     """A placement; its deadlines may not hold."""
     energy = Energy(problem)
     choices = [
@@ -232,7 +232,7 @@ def anneal(problem: Problem) -> dict[str, str]:
     return _cool(energy, choices, free, min(MOST_STEPS, STEPS_PER_OPERATOR * len(free)))
 
 
-def _greedy(problem: Problem, energy: Energy, choices: list[list[int]]) -> None:
+def _greedy(problem: DeadlineProblem, energy: Energy, choices: list[list[int]]) -> None:
     """Places pinned operators first, then the densest."""
     ideal: dict[str, float] = {}
     for (_, name), value in problem.ideal.items():

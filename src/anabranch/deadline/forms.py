@@ -8,14 +8,14 @@ from collections.abc import Callable
 from itertools import product
 
 from anabranch.deadline.linear import Linear, Solution
-from anabranch.deadline.problem import Problem, all_traffic
+from anabranch.deadline.problem import DeadlineProblem, all_traffic
 from anabranch.deadline.subdeadlines import Way
 
 Where = dict[tuple[str, str], int]
 """(site, operator) → z, the binary column that says that it is there."""
 
 
-def columns(program: Linear, problem: Problem) -> Where:
+def columns(program: Linear, problem: DeadlineProblem) -> Where:
     """z, with (10): each operator is at exactly one of its sites, and no site gets more work than
     its slots can keep up with, since input keeps coming.
     """
@@ -41,7 +41,7 @@ def chosen(z: Where, solution: Solution) -> dict[str, str]:
     }
 
 
-def way(problem: Problem, z: Where) -> Way:
+def way(problem: DeadlineProblem, z: Where) -> Way:
     """The time that a link takes while it is not known where its ends are: a row for each site that
     the producer may be at, lifted if it is elsewhere.
     """
@@ -68,7 +68,11 @@ def way(problem: Problem, z: Where) -> Way:
 
 
 def edf_rows(
-    program: Linear, problem: Problem, z: Where, deadlines: dict[tuple[str, str], int], most: float
+    program: Linear,
+    problem: DeadlineProblem,
+    z: Where,
+    deadlines: dict[tuple[str, str], int],
+    most: float,
 ) -> None:
     """Adds (6) at every site, for the pairs that are there: `most` lifts it for the others. The
     sums are columns, each made of the one before, which keeps the rows short.
@@ -89,7 +93,7 @@ def edf_rows(
         seen.add(operator.name)
 
 
-def lean(program: Linear, problem: Problem, z: Where, weight: float) -> None:
+def lean(program: Linear, problem: DeadlineProblem, z: Where, weight: float) -> None:
     """Adds the lean form. Every site reaches every other, so only the traffic's cost is left to
     add.
     """
@@ -101,7 +105,7 @@ def lean(program: Linear, problem: Problem, z: Where, weight: float) -> None:
         _cross(program, problem, z, (operator.name, operator.traffic * unit), sinks, None)
 
 
-def _sinks(problem: Problem) -> dict[str, set[str]]:
+def _sinks(problem: DeadlineProblem) -> dict[str, set[str]]:
     sinks: dict[str, set[str]] = {}
     for output in problem.outputs:
         if output.site is not None:
@@ -111,7 +115,7 @@ def _sinks(problem: Problem) -> dict[str, set[str]]:
 
 def _cross(
     program: Linear,
-    problem: Problem,
+    problem: DeadlineProblem,
     z: Where,
     stream: tuple[str, float],
     sinks: dict[str, set[str]],
@@ -134,7 +138,7 @@ def _cross(
             program.row([(crossing, 1.0), *terms], 1)
 
 
-def full(program: Linear, problem: Problem, z: Where, weight: float) -> None:
+def full(program: Linear, problem: DeadlineProblem, z: Where, weight: float) -> None:
     """Adds (7) to (11): streams may be relayed by sites that do not use them, and not all pairs of
     sites need be linked.
     """
@@ -150,7 +154,7 @@ def full(program: Linear, problem: Problem, z: Where, weight: float) -> None:
 
 def _relayed(
     program: Linear,
-    problem: Problem,
+    problem: DeadlineProblem,
     z: Where,
     stream: tuple[str, float],
     fixed: str | None,
@@ -181,5 +185,5 @@ def _relayed(
         program.row([(level[a], 1.0), (level[b], -1.0), (flow, -(most + 1.0))], -most)
 
 
-Form = Callable[[Linear, Problem, Where, float], None]
+Form = Callable[[Linear, DeadlineProblem, Where, float], None]
 FORMS: dict[str, Form] = {"lean": lean, "full": full}

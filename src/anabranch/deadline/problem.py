@@ -16,7 +16,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Source:
+class DeadlineSource:
     name: str
     site: str
     traffic: float = 1.0
@@ -39,7 +39,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Output:
+class DeadlineOutput:
     """The results of an operator, due `deadline` after the input that completes them. `site` is the
     sink's; None means the site where they are computed.
     """
@@ -51,7 +51,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Problem:
+class DeadlineProblem:
     """`sites` says how many slots each has. No stream may directly cross a pair in `forbidden`;
     only the full form of the program knows them. `latency` is the time of a tuple from one site to
     another, 0 where it is not named. Raises ValueError if a name is unknown, a cost not positive or
@@ -59,9 +59,9 @@ class Problem:
     """
 
     sites: dict[str, int]
-    sources: tuple[Source, ...]
+    sources: tuple[DeadlineSource, ...]
     operators: tuple[Operator, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[DeadlineOutput, ...]
     forbidden: frozenset[tuple[str, str]] = field(default=frozenset())
     latency: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class Problem:
             raise ValueError("operators must not read each other in a circle")
 
     @property
-    def streams(self) -> tuple[Source | Operator, ...]:
+    def streams(self) -> tuple[DeadlineSource | Operator, ...]:
         """All sources and operators, which can be read."""
         return (*self.sources, *self.operators)
 
@@ -171,7 +171,7 @@ TRAFFIC_WEIGHT = 1e-3
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeadlinePlan:
     """`objective` is (3) plus the tie-break, `bound` is a lower bound of all plans. `promised` are
     the outputs' deadlines, longer than asked for if they had to be.
     """
@@ -197,7 +197,7 @@ class Plan:
         return min(value for (_, name), value in self.deadlines.items() if name == operator)
 
 
-def traffic_share(problem: Problem, placement: dict[str, str]) -> float:
+def traffic_share(problem: DeadlineProblem, placement: dict[str, str]) -> float:
     """The part of all possible traffic that crosses sites; a stream counts once a site."""
     crossing = sum(
         traffic * len(sites - {here}) for _, here, traffic, sites in _flows(problem, placement)
@@ -205,7 +205,7 @@ def traffic_share(problem: Problem, placement: dict[str, str]) -> float:
     return crossing / (all_traffic(problem) or 1.0)
 
 
-def all_traffic(problem: Problem) -> float:
+def all_traffic(problem: DeadlineProblem) -> float:
     """The traffic if every reader and sink were elsewhere, each at a site of its own."""
     sinks: dict[str, int] = {}
     for output in problem.outputs:
@@ -216,7 +216,9 @@ def all_traffic(problem: Problem) -> float:
     )
 
 
-def _flows(problem: Problem, placement: dict[str, str]) -> list[tuple[str, str, float, set[str]]]:
+def _flows(
+    problem: DeadlineProblem, placement: dict[str, str]
+) -> list[tuple[str, str, float, set[str]]]:
     """For each stream: its name, its site, its traffic, and the sites that need it."""
     needed = {
         name: {placement[reader] for reader in readers} for name, readers in problem.readers.items()
@@ -231,7 +233,7 @@ def _flows(problem: Problem, placement: dict[str, str]) -> list[tuple[str, str, 
     return flows
 
 
-def overloaded(problem: Problem, placement: dict[str, str]) -> str | None:
+def overloaded(problem: DeadlineProblem, placement: dict[str, str]) -> str | None:
     """A site that cannot keep up with its input in the long run, if there is one."""
     load = dict.fromkeys(problem.sites, 0.0)
     for operator in problem.operators:

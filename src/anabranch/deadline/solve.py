@@ -15,10 +15,10 @@ from anabranch.deadline.forms import FORMS, Where, chosen, columns, edf_rows, wa
 from anabranch.deadline.linear import Linear
 from anabranch.deadline.problem import (
     TRAFFIC_WEIGHT,
+    DeadlinePlan,
+    DeadlineProblem,
     Operator,
     Pair,
-    Plan,
-    Problem,
     overloaded,
     traffic_share,
 )
@@ -26,12 +26,12 @@ from anabranch.deadline.subdeadlines import Assigned, Relax, SubDeadlines, assig
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedChains:
     """`problem` with chains as single operators, named after their last link. `links` are the
     original operators of each, upstream first.
     """
 
-    problem: Problem
+    problem: DeadlineProblem
     links: dict[str, tuple[Operator, ...]]
 
     def sites(self, placement: dict[str, str]) -> dict[str, str]:
@@ -50,7 +50,7 @@ class Merged:
         return shares
 
 
-def merge(problem: Problem) -> Merged:
+def merge(problem: DeadlineProblem) -> MergedChains:
     """Merges an operator with its reader if nobody else reads it, and the reader reads nothing else
     and may run at the same sites. An output in the middle keeps a chain from being merged.
     """
@@ -66,7 +66,7 @@ def merge(problem: Problem) -> Merged:
         chains[operator.name] = chain
     operators = tuple(_one(chain) for chain in chains.values())
     merged = replace(problem, operators=operators)
-    return Merged(merged, {name: tuple(chain) for name, chain in chains.items()})
+    return MergedChains(merged, {name: tuple(chain) for name, chain in chains.items()})
 
 
 def _one(chain: list[Operator]) -> Operator:
@@ -86,12 +86,12 @@ the least that was found."""
 
 
 def solve(
-    problem: Problem,
+    problem: DeadlineProblem,
     *,
     form: str = "lean",
     relax: Relax = Relax.NONE,
     limit_s: float = 20.0,
-) -> Plan | None:
+) -> DeadlinePlan | None:
     """The best plan found within about `limit_s`, with its gap; None if there is none (or none was
     found, which a tight limit may cause). Chains are merged first, and split again in the result.
     The same problem has the same plan as long as the limit does not end the search.
@@ -104,7 +104,9 @@ def solve(
     return replace(plan, placement=placement, deadlines=deadlines)
 
 
-def _solve(problem: Problem, form: str, relax: Relax, limit_s: float) -> Plan | None:
+def _solve(
+    problem: DeadlineProblem, form: str, relax: Relax, limit_s: float
+) -> DeadlinePlan | None:
     first = _heuristic(problem, relax) if not problem.forbidden else None
     exact = sum(len(one.sites) for one in problem.operators) <= EXACT_UP_TO
     if first and not exact and first.objective <= TRAFFIC_WEIGHT:
@@ -130,21 +132,21 @@ def _solve(problem: Problem, form: str, relax: Relax, limit_s: float) -> Plan | 
     return replace(first, bound=solution.bound) if first and better else plan
 
 
-def _start(first: Plan | None, z: Where, part: SubDeadlines) -> dict[int, float] | None:
+def _start(first: DeadlinePlan | None, z: Where, part: SubDeadlines) -> dict[int, float] | None:
     if first is None:
         return None
     start = {column: float(first.placement[name] == site) for (site, name), column in z.items()}
     return start | {column: first.deadlines[pair] for pair, column in part.columns.items()}
 
 
-def _most(problem: Problem) -> float:
+def _most(problem: DeadlineProblem) -> float:
     """The number that lifts (6) from a pair that is not there: nothing is ever due later than all
     work.
     """
     return sum(one.cost for one in problem.operators)
 
 
-def _heuristic(problem: Problem, relax: Relax) -> Plan | None:
+def _heuristic(problem: DeadlineProblem, relax: Relax) -> DeadlinePlan | None:
     placement = anneal(problem)
     if overloaded(problem, placement):
         return None
@@ -152,9 +154,13 @@ def _heuristic(problem: Problem, relax: Relax) -> Plan | None:
     return _plan(problem, placement, assigned, 0.0) if assigned else None
 
 
-def _plan(problem: Problem, placement: dict[str, str], assigned: Assigned, bound: float) -> Plan:
+def _plan(
+    problem: DeadlineProblem, placement: dict[str, str], assigned: Assigned, bound: float
+) -> DeadlinePlan:
     objective = assigned.deviation + TRAFFIC_WEIGHT * traffic_share(problem, placement)
-    return Plan(placement, assigned.deadlines, assigned.promised, objective, min(bound, objective))
+    return DeadlinePlan(
+        placement, assigned.deadlines, assigned.promised, objective, min(bound, objective)
+    )
 
 
 TRIES = 4
@@ -172,7 +178,9 @@ class Relaxation:
     stretch: float
 
     @staticmethod
-    def with_deadlines(problem: Problem, deadlines: dict[str, float], factor: float) -> Problem:
+    def with_deadlines(
+        problem: DeadlineProblem, deadlines: dict[str, float], factor: float
+    ) -> DeadlineProblem:
         """`problem` with other deadlines, all times `factor`."""
         outputs = tuple(
             replace(one, deadline=deadlines[one.name] * factor) for one in problem.outputs
@@ -180,7 +188,7 @@ class Relaxation:
         return replace(problem, outputs=outputs)
 
 
-def relaxation(problem: Problem, limit_s: float = 10.0) -> Relaxation | None:
+def relaxation(problem: DeadlineProblem, limit_s: float = 10.0) -> Relaxation | None:
     """The relaxed deadlines; None if no deadline helps because the sites cannot keep up with the
     input.
     """
@@ -191,7 +199,7 @@ def relaxation(problem: Problem, limit_s: float = 10.0) -> Relaxation | None:
     return Relaxation(_each(problem, limit_s / 2) or common.promised, stretch)
 
 
-def _each(problem: Problem, limit_s: float) -> dict[str, float] | None:
+def _each(problem: DeadlineProblem, limit_s: float) -> dict[str, float] | None:
     """Each output's own relaxed deadline. (6) follows the order of the ideal sub-deadlines, which
     other deadlines change: so the result is tried, and put off again if it does not hold.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from anabranch.deadline.linear import INFINITY, Linear, Solution
-from anabranch.deadline.problem import Output, Pair, Problem
+from anabranch.deadline.problem import DeadlineOutput, DeadlineProblem, Pair
 
 RELAX_WEIGHT = 1e3
 """What it costs to put a deadline off by its own length, or all of them, against an operator that
@@ -36,7 +36,7 @@ class SubDeadlines:
     """
 
     def __init__(
-        self, program: Linear, problem: Problem, where: Way, relax: Relax = Relax.NONE
+        self, program: Linear, problem: DeadlineProblem, where: Way, relax: Relax = Relax.NONE
     ) -> None:
         self.columns: dict[Pair, int] = {}
         self.late: dict[str, int] = {}
@@ -65,7 +65,7 @@ class SubDeadlines:
         ]
         return self._program.column(0, INFINITY, RELAX_WEIGHT * max(1.0, *ratios, 0.0))
 
-    def _add(self, output: Output) -> None:
+    def _add(self, output: DeadlineOutput) -> None:
         program = self._program
         end: dict[str, int] = {}
         for operator in self._problem.upstream[output.name]:
@@ -84,7 +84,7 @@ class SubDeadlines:
             self.columns[pair] = deadline
         self._limit(output, end[output.operator])
 
-    def _limit(self, output: Output, end: int) -> None:
+    def _limit(self, output: DeadlineOutput, end: int) -> None:
         terms = [(end, 1.0)]
         if self._relax is not Relax.NONE:
             late = self._putting_off() if self._common is None else self._common
@@ -93,7 +93,7 @@ class SubDeadlines:
         self._program.row(terms, upper=output.deadline)
 
 
-def known_way(problem: Problem, placement: Mapping[str, str]) -> Way:
+def known_way(problem: DeadlineProblem, placement: Mapping[str, str]) -> Way:
     """The times between sites for a given placement."""
     at = problem.source_sites | dict(placement)
     return lambda producer, consumer: [([], problem.delay(at[producer], at[consumer]))]
@@ -106,7 +106,7 @@ class Assigned:
     promised: dict[str, float]
 
 
-def demand(problem: Problem, placement: dict[str, str]) -> dict[Pair, float]:
+def demand(problem: DeadlineProblem, placement: dict[str, str]) -> dict[Pair, float]:
     """The left side of (6) for every pair: the work that its site may have to do before it. An
     operator that serves several outputs runs once, so it counts once.
     """
@@ -124,7 +124,7 @@ def demand(problem: Problem, placement: dict[str, str]) -> dict[Pair, float]:
 
 
 def assign(
-    problem: Problem, placement: dict[str, str], relax: Relax = Relax.NONE
+    problem: DeadlineProblem, placement: dict[str, str], relax: Relax = Relax.NONE
 ) -> Assigned | None:
     """The best sub-deadlines for a placement; None if it has none."""
     program = Linear()

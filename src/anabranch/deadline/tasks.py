@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.deadline.problem import Plan, Problem
+from anabranch.deadline.problem import DeadlinePlan, DeadlineProblem
 
 SLACK = 1e-6
 """By how much sums of floating point numbers may be off, in parts of them."""
@@ -27,7 +27,7 @@ class LocalTask:
 
 
 def extract(
-    problem: Problem,
+    problem: DeadlineProblem,
     placement: dict[str, str],
     sub_deadlines: dict[str, float],
     ends: frozenset[str] = frozenset(),
@@ -51,7 +51,7 @@ def extract(
     return tuple(_task(problem, placement, sub_deadlines, path) for path in paths.values())
 
 
-def tasks_of(problem: Problem, plan: Plan) -> tuple[LocalTask, ...]:
+def tasks_of(problem: DeadlineProblem, plan: DeadlinePlan) -> tuple[LocalTask, ...]:
     """The tasks, extracted so that the plan's deadlines hold. A reader of an output in the middle
     of a task may have to wait for the task's end; where that would be too late the task ends there.
     """
@@ -74,14 +74,14 @@ def tasks_of(problem: Problem, plan: Plan) -> tuple[LocalTask, ...]:
         ends |= inner
 
 
-def longest(problem: Problem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
+def longest(problem: DeadlineProblem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
     """Output → the time that the longest way to it may take."""
     home = {name: task for task in tasks for name in task.operators}
     end = ends(problem, tasks)
     return {one.name: end[home[one.operator].name] for one in problem.outputs}
 
 
-def ends(problem: Problem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
+def ends(problem: DeadlineProblem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
     """Task → the sum of the sub-deadlines on the longest way up to its end, and of the times
     between sites.
     """
@@ -103,7 +103,7 @@ def ends(problem: Problem, tasks: tuple[LocalTask, ...]) -> dict[str, float]:
     return {task.name: ended(task) for task in tasks}
 
 
-def _urgency(problem: Problem) -> dict[str, float]:
+def _urgency(problem: DeadlineProblem) -> dict[str, float]:
     """Operator → the smallest end-to-end deadline that depends on it."""
     urgency: dict[str, float] = {}
     for output in problem.outputs:
@@ -114,7 +114,7 @@ def _urgency(problem: Problem) -> dict[str, float]:
     return urgency
 
 
-def _next(problem: Problem, name: str, urgency: dict[str, float]) -> str | None:
+def _next(problem: DeadlineProblem, name: str, urgency: dict[str, float]) -> str | None:
     """The reader with which an operator's path goes on; None if an output of its own, due earlier
     or at the same time, ends the path.
     """
@@ -129,7 +129,10 @@ def _next(problem: Problem, name: str, urgency: dict[str, float]) -> str | None:
 
 
 def _task(
-    problem: Problem, placement: dict[str, str], sub_deadlines: dict[str, float], path: list[str]
+    problem: DeadlineProblem,
+    placement: dict[str, str],
+    sub_deadlines: dict[str, float],
+    path: list[str],
 ) -> LocalTask:
     cost = sum(problem.by_name[name].cost for name in path)
     deadline = sum(sub_deadlines.get(name, float("inf")) for name in path)

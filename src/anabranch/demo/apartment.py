@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import resources
 
-from anabranch.config.cluster import Cluster, SiteConfig
-from anabranch.config.model import YOUNG_JVM, Placement
+from anabranch.config.cluster import ClusterConfig, SiteConfig
+from anabranch.config.model import YOUNG_JVM, PlacementSettings
 from anabranch.language.source import Script
 
 ROOMS = ("room1", "room2", "room3")
@@ -32,7 +32,7 @@ def script_lasting(seconds: float) -> Script:
     return Script(script_text().replace(f"tps = {_TPS}", tps), "apartment.sql")
 
 
-def cluster() -> Cluster:
+def cluster() -> ClusterConfig:
     """The sites. All but the centres share a process; each centre has its own, so that it can be
     killed alone.
     """
@@ -42,8 +42,8 @@ def cluster() -> Cluster:
         for name in (CENTRE, SPARE)
     ]
     sites = {one.name: one for one in (*together, *apart)}
-    return Cluster(
-        sites=sites, heartbeat_interval_us=250_000, placement=Placement(sample_us=1_000_000)
+    return ClusterConfig(
+        sites=sites, heartbeat_interval_us=250_000, placement=PlacementSettings(sample_us=1_000_000)
     )
 
 

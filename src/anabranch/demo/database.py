@@ -25,7 +25,7 @@ _START_S = 30.0
 _SETTINGS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 
 
-class Database:
+class DemoDatabase:
     """Trusts everybody on 127.0.0.1, where it listens. Raises SetupError if PostgreSQL is not
     installed.
     """
@@ -41,7 +41,7 @@ class Database:
         self.url = f"postgresql://demo@127.0.0.1:{self._port}/postgres"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Database:
+    def __enter__(self) -> DemoDatabase:
         data = self._folder / "data"
         try:
             self._run("initdb", "-D", data, "-U", "demo", "-A", "trust", "-E", "UTF8", "-N")

@@ -24,7 +24,7 @@ from anabranch.demo.apartment import (
 )
 
 
-class Tail:
+class GrowingFile:
     """Gives each line once, when its newline is there. The file may not exist yet."""
 
     def __init__(self, path: Path) -> None:
@@ -90,8 +90,8 @@ class Watcher:
 
     def __init__(self, folder: Path) -> None:
         self.record = Record()
-        self._temperatures = {room: Tail(folder / temperature_file(room)) for room in ROOMS}
-        self._alarms = {room: Tail(folder / alarm_file(room)) for room in ROOMS}
+        self._temperatures = {room: GrowingFile(folder / temperature_file(room)) for room in ROOMS}
+        self._alarms = {room: GrowingFile(folder / alarm_file(room)) for room in ROOMS}
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="demo-watcher", daemon=True)
 

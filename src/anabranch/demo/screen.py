@@ -24,7 +24,7 @@ _COLD, _HOT = 15.0, 120.0
 
 
 @dataclass(frozen=True)
-class Moment:
+class ScreenMoment:
     """`readings` and `rates` (a second) are the sensors', by room."""
 
     elapsed_s: float
@@ -53,13 +53,13 @@ def curve(celsius: Sequence[float], width: int = CURVE) -> Text:
     return text
 
 
-def screen(record: Record, moment: Moment, failure: Failure) -> RenderableType:
+def screen(record: Record, moment: ScreenMoment, failure: Failure) -> RenderableType:
     """The whole screen, at most 80 columns wide and 24 lines high."""
     story = Text(failure.line(), "dim" if failure.killed is None else "bold")
     return Group(_title(moment), _rooms(record, moment), _centre(record, failure.primary), story)
 
 
-def _title(moment: Moment) -> RenderableType:
+def _title(moment: ScreenMoment) -> RenderableType:
     grid = Table.grid(expand=False)
     grid.add_column(width=WIDTH - 16)
     grid.add_column(width=16, justify="right")
@@ -68,7 +68,7 @@ def _title(moment: Moment) -> RenderableType:
     return grid
 
 
-def _rooms(record: Record, moment: Moment) -> RenderableType:
+def _rooms(record: Record, moment: ScreenMoment) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
     table.add_column("site", style="bold")
     table.add_column("now", justify="right", width=9)
@@ -80,7 +80,7 @@ def _rooms(record: Record, moment: Moment) -> RenderableType:
     return Panel(table, title="rooms", title_align="left", width=WIDTH, box=box.ROUNDED)
 
 
-def _room(celsius: list[float], room: str, moment: Moment) -> tuple[str | Text, ...]:
+def _room(celsius: list[float], room: str, moment: ScreenMoment) -> tuple[str | Text, ...]:
     newest = Text(f"{celsius[-1]:.1f} °C", colour(celsius[-1])) if celsius else Text("–", "dim")
     readings, rate = moment.readings.get(room, 0), moment.rates.get(room, 0.0)
     return newest, curve(celsius), f"{readings:,}", f"{rate:,.0f}"
@@ -120,7 +120,7 @@ def _counts(record: Record) -> str:
     return f"{len(record.alarms)} alarms · {latency}"
 
 
-def plain_line(record: Record, moment: Moment, failure: Failure) -> str:
+def plain_line(record: Record, moment: ScreenMoment, failure: Failure) -> str:
     """The same on one line, where there is no terminal."""
     rooms = [
         f"{room} {record.celsius[room][-1]:.1f} °C" if record.celsius[room] else f"{room} –"
@@ -130,7 +130,7 @@ def plain_line(record: Record, moment: Moment, failure: Failure) -> str:
     return line if failure.killed is None else f"{line}   {failure.line()}"
 
 
-def summary(record: Record, moment: Moment, failure: Failure) -> RenderableType:
+def summary(record: Record, moment: ScreenMoment, failure: Failure) -> RenderableType:
     """The numbers of the whole run, per room."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("site", "readings", "sent to the centre", "alarms there", "hottest"):

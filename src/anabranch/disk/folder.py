@@ -26,7 +26,7 @@ class Appending(Protocol):
         """Idempotent."""
 
 
-class Held(Protocol):
+class HeldLock(Protocol):
     """A lock. It ends with the process, however that ends."""
 
     def close(self) -> None:
@@ -63,6 +63,6 @@ class Folder(Protocol):
     def remove(self, name: str) -> None:
         """Idempotent."""
 
-    def lock(self, name: str, holder: str) -> Held:
+    def lock(self, name: str, holder: str) -> HeldLock:
         """Hold the lock of this name, as `holder` in the messages that others get. Raises
         StorageError that says who holds it, if somebody does."""

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from anabranch.face.model import WELL, Frozen, QueryView, SiteView, Snapshot
+from anabranch.face.model import WELL, QueryView, SiteView, Snapshot, View
 
 Kind = Literal[
     "site_up",
@@ -40,7 +40,7 @@ _MANY = 8
 """Names in one event."""
 
 
-class Difference(Frozen):
+class Difference(View):
     """An event before it has a number and a story. `at` is its time, if that is known better than
     from the snapshot.
     """

@@ -8,11 +8,11 @@ from anabranch.link.message import plain
 from anabranch.link.reports import StageReport
 
 
-class Frozen(BaseModel):
+class View(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class TaskView(Frozen):
+class TaskView(View):
     """A task as its primary reports it. `load` is the fraction of each second that it computes."""
 
     name: str
@@ -34,7 +34,7 @@ class TaskView(Frozen):
     load: float
 
 
-class StreamView(Frozen):
+class StreamView(View):
     name: str
     site: str
     state: str
@@ -48,7 +48,7 @@ class StreamView(Frozen):
     """Late, skipped, shed: counted and shown, never silent."""
 
 
-class LinkView(Frozen):
+class LinkView(View):
     """The tuples that flow from one site to another. `round_trip_ms` is None while it is not
     measured.
     """
@@ -62,7 +62,7 @@ class LinkView(Frozen):
     round_trip_ms: float | None = None
 
 
-class ProtectionView(Frozen):
+class ProtectionView(View):
     """`batch` is b; the tuner's expectations are None where nothing is tuned yet."""
 
     site: str
@@ -76,7 +76,7 @@ class ProtectionView(Frozen):
     recovery_s: float | None = None
 
 
-class TakenView(Frozen):
+class TakenView(View):
     """How the site that runs a query came to it, in seconds since 1970 by that site's clock: when
     it noticed that the primary was gone, when all had been told, and when all that the primary had
     got was processed. In a move, which somebody asked for, `noticed` is None.
@@ -90,7 +90,7 @@ class TakenView(Frozen):
     recovered: float | None = None
 
 
-class StepView(Frozen):
+class StepView(View):
     """A task on the way to a query's results: its sub-deadline, and what is left of it at least."""
 
     task: str
@@ -99,20 +99,20 @@ class StepView(Frozen):
     laxity_ms: float | None
 
 
-class DeadlineView(Frozen):
+class DeadlineView(View):
     deadline_ms: float
     judged: int
     late: int
     steps: tuple[StepView, ...] = ()
 
 
-class PlacedView(Frozen):
+class PlacedView(View):
     task: str
     site: str
     why: str
 
 
-class WorkerView(Frozen):
+class WorkerView(View):
     """`bound` is the largest error of estimates for its keys, at the query's confidence; `damaged`
     windows are still to be estimated.
     """
@@ -126,7 +126,7 @@ class WorkerView(Frozen):
     damaged: int
 
 
-class EstimatesView(Frozen):
+class EstimatesView(View):
     within: float
     confidence: float
     estimated: int
@@ -139,7 +139,7 @@ WELL = ("running", "done", "catching up")
 """States of queries that do what they should."""
 
 
-class QueryView(Frozen):
+class QueryView(View):
     name: str
     site: str
     kind: str
@@ -172,7 +172,7 @@ class QueryView(Frozen):
         return plain(stage) if stage else None
 
 
-class SiteView(Frozen):
+class SiteView(View):
     name: str
     address: str
     pid: int
@@ -186,7 +186,7 @@ class SiteView(Frozen):
     """Where it tells its health and figures itself."""
 
 
-class Snapshot(Frozen):
+class Snapshot(View):
     at: float
     """Seconds since 1970."""
     sites: tuple[SiteView, ...] = ()

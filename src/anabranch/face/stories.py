@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from anabranch.face.events import Difference, Kind
-from anabranch.face.model import Frozen
+from anabranch.face.model import View
 
 _DEATHS = ("site_down", "noticed", "taken_over", "kill")
 _SETTLED = ("protected", "dropped", "done", "failed")
@@ -18,7 +18,7 @@ _AGAIN_AND_AGAIN = ("checkpoint", "shed")
 """Of these, only the newest of each query is kept."""
 
 
-class Event(Frozen):
+class Event(View):
     """`story` is the number of the event that its story began with."""
 
     number: int
@@ -32,7 +32,7 @@ class Event(Frozen):
     """Since the story began."""
 
 
-class Story(Frozen):
+class Story(View):
     title: str
     began: float
     ended: float

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Incoming
@@ -104,7 +104,7 @@ class Slowed(Generic[P]):
 class EmulatedNetwork:
     """One `Emulation` for each pair of sites: whoever holds it sees it change."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterConfig) -> None:
         self._cluster = cluster
         self._links: dict[tuple[str, str], Emulation] = {}
         self._rng = random.Random(0)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.errors import ErrorReport
 from anabranch.link.message import Message, Order, Origin
 from anabranch.link.meter import Flow
@@ -115,7 +115,7 @@ class ReadState(Message[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class Peers(Message[None]):
+class Addresses(Message[None], action="peers"):
     """Where sites are."""
 
     peers: dict[str, str]
@@ -173,7 +173,7 @@ class Detach(Message[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Order[None]):
+class SetPositions(Order[None], action="place"):
     """Before the start: the positions behind which outputs and sources go on."""
 
     outputs: dict[str, int]
@@ -206,7 +206,7 @@ class Urgencies(Order[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Drop(Order[None]):
+class DropTasks(Order[None], action="drop"):
     """`standbys`: these tasks only if they still stand by. `resume`: they are going to be prepared
     again, and go on from their points. `born`: name → the creation that is meant, and no later one
     of that name; a name that is not in it is meant whatever it is."""
@@ -236,7 +236,7 @@ class Points(Message[dict[str, RestartPoint]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
+class PrimaryAnswer:
     """`runs`: as its primary. What an instance costs there, for a standby that has run few."""
 
     runs: bool
@@ -245,7 +245,7 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat(Message[Alive]):
+class AskPrimary(Message[PrimaryAnswer], action="beat"):
     task: str
 
 
@@ -302,7 +302,7 @@ class ConsumerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim(Message[ConsumerState]):
+class ClaimInput(Message[ConsumerState], action="claim"):
     """The task that consumes as `consumer` is now the one of `epoch`."""
 
     stream: str
@@ -334,7 +334,7 @@ class ShipBy(Message[None], action="batch"):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Message[Flow | None]):
+class AskTraffic(Message[Flow | None], action="measured"):
     """The traffic that a standby's cost depends on; None while nothing comes."""
 
     stream: str
@@ -404,7 +404,7 @@ class Calibrate(Message[Trial | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class ModelArrays:
     """The arrays of a model, as text, and the number of windows that it was learnt from."""
 
     arrays: str
@@ -413,7 +413,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True)
-class LearnModel(Message[Learnt]):
+class LearnModel(Message[ModelArrays]):
     """The mean and covariance of window results, from all in the table of a `sink` between the ends
     `oldest` and `newest`: of streams like `streams`, a window every `slide` µs. `keys`: the columns
     of the model."""
@@ -506,12 +506,12 @@ class End(Message[None]):
 class Joined:
     """The cluster as the coordinator knows it, and the number of this life of the site."""
 
-    cluster: Cluster
+    cluster: ClusterConfig
     life: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Message[Joined]):
+class JoinCluster(Message[Joined], action="join"):
     """A site is about to start."""
 
     site: str
@@ -532,7 +532,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat(Message[News]):
+class SendReport(Message[News], action="heartbeat"):
     """What runs at a site."""
 
     report: SiteReport

@@ -10,7 +10,7 @@ from typing import Generic, Protocol
 from anabranch.errors import SiteError
 from anabranch.link.meter import Flow, Meter, Traffic
 from anabranch.link.serving import Serving
-from anabranch.link.store import Payloads, Shelves, Store
+from anabranch.link.store import OutletStore, Payloads, Shelves
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Outgoing
 from anabranch.stream.batch import END_WATERMARK, P
@@ -65,7 +65,7 @@ class LiveOutlet(Generic[P]):
         self.schema = payloads.schema
         self._producer: Producer | None = None
         self._runtime = runtime
-        self._store: Store[P] = Store(
+        self._store: OutletStore[P] = OutletStore(
             runtime, Outlet(stream, epoch=epoch, whole=whole), payloads, shelves, self._tell_room
         )
         self._serving: Serving[P] = Serving(

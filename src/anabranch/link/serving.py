@@ -9,7 +9,7 @@ from typing import Generic
 
 from anabranch.errors import AnabranchError, Gap, SiteError
 from anabranch.link.meter import Traffic
-from anabranch.link.store import Payloads, Store
+from anabranch.link.store import OutletStore, Payloads
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Outgoing
 from anabranch.stream.batch import END_WATERMARK, Batch, P
@@ -26,7 +26,7 @@ class Serving(Generic[P]):
     def __init__(
         self,
         runtime: Runtime,
-        store: Store[P],
+        store: OutletStore[P],
         payloads: Payloads[P],
         heartbeat_s: float,
         tell_room: Callable[[], None],

@@ -61,7 +61,7 @@ class Shelves:
     """For what of this stream memory does not hold: empty, and not to outlive the process."""
 
 
-class Store(Generic[P]):
+class OutletStore(Generic[P]):
     """Of one stream. Without `shelves` all is in memory.
 
     What an `outlet` keeps is written to the disk from its oldest on when memory has too much of it,

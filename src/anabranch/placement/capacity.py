@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, hstack
 
 from anabranch.placement.costs import Sites
 from anabranch.placement.network import Array
-from anabranch.placement.problem import Problem
+from anabranch.placement.problem import PlacementProblem
 
 ROUNDS = 25
 PATIENCE = 5
@@ -38,7 +38,7 @@ Solve = Callable[[Prices], Sites]
 """The best placement if these prices are paid as well."""
 
 
-def within_capacity(problem: Problem, first: Sites, solve: Solve) -> Sites:
+def within_capacity(problem: PlacementProblem, first: Sites, solve: Solve) -> Sites:
     """`first` if that fits, what `solve` finds without prices; else the cheapest that is found,
     with the price of what is too much."""
     if problem.fits(first):
@@ -50,7 +50,7 @@ def within_capacity(problem: Problem, first: Sites, solve: Solve) -> Sites:
     return best
 
 
-def _priced(problem: Problem, first: Sites, solve: Solve) -> Sites:
+def _priced(problem: PlacementProblem, first: Sites, solve: Solve) -> Sites:
     """The best of what is found while what is asked too much becomes dearer (subgradients)."""
     best = sites = first
     load, flow, idle = np.zeros(len(problem.network.sites)), None, 0
@@ -67,7 +67,7 @@ def _priced(problem: Problem, first: Sites, solve: Solve) -> Sites:
     return best
 
 
-def _load_steps(problem: Problem, sites: Sites) -> Array:
+def _load_steps(problem: PlacementProblem, sites: Sites) -> Array:
     """What a site asked too much of becomes dearer by, per load, and another cheaper."""
     if not problem.loads.any():
         return np.zeros(len(problem.network.sites))
@@ -78,7 +78,9 @@ def _load_steps(problem: Problem, sites: Sites) -> Array:
     return steps
 
 
-def _flow_prices(problem: Problem, sites: Sites, before: Array | None, turn: int) -> Array | None:
+def _flow_prices(
+    problem: PlacementProblem, sites: Sites, before: Array | None, turn: int
+) -> Array | None:
     """The same per traffic, of pairs of sites."""
     bandwidths = problem.network.bandwidths
     if bandwidths is None:
@@ -91,7 +93,7 @@ def _flow_prices(problem: Problem, sites: Sites, before: Array | None, turn: int
     return prices
 
 
-def improved(problem: Problem, sites: Sites, most: int | None = None) -> Sites:
+def improved(problem: PlacementProblem, sites: Sites, most: int | None = None) -> Sites:
     """Moved one by one to where all is cheaper, as long as that helps, so often at `most`."""
     sites = sites.copy()
     for _ in range(4 * len(sites) if most is None else most):
@@ -105,7 +107,7 @@ def improved(problem: Problem, sites: Sites, most: int | None = None) -> Sites:
     return sites
 
 
-def dearer_elsewhere(problem: Problem, sites: Sites) -> Array:
+def dearer_elsewhere(problem: PlacementProblem, sites: Sites) -> Array:
     """(vertices, sites): by how much all would be dearer if that vertex alone were there; infinite
     where it may not be."""
     everything = np.arange(len(sites))
@@ -118,7 +120,7 @@ def dearer_elsewhere(problem: Problem, sites: Sites) -> Array:
     return dearer
 
 
-def local_costs(problem: Problem, sites: Sites) -> Array:
+def local_costs(problem: PlacementProblem, sites: Sites) -> Array:
     """(vertices, sites): what each vertex's links would cost there, all others staying."""
     costs = problem.penalties.copy()
     for link, (a, b) in enumerate(zip(problem.producers, problem.consumers, strict=True)):
@@ -128,7 +130,7 @@ def local_costs(problem: Problem, sites: Sites) -> Array:
     return costs
 
 
-def load_elsewhere(problem: Problem, sites: Sites) -> Array:
+def load_elsewhere(problem: PlacementProblem, sites: Sites) -> Array:
     """(vertices, sites): by how much the price of load that is too much would rise."""
     limits, loads, everything = problem.network.limits, problem.loads_at, np.arange(len(sites))
     asked = problem.load_of(sites)
@@ -140,7 +142,7 @@ def load_elsewhere(problem: Problem, sites: Sites) -> Array:
     return rise
 
 
-def _flow_elsewhere(problem: Problem, sites: Sites, vertex: int) -> Array:
+def _flow_elsewhere(problem: PlacementProblem, sites: Sites, vertex: int) -> Array:
     """(sites,): the same of traffic, if one vertex were elsewhere."""
     bandwidths = problem.network.bandwidths
     assert bandwidths is not None
@@ -164,7 +166,7 @@ def _over(asked: Array, limits: Array) -> Array:
     return over
 
 
-def _spread(problem: Problem) -> Sites:
+def _spread(problem: PlacementProblem) -> Sites:
     """The placement whose sites are asked the least too much, by an integer program over (vertex,
     site) and what each site is asked too much."""
     vertices, sites = problem.allowed.shape

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.placement.network import Array, Network
+from anabranch.placement.network import Array, NetworkSamples
 
 Sites = NDArray[np.intp]
 """A placement by index: the site of each vertex."""
@@ -22,7 +22,7 @@ LARGEST_STORE = 60_000_000
 class LinkCosts:
     """`rates[k, l]` is the rate of link l in the k-th sample; `rate` their means."""
 
-    def __init__(self, rates: Array, network: Network) -> None:
+    def __init__(self, rates: Array, network: NetworkSamples) -> None:
         self._rates = rates
         self._network = network
         self.rate: Array = rates.mean(axis=0) if len(rates) else rates.sum(axis=0)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from anabranch.placement.capacity import Prices, load_elsewhere
 from anabranch.placement.costs import Sites
 from anabranch.placement.network import Array
-from anabranch.placement.problem import Problem
+from anabranch.placement.problem import PlacementProblem
 
 LARGEST_TABLE = 4_000_000
 Adjacent = dict[int, set[int]]
@@ -43,7 +43,7 @@ class Elimination:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: PlacementProblem,
         prices: Prices | None = None,
         fixed: Sites | None = None,
         free: Sequence[int] | None = None,
@@ -227,7 +227,7 @@ BLOCKS = 8
 TURNS = 5
 
 
-def with_pockets(problem: Problem, start: Sites) -> Problem:
+def with_pockets(problem: PlacementProblem, start: Sites) -> PlacementProblem:
     """The same with every pocket pinned. `start` is a placement of everything at once; where the
     plan re-merges too much to do better, its pockets stay."""
     pockets = [
@@ -252,14 +252,18 @@ def with_pockets(problem: Problem, start: Sites) -> Problem:
     return _pinned(problem, sites, pockets)
 
 
-def _blocks(problem: Problem) -> list[Problem]:
+def _blocks(problem: PlacementProblem) -> list[PlacementProblem]:
     samples = np.arange(problem.network.samples)
     parts = np.array_split(samples, min(BLOCKS, len(samples)))
     return [problem.part(slice(int(part[0]), int(part[-1]) + 1)) for part in parts]
 
 
 def _costs(
-    problem: Problem, blocks: list[Problem], sites: Sites, pockets: list[int], pocket: int
+    problem: PlacementProblem,
+    blocks: list[PlacementProblem],
+    sites: Sites,
+    pockets: list[int],
+    pocket: int,
 ) -> Array | None:
     """Of the pocket at each site, the other pockets staying, operators being placed per block; and
     the price of what its load would be too much there."""
@@ -275,7 +279,7 @@ def _costs(
     return total
 
 
-def _pinned(problem: Problem, sites: Sites, pockets: list[int]) -> Problem:
+def _pinned(problem: PlacementProblem, sites: Sites, pockets: list[int]) -> PlacementProblem:
     vertices = list(problem.vertices)
     for pocket in pockets:
         where = frozenset({problem.network.sites[sites[pocket]]})

@@ -14,7 +14,7 @@ from anabranch.placement import METHODS
 from anabranch.placement.capacity import Prices, within_capacity
 from anabranch.placement.costs import Sites
 from anabranch.placement.elimination import Elimination, with_pockets
-from anabranch.placement.problem import Placement, Problem, placement
+from anabranch.placement.problem import Placement, PlacementProblem, placement
 from anabranch.placement.sweep import landmark_squares, search, sweep
 
 
@@ -22,7 +22,7 @@ class Placer(Protocol):
     @property
     def name(self) -> str: ...
 
-    def place(self, problem: Problem) -> Placement: ...
+    def place(self, problem: PlacementProblem) -> Placement: ...
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Dp:
 
     name: str = "dp"
 
-    def place(self, problem: Problem) -> Placement:
+    def place(self, problem: PlacementProblem) -> Placement:
         found = _exact(problem)
         if found is None:
             raise PlacementError(
@@ -41,10 +41,10 @@ class Dp:
         return found
 
 
-def _exact(problem: Problem) -> Placement | None:
+def _exact(problem: PlacementProblem) -> Placement | None:
     """None if the plan re-merges too much."""
 
-    def solve(pinned: Problem, prices: Prices | None = None) -> Sites | None:
+    def solve(pinned: PlacementProblem, prices: Prices | None = None) -> Sites | None:
         return Elimination(pinned, prices).run()
 
     def priced(prices: Prices) -> Sites:
@@ -69,7 +69,7 @@ class Search:
     name: str = "search"
     seed: int = 1
 
-    def place(self, problem: Problem) -> Placement:
+    def place(self, problem: PlacementProblem) -> Placement:
         best = search(problem, seed=self.seed)
         pinned = with_pockets(problem, best)
         first = best if pinned is problem else search(pinned, seed=self.seed)
@@ -83,7 +83,7 @@ class Best:
 
     name: str = "best"
 
-    def place(self, problem: Problem) -> Placement:
+    def place(self, problem: PlacementProblem) -> Placement:
         return _exact(problem) or Search().place(problem)
 
 
@@ -95,7 +95,7 @@ class Sbon:
     name: str = "sbon"
     landmarks: int = 0
 
-    def place(self, problem: Problem) -> Placement:
+    def place(self, problem: PlacementProblem) -> Placement:
         squares = problem.network.mean_square[None]
         if self.landmarks:
             squares = landmark_squares(squares, self.landmarks)
@@ -111,7 +111,7 @@ class Vote:
     name: str = "vote"
     landmarks: int = 0
 
-    def place(self, problem: Problem) -> Placement:
+    def place(self, problem: PlacementProblem) -> Placement:
         squares = problem.network.squares
         if self.landmarks:
             squares = landmark_squares(squares, self.landmarks)

@@ -20,7 +20,7 @@ FAR = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class NetworkSamples:
     """`latency[k, m, n]` is the k-th sample, the newest last, of the seconds from site m to site n;
     NaN where it was not measured. `capacity` is the load that a site still takes, without limit
     where it is not named; a site of the `speed` 2 does twice the work of one of the speed 1 under
@@ -41,7 +41,7 @@ class Network:
     @classmethod
     def unmeasured(
         cls, sites: Sequence[str], capacity: Mapping[str, float] | None = None
-    ) -> Network:
+    ) -> NetworkSamples:
         return cls(tuple(sites), np.full((1, len(sites), len(sites)), np.nan), capacity or {})
 
     @cached_property
@@ -80,7 +80,7 @@ class Network:
                 limits[self.index[sender], self.index[receiver]] = most
         return limits if np.isfinite(limits).any() else None
 
-    def part(self, samples: slice) -> Network:
+    def part(self, samples: slice) -> NetworkSamples:
         """The same with some of the samples."""
         return replace(self, latency=self.latency[samples])
 

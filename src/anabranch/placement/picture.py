@@ -10,7 +10,7 @@ import numpy as np
 
 from anabranch.placement.costs import Sites
 from anabranch.placement.network import Array
-from anabranch.placement.problem import Problem
+from anabranch.placement.problem import PlacementProblem
 
 _WIDTH, _HEIGHT, _MARGIN, _BOX, _LINE, _HEAD = 1100, 760, 120, 190, 15, 22
 _COLOURS = {"source": "#2563eb", "operator": "#111827", "pocket": "#b45309", "sink": "#15803d"}
@@ -27,7 +27,7 @@ _ARROW = (
 )
 
 
-def picture(problem: Problem, sites: Mapping[str, str]) -> str:
+def picture(problem: PlacementProblem, sites: Mapping[str, str]) -> str:
     """An SVG document. Arrows are the wider the more they carry, with their share of the cost and
     the latency."""
     placed = problem.indexes(sites)
@@ -77,7 +77,7 @@ def _height(vertices: list[int]) -> float:
     return _HEAD + _LINE * len(vertices) + 6
 
 
-def _site(problem: Problem, name: str, at: Array, vertices: list[int]) -> list[str]:
+def _site(problem: PlacementProblem, name: str, at: Array, vertices: list[int]) -> list[str]:
     height = _height(vertices)
     x, y = at[0] - _BOX / 2, at[1] - height / 2
     kind = "box" if vertices else "box idle"
@@ -97,7 +97,7 @@ def _site(problem: Problem, name: str, at: Array, vertices: list[int]) -> list[s
 
 
 def _links(
-    problem: Problem, placed: Sites, where: Array, inside: Mapping[int, list[int]]
+    problem: PlacementProblem, placed: Sites, where: Array, inside: Mapping[int, list[int]]
 ) -> list[str]:
     """One arrow for all that flows from one site to another."""
     costs = problem.link_costs(placed)
@@ -146,7 +146,7 @@ def _curve(begin: Array, end: Array, height: float, other: float) -> tuple[str, 
     return path, points[round(50 * (first + last))]
 
 
-def _legend(problem: Problem, placed: Sites) -> str:
+def _legend(problem: PlacementProblem, placed: Sites) -> str:
     kinds = ", ".join(
         f'<tspan style="fill:{colour}">{kind}</tspan>' for kind, colour in _COLOURS.items()
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from anabranch.errors import PlacementError
 from anabranch.placement.costs import LinkCosts, Sites
-from anabranch.placement.network import Array, Network
+from anabranch.placement.network import Array, NetworkSamples
 
 MOVE_PENALTY = 0.03
 """Of the present cost, for every vertex that moves: what the system takes when it places anew."""
@@ -58,12 +58,12 @@ class Link:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class PlacementProblem:
     """Raises PlacementError if a vertex has no site to go to."""
 
     vertices: Sequence[Vertex]
     links: Sequence[Link]
-    network: Network
+    network: NetworkSamples
     move_penalty: float = 0.0
 
     def __post_init__(self) -> None:
@@ -145,7 +145,7 @@ class Problem:
         moves = self.penalties[np.arange(len(self.vertices)), sites].sum()
         return self.cost(sites) + float(moves) + self.excess(sites)
 
-    def part(self, samples: slice) -> Problem:
+    def part(self, samples: slice) -> PlacementProblem:
         """The same by some of the samples."""
         links = [
             link if np.ndim(link.rate) == 0 else replace(link, rate=np.asarray(link.rate)[samples])
@@ -238,7 +238,7 @@ class Placement:
     method: str
     exact: bool = False
 
-    def moves(self, problem: Problem) -> dict[str, tuple[str, str]]:
+    def moves(self, problem: PlacementProblem) -> dict[str, tuple[str, str]]:
         """Vertex → from where to where, of those that were somewhere."""
         return {
             one.name: (one.at, self.sites[one.name])
@@ -247,7 +247,9 @@ class Placement:
         }
 
 
-def placement(problem: Problem, sites: Sites, method: str, *, exact: bool = False) -> Placement:
+def placement(
+    problem: PlacementProblem, sites: Sites, method: str, *, exact: bool = False
+) -> Placement:
     return Placement(problem.named(sites), problem.cost(sites), method, exact)
 
 

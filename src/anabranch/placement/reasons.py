@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anabranch.placement.capacity import dearer_elsewhere, local_costs
-from anabranch.placement.problem import Problem
+from anabranch.placement.problem import PlacementProblem
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Reason:
         return f"{part}; at {self.runner_up} all would cost {more:.0%} more"
 
 
-def reasons(problem: Problem, sites: Mapping[str, str]) -> dict[str, Reason]:
+def reasons(problem: PlacementProblem, sites: Mapping[str, str]) -> dict[str, Reason]:
     placed = problem.indexes(sites)
     links = problem.link_costs(placed)
     total = links.sum()
@@ -76,7 +76,9 @@ def reasons(problem: Problem, sites: Mapping[str, str]) -> dict[str, Reason]:
     return found
 
 
-def costs_elsewhere(problem: Problem, sites: Mapping[str, str], vertex: str) -> dict[str, float]:
+def costs_elsewhere(
+    problem: PlacementProblem, sites: Mapping[str, str], vertex: str
+) -> dict[str, float]:
     """What a vertex's links would cost at each site that it may be at but is not: for a standby,
     what they will cost once it has taken over. That of a pinned one may be anywhere."""
     placed, v = problem.indexes(sites), problem.index[vertex]

@@ -16,18 +16,18 @@ from anabranch.placement.capacity import Prices
 from anabranch.placement.costs import Sites
 from anabranch.placement.elimination import Elimination
 from anabranch.placement.network import Array
-from anabranch.placement.problem import Problem
+from anabranch.placement.problem import PlacementProblem
 
 MOST_SWEEPS = 50
 
 
-def sweep_means(problem: Problem) -> Sites:
+def sweep_means(problem: PlacementProblem) -> Sites:
     """The sweeps on one sample, the mean of all."""
     swept: Sites = sweep(problem, problem.network.mean_square[None], problem.costs.rate[None])[0]
     return swept
 
 
-def sweep(problem: Problem, squares: Array, rates: Array) -> Sites:
+def sweep(problem: PlacementProblem, squares: Array, rates: Array) -> Sites:
     """(samples, vertices), by squared latencies (samples, sites, sites) and rates (samples, links):
     every operator starts at the site nearest its inputs; then each in turn goes where its links
     cost least, until the total falls no more."""
@@ -51,7 +51,7 @@ def sweep(problem: Problem, squares: Array, rates: Array) -> Sites:
     return sites
 
 
-def from_sources(problem: Problem) -> list[int]:
+def from_sources(problem: PlacementProblem) -> list[int]:
     """The vertices, each behind those it reads; a cycle's are taken as they come."""
     left = dict.fromkeys(range(len(problem.vertices)))
     reads: list[set[int]] = [set() for _ in left]
@@ -67,7 +67,7 @@ def from_sources(problem: Problem) -> list[int]:
 
 
 def _cheapest(
-    problem: Problem,
+    problem: PlacementProblem,
     squares: Array,
     rates: Array,
     sites: Sites,
@@ -86,7 +86,7 @@ def _cheapest(
     return best
 
 
-def _totals(problem: Problem, squares: Array, rates: Array, sites: Sites) -> Array:
+def _totals(problem: PlacementProblem, squares: Array, rates: Array, sites: Sites) -> Array:
     rows = np.arange(len(squares))[:, None]
     links = squares[rows, sites[:, problem.producers], sites[:, problem.consumers]]
     moves = problem.penalties[np.arange(sites.shape[1]), sites].sum(axis=1)
@@ -116,7 +116,7 @@ MOST_CELLS = 500_000_000
 """Cells of all tables together, so that the largest problems take seconds."""
 
 
-def search(problem: Problem, prices: Prices | None = None, seed: int = 1) -> Sites:
+def search(problem: PlacementProblem, prices: Prices | None = None, seed: int = 1) -> Sites:
     rng = np.random.default_rng(seed)
     free = [v for v in range(len(problem.vertices)) if problem.allowed[v].sum() > 1]
     best: Sites = sweep_means(problem)
@@ -137,7 +137,7 @@ def search(problem: Problem, prices: Prices | None = None, seed: int = 1) -> Sit
     return best
 
 
-def _value(problem: Problem, sites: Sites, prices: Prices | None) -> float:
+def _value(problem: PlacementProblem, sites: Sites, prices: Prices | None) -> float:
     """Without what is too much: prices are there for that."""
     everything = np.arange(len(sites))
     value = problem.cost(sites) + problem.penalties[everything, sites].sum()
@@ -149,7 +149,7 @@ def _value(problem: Problem, sites: Sites, prices: Prices | None) -> float:
 
 
 def _descend(
-    problem: Problem,
+    problem: PlacementProblem,
     sites: Sites,
     free: list[int],
     prices: Prices | None,
@@ -170,7 +170,7 @@ def _descend(
     return sites, value, used
 
 
-def _forest(problem: Problem, free: list[int], rng: np.random.Generator) -> list[int]:
+def _forest(problem: PlacementProblem, free: list[int], rng: np.random.Generator) -> list[int]:
     """Vertices, as many as it comes, between which the links form no cycle."""
     neighbours = problem.neighbours()
     root: dict[int, int] = {}
@@ -190,7 +190,9 @@ def _forest(problem: Problem, free: list[int], rng: np.random.Generator) -> list
     return sorted(root)
 
 
-def _kicked(problem: Problem, sites: Sites, free: list[int], rng: np.random.Generator) -> Sites:
+def _kicked(
+    problem: PlacementProblem, sites: Sites, free: list[int], rng: np.random.Generator
+) -> Sites:
     """With some vertices where one of their neighbours is, or anywhere."""
     kicked = sites.copy()
     neighbours = problem.neighbours()

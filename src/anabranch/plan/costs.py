@@ -11,7 +11,7 @@ from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
 from anabranch.plan.operators import Aggregate, Join, Node, Selection
 from anabranch.plan.spec import Column
 from anabranch.plan.tasks import TaskSpec
-from anabranch.plan.windows import Relation
+from anabranch.plan.windows import TableWindow
 
 UNKNOWN_RATE = 1.0
 """Tuples a second of a stream of which nothing is known."""
@@ -138,7 +138,7 @@ def _driving(node: Node, inputs: Sequence[float]) -> float:
         streams = [
             rate
             for rate, window in zip(inputs, first.windows, strict=False)
-            if not isinstance(window, Relation)
+            if not isinstance(window, TableWindow)
         ]
         return min(streams, default=sum(inputs))
     return sum(inputs)

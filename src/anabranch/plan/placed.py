@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.placement.methods import Placer
-from anabranch.placement.network import Network
-from anabranch.placement.problem import Link, Problem, Vertex
+from anabranch.placement.network import NetworkSamples
+from anabranch.placement.problem import Link, PlacementProblem, Vertex
 from anabranch.plan.catalog import QueryDef, Relation
 from anabranch.plan.costs import Rates, rates_of, width
 from anabranch.plan.operators import Node
@@ -24,7 +24,7 @@ class Surroundings:
     run already, each with its site.
     """
 
-    network: Network
+    network: NetworkSamples
     rates: Rates = field(default_factory=Rates)
     running: Mapping[str, str] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ def spread(query: QueryDef, lookup: Lookup, running: Mapping[str, str]) -> Sprea
 
 def problem_of(
     query: QueryDef, graph: Graph, around: Surroundings, pocket: str | None = None
-) -> Problem:
+) -> PlacementProblem:
     """The placement problem. Vertices have the names of the outline's nodes and the streams they
     read; a sink with a site of its own has its task's name. There may be a `pocket` that reads the
     query.
@@ -121,14 +121,14 @@ def problem_of(
     if pocket:
         vertices[pocket] = Vertex(pocket, "pocket")
         links.append(Link(query.name, pocket, rates[query.name] * width(query.columns)))
-    return Problem(list(vertices.values()), links, around.network)
+    return PlacementProblem(list(vertices.values()), links, around.network)
 
 
 def _source(graph: Graph, stream: str) -> Vertex:
     return Vertex(stream, "source", frozenset({graph.lookup(stream).site}))
 
 
-def _vertex(query: QueryDef, node: Node, running: str | None, network: Network) -> Vertex:
+def _vertex(query: QueryDef, node: Node, running: str | None, network: NetworkSamples) -> Vertex:
     """The node's vertex. A node that runs already stays where it runs, whatever this query says."""
     if running is not None and running in network.index:
         return Vertex(node.name, sites=frozenset({running}))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from anabranch.placement.network import Network
-from anabranch.placement.problem import Link, Problem, Vertex
+from anabranch.placement.network import NetworkSamples
+from anabranch.placement.problem import Link, PlacementProblem, Vertex
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
 from anabranch.plan.costs import UNKNOWN_RATE, Rates, rates_of, width
 from anabranch.plan.definitions import settled_sink
@@ -25,15 +25,15 @@ class _Whole(NamedTuple):
 
 
 @dataclass(frozen=True)
-class System:
+class PlacedSystem:
     """Definitions by name, the network, and what was measured. `loads` are by task."""
 
     known: Mapping[str, AnyDef]
-    network: Network
+    network: NetworkSamples
     rates: Rates = field(default_factory=Rates)
     loads: Mapping[str, float] = field(default_factory=dict)
 
-    def problem(self, move_penalty: float = 0.0) -> Problem:
+    def problem(self, move_penalty: float = 0.0) -> PlacementProblem:
         """The placement problem. Operators of queries that AT does not pin may move. Pockets,
         sources and sinks with a place of their own may not, nor may what `stays`. What is at a site
         that is gone is not part of it.
@@ -42,7 +42,7 @@ class System:
         vertices = [self._kept(one) for one in whole.vertices if not self._is_gone(one)]
         names = {one.name for one in vertices}
         links = [one for one in whole.links if one.producer in names and one.consumer in names]
-        return Problem(vertices, links, self.network, move_penalty)
+        return PlacementProblem(vertices, links, self.network, move_penalty)
 
     @cached_property
     def stays(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from anabranch.plan.spec import Call, Column, Program, Spec
 Lookup = Callable[[str], Relation]
 
 
-class Input(Spec):
+class TaskInput(Spec):
     """One input of a task: `stream` as produced at `site`, called `alias` in expressions."""
 
     stream: str
@@ -32,7 +32,7 @@ class TaskSpec(Spec):
     name: str
     query: str
     site: str
-    inputs: tuple[Input, ...]
+    inputs: tuple[TaskInput, ...]
     operators: tuple[Operator, ...] = ()
     columns: tuple[Column, ...]
     output: str | None = None
@@ -113,11 +113,11 @@ def _node_task(query: QueryDef, node: Node, nodes: dict[str, Node], lookup: Look
     )
 
 
-def _input(port: Port, node: Node | None, lookup: Lookup) -> Input:
+def _input(port: Port, node: Node | None, lookup: Lookup) -> TaskInput:
     if node:
-        return Input(stream=node.name, site=node.site, alias=port.alias, columns=node.columns)
+        return TaskInput(stream=node.name, site=node.site, alias=port.alias, columns=node.columns)
     source = lookup(port.stream)
-    return Input(
+    return TaskInput(
         stream=source.name,
         site=source.site,
         alias=port.alias,
@@ -127,7 +127,7 @@ def _input(port: Port, node: Node | None, lookup: Lookup) -> Input:
 
 
 def _sink_task(query: QueryDef) -> TaskSpec:
-    source = Input(stream=query.name, site=query.site, alias=query.name, columns=query.columns)
+    source = TaskInput(stream=query.name, site=query.site, alias=query.name, columns=query.columns)
     return TaskSpec(
         name=sink_task(query.name),
         query=query.name,

@@ -23,7 +23,7 @@ class Rows(Spec):
     count: int
 
 
-class Relation(Spec):
+class TableWindow(Spec):
     """A table: a row takes part from the version that brought it up to the one that removed it.
 
     The table's stream holds, besides its columns, `_gone`: NULL for a row that came, and for a
@@ -39,7 +39,7 @@ class Until(Spec):
     kind: Literal["until"] = "until"
 
 
-Window = Annotated[Range | Rows | Relation | Until, Field(discriminator="kind")]
+Window = Annotated[Range | Rows | TableWindow | Until, Field(discriminator="kind")]
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 GONE = "_gone"

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.config.model import SiteSettings
 from anabranch.connectors import Sink, make_sink, make_source, make_table
 from anabranch.connectors.sink import SinkContext
@@ -41,7 +41,7 @@ from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.operators import Aggregate, Call, Column, Join, Union
 from anabranch.plan.places import Looked, Place
 from anabranch.plan.stage import Stage
-from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.plan.tasks import TaskInput, TaskSpec
 from anabranch.runtime.loop import Loop
 from anabranch.site.programs.pocket import PocketBody
 from anabranch.site.programs.snapshots import KeptState, Snapshots
@@ -56,7 +56,7 @@ from anabranch.site.tasks.body import Body, SelectionBody, UnionBody
 from anabranch.site.tasks.calibration import InSlot, calibrated
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.join import JoinBody
-from anabranch.site.tasks.measures import Cost
+from anabranch.site.tasks.measures import InstanceCost
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.sink import SinkBody, SinkTask
 from anabranch.site.tasks.snapshots import States
@@ -96,7 +96,7 @@ class Builder:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         spark: SparkSession,
         state: RealFolder | None,
         runtime: Loop,
@@ -173,7 +173,7 @@ class Builder:
         finally:
             expressions.close()
 
-    def calibrated(self, spec: TaskSpec, in_slot: InSlot) -> Cost | None:
+    def calibrated(self, spec: TaskSpec, in_slot: InSlot) -> InstanceCost | None:
         """What an instance of it would cost, tried out. Nothing is kept."""
         jobs = SparkJobs(self._spark, spec.name, per_instance=False)
         body = self._body(spec, self._expressions(spec, jobs), resume=False)
@@ -415,7 +415,7 @@ class Builder:
             shelves=self._shelves,
         )
 
-    def unpacker(self, source: Input, codec: str | None) -> Unpack:
+    def unpacker(self, source: TaskInput, codec: str | None) -> Unpack:
         """What was shipped without a wire between was not packed."""
         if codec is None:
             return _same

@@ -14,10 +14,10 @@ from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import (
     Check,
     Checked,
-    Drop,
+    DropTasks,
     GoOnWithout,
-    Place,
     Prepare,
+    SetPositions,
     Start,
     StartSources,
     Urgencies,
@@ -26,14 +26,14 @@ from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import Unpack
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.places import Looked
-from anabranch.plan.tasks import Input, TaskSpec
+from anabranch.plan.tasks import TaskInput, TaskSpec
 from anabranch.runtime.base import Bell, Runtime
 from anabranch.runtime.log import note
 from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
 from anabranch.site.links.states import StateExchange
 from anabranch.site.sources.ingest import SourceStream
-from anabranch.site.sources.open_stream import Given, OpenStream
+from anabranch.site.sources.open_stream import OpenStream, PocketPoint
 from anabranch.site.tasks.body import Produced
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.sink import SinkTask
@@ -73,7 +73,7 @@ class Builds(Protocol):
         self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet[Any]], owner: Owner, *, resume: bool
     ) -> Task: ...
     def inlets(self, spec: TaskSpec) -> Sequence[LiveInlet[Any]]: ...
-    def unpacker(self, source: Input, codec: str | None) -> Unpack: ...
+    def unpacker(self, source: TaskInput, codec: str | None) -> Unpack: ...
     def pocket_executor(self, name: str) -> Runs: ...
 
 
@@ -184,7 +184,7 @@ class Deployment:
             if isinstance(stream := self.sources.get(task.spec.output), OpenStream):
                 stream.pocket = task.spec.name
 
-    async def place(self, asked: Place) -> None:
+    async def place(self, asked: SetPositions) -> None:
         """Before the start: the positions behind which outputs and sources go on."""
         for stream, position in asked.outputs.items():
             self._links.outlet(stream).start_at(position)
@@ -227,7 +227,7 @@ class Deployment:
         stream = self.sources.get(task.spec.output or "")
         if task.spec.pocket and task.spec.pocket.asks_the_world and isinstance(stream, OpenStream):
             inputs = (FOREVER,) if produced.watermark == END_WATERMARK else produced.needless
-            stream.keep_given(pieces, produced.watermark, Given(task.spec.born, inputs))
+            stream.keep_given(pieces, produced.watermark, PocketPoint(task.spec.born, inputs))
 
     async def hurry(self, asked: Urgencies) -> None:
         """Sub-deadlines of tasks that run already have changed."""
@@ -343,7 +343,7 @@ class Deployment:
 
     # -- dropping --------------------------------------------------------------------------------
 
-    async def drop(self, asked: Drop) -> None:
+    async def drop(self, asked: DropTasks) -> None:
         """Nothing of it runs or writes any more when this returns, as far as what hangs can be
         kept from it. What is waited for is out of everybody's way by then."""
         waiting = [

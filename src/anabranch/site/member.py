@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.disk.folder import Folder, Held
+from anabranch.disk.folder import Folder, HeldLock
 from anabranch.disk.real import RealFolder
 from anabranch.disk.records import read_records, record
 from anabranch.errors import SiteError, StorageError
@@ -78,7 +78,7 @@ class StateFolder:
 
     files: RealFolder
     identity: str
-    lock: Held
+    lock: HeldLock
 
     @classmethod
     def hold(cls, path: Path, site: str, patience_s: float = PATIENCE_S) -> StateFolder:
@@ -96,7 +96,7 @@ class StateFolder:
         self.lock.close()
 
 
-def _locked(files: RealFolder, holder: str, patience_s: float) -> Held:
+def _locked(files: RealFolder, holder: str, patience_s: float) -> HeldLock:
     deadline = time.monotonic() + patience_s
     while True:
         try:

@@ -11,26 +11,26 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.link.message import PROTOCOL, Message, Order
 from anabranch.link.messages import (
     Acks,
     Announce,
     AskConsumer,
+    AskPrimary,
+    AskTraffic,
     Attach,
-    Beat,
     Check,
-    Claim,
+    ClaimInput,
     Detach,
-    Drop,
+    DropTasks,
     FindState,
     GoOnWithout,
-    Measured,
     News,
-    Place,
     Points,
     Prepare,
     ReadState,
+    SetPositions,
     ShipBy,
     StandBy,
     Start,
@@ -56,8 +56,8 @@ from anabranch.site.links.links import Links
 from anabranch.site.links.readers import ReadersFile
 from anabranch.site.links.states import StateExchange
 from anabranch.site.member import Member
-from anabranch.site.standby.protection import Protection
-from anabranch.site.tasks.limits import Limits
+from anabranch.site.standby.protection import StandbyGuards
+from anabranch.site.tasks.limits import InstanceLimits
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Task
@@ -92,7 +92,7 @@ class Ghosts:
         sources = {one.name: one.born for one in ghosts if one.kind == "source"}
         for name in (*tasks, *sources):
             note("stopped", f"{name} stopped: it was dropped while this site was away", query=name)
-        await self._deployment.drop(Drop(tuple(tasks), tuple(sources), born=tasks | sources))
+        await self._deployment.drop(DropTasks(tuple(tasks), tuple(sources), born=tasks | sources))
 
 
 def _unwanted(wanted: Wanted, report: SiteReport) -> Iterable[tuple[str, str]]:
@@ -115,7 +115,7 @@ class SiteService:
     def __init__(
         self,
         name: str,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         runtime: Runtime,
         network: Network,
         builder: Builds,
@@ -155,10 +155,12 @@ class SiteService:
             exchange,
             forget=lambda task: self.protection.forget(task),
         )
-        self._limits = Limits(
+        self._limits = InstanceLimits(
             runtime, name, lambda: self.deployment.tasks.values(), cluster.instance_limit_us / 1e6
         )
-        self.protection = Protection(name, cluster, runtime, network, self.deployment, self.links)
+        self.protection = StandbyGuards(
+            name, cluster, runtime, network, self.deployment, self.links
+        )
         self._ghosts = Ghosts(runtime, self.deployment)
         self._troubled: dict[str, float] = {}
         """Stream → since when nothing can come for now."""
@@ -178,22 +180,22 @@ class SiteService:
             Prepare: deployment.prepare,
             Attach: self._attach,
             Detach: self._detach,
-            Place: deployment.place,
+            SetPositions: deployment.place,
             Points: self._points,
             Start: deployment.start,
             StartSources: deployment.start_sources,
             Urgencies: deployment.hurry,
-            Drop: deployment.drop,
+            DropTasks: deployment.drop,
             GoOnWithout: deployment.go_on_without,
             Acks: self._acks,
-            Beat: protection.beat,
+            AskPrimary: protection.beat,
             StandBy: protection.stand_by,
             TakeOver: protection.take_over,
-            Claim: protection.claim,
+            ClaimInput: protection.claim,
             AskConsumer: protection.consumer_state,
             Announce: protection.announced,
             ShipBy: protection.ship_by,
-            Measured: protection.measured,
+            AskTraffic: protection.measured,
             FindState: self._exchange.find,
             ReadState: self._exchange.read,
         }

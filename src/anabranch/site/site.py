@@ -10,11 +10,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.cluster import ClusterConfig, SiteConfig
 from anabranch.connectors.operator import let_use
 from anabranch.errors import SiteError, SourceError, Superseded
 from anabranch.link.gate import LOCAL, Credentials, Gate, Handler
 from anabranch.link.message import Message
+from anabranch.link.messages import Addresses as Addresses
 from anabranch.link.messages import (
     Analyse,
     Calibrate,
@@ -23,7 +24,7 @@ from anabranch.link.messages import (
     Emulate,
     End,
     LearnModel,
-    Learnt,
+    ModelArrays,
     News,
     Ping,
     Plans,
@@ -36,8 +37,7 @@ from anabranch.link.messages import (
     Status,
     Trial,
 )
-from anabranch.link.messages import Heartbeat as HeartbeatMessage
-from anabranch.link.messages import Peers as Addresses
+from anabranch.link.messages import SendReport as HeartbeatMessage
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
 from anabranch.link.reports import DiskReport, PlanReport, SiteReport, StateFolderReport
@@ -76,7 +76,7 @@ class Site:
     def __init__(
         self,
         name: str,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         credentials: Credentials,
         spark: SparkSession,
         state: StateFolder | None = None,
@@ -252,7 +252,7 @@ class Site:
 
         return await self._runtime.blocking(look)
 
-    async def _learn_model(self, asked: LearnModel) -> Learnt:
+    async def _learn_model(self, asked: LearnModel) -> ModelArrays:
         # Only now: it needs solvers, which a site may be installed without.
         from anabranch.site.spark_jobs import learn_model
 

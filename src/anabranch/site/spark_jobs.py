@@ -21,10 +21,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from anabranch.approx.gaussian import Floats
-from anabranch.approx.model import Block, learn_from
+from anabranch.approx.model import WindowBlock, learn_from
 from anabranch.connectors.postgres.client import database_of, reason, table_name
 from anabranch.errors import ConfigError, SiteError
-from anabranch.link.messages import LearnModel, Learnt, StateQuery, StateRows
+from anabranch.link.messages import LearnModel, ModelArrays, StateQuery, StateRows
 from anabranch.plan.expressions import plain
 from anabranch.site.tasks.body import apply
 from anabranch.spark.failures import SPARK_ERRORS, cause
@@ -40,17 +40,17 @@ BLOCKS = 200
 class OnSpark:
     """Blocks of a history that Spark keeps."""
 
-    def __init__(self, blocks: RDD[Block]) -> None:
+    def __init__(self, blocks: RDD[WindowBlock]) -> None:
         self._blocks = blocks.cache()
 
-    def map(self, change: Callable[[Block], Block]) -> OnSpark:
+    def map(self, change: Callable[[WindowBlock], WindowBlock]) -> OnSpark:
         return OnSpark(self._blocks.map(change))
 
-    def fold(self, look: Callable[[Block], V], merge: Callable[[V, V], V]) -> V:
+    def fold(self, look: Callable[[WindowBlock], V], merge: Callable[[V, V], V]) -> V:
         return self._blocks.map(look).treeReduce(merge)
 
 
-def learn_model(spark: SparkSession, asked: LearnModel) -> Learnt:
+def learn_model(spark: SparkSession, asked: LearnModel) -> ModelArrays:
     """The model's arrays, as text, and the number of windows."""
     try:
         first = _first(asked)
@@ -67,7 +67,7 @@ def learn_model(spark: SparkSession, asked: LearnModel) -> Learnt:
     body = io.BytesIO()
     np.savez(body, mean=model.mean, sample=model.sample, spread=model.spread, jump=model.jump)
     windows = (asked.newest - first) // asked.slide + 1
-    return Learnt(base64.b64encode(body.getvalue()).decode(), model.shrinkage, windows)
+    return ModelArrays(base64.b64encode(body.getvalue()).decode(), model.shrinkage, windows)
 
 
 def _pieces(first: int, newest: int, slide: int) -> list[tuple[int, int]]:
@@ -94,7 +94,7 @@ def _first(asked: LearnModel) -> int:
     return int(row[0])
 
 
-def _read(asked: LearnModel, piece: tuple[int, int]) -> Block:
+def _read(asked: LearnModel, piece: tuple[int, int]) -> WindowBlock:
     """What was computed, not what was estimated, in windows that end in this piece of time."""
     start, end = piece
     statement = sql.SQL(
@@ -113,7 +113,7 @@ def _read(asked: LearnModel, piece: tuple[int, int]) -> Block:
             place = columns.get(tuple(key))
             if place is not None and value is not None:
                 windows[(ts - start) // asked.slide, place] = value
-    return Block(windows, windows)
+    return WindowBlock(windows, windows)
 
 
 MOST_ROWS = 10_000

@@ -19,8 +19,8 @@ from anabranch.errors import SiteError, TaskError
 from anabranch.plan.spec import opened
 from anabranch.plan.stage import Stage
 from anabranch.stage.partials import SLICE, PartialsSql
-from anabranch.stage.sessions import Place, Rows, Session, place_of
-from anabranch.stage.store import Checkpoint, Since, Store
+from anabranch.stage.sessions import DatabaseLocation, Rows, Session, place_of
+from anabranch.stage.store import Checkpoint, Since, StateStore
 from anabranch.stream.batch import START_WATERMARK
 
 MERGE_EVERY = 16
@@ -44,7 +44,7 @@ class GlobalDatabase:
     """
 
     def __init__(self, stage: Stage, columns: pa.Schema) -> None:
-        self._place: Place = place_of(str(opened(stage.backup)))
+        self._place: DatabaseLocation = place_of(str(opened(stage.backup)))
         self._name = stage.name
         self._sql = PartialsSql(stage)
         self._columns = columns
@@ -234,12 +234,12 @@ def _succeeds(local: Checkpoint, saved: Checkpoint, generation: int) -> bool:
     return local.epoch >= saved.epoch and local.facts.get(GENERATION, 0) == generation
 
 
-class Backup:
+class ServerBackup:
     """An unreachable database is a `problem`, and is brought up to date when it is back; a part
     that another server has claimed is a TaskError.
     """
 
-    def __init__(self, database: GlobalDatabase, part: int, parts: int, store: Store) -> None:
+    def __init__(self, database: GlobalDatabase, part: int, parts: int, store: StateStore) -> None:
         """Begins with what is there, if that is newer than what `store` has."""
         self._database = database
         self._part = part

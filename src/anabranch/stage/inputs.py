@@ -25,7 +25,7 @@ from anabranch.connectors.kafka.source import KafkaSource
 from anabranch.connectors.source import Source, SourceContext
 from anabranch.errors import SourceError
 from anabranch.stage.lines import cut_lines, read_lines
-from anabranch.stage.offsets import Range
+from anabranch.stage.offsets import OffsetRange
 
 ROWS = 1 << 20
 """Of Parquet in a task's range, unless its row groups are larger."""
@@ -37,7 +37,7 @@ _ONLY = "0"
 """The name of a partition that is alone."""
 
 
-class Input(Protocol):
+class PartitionedInput(Protocol):
     finite: bool
     """Whether what is there now is all."""
     per_offset: float
@@ -49,10 +49,10 @@ class Input(Protocol):
     def ends(self) -> dict[str, int]:
         """For each partition the offset after its present content."""
 
-    def cut(self, gap: Range) -> Range:
+    def cut(self, gap: OffsetRange) -> OffsetRange:
         """The first part of `gap`, as large as one task takes."""
 
-    def read(self, range: Range) -> pa.Table:
+    def read(self, range: OffsetRange) -> pa.Table:
         """Its rows, in order, with EVENT_TIME after the declared columns."""
 
 
@@ -68,7 +68,7 @@ class Share:
         return {name: at for name, at in partitions.items() if int(name) % self.parts == self.part}
 
 
-def make_input(name: str, context: SourceContext, share: Share) -> Input:
+def make_input(name: str, context: SourceContext, share: Share) -> PartitionedInput:
     """The input of that name. Raises ConfigError or SourceError as the source would."""
     source: Source = make_source(name, context)
     if isinstance(source, KafkaSource):
@@ -94,10 +94,10 @@ class KafkaInput:
     def ends(self) -> dict[str, int]:
         return self._share.of({str(number): end for number, end in self._source.ends().items()})
 
-    def cut(self, gap: Range) -> Range:
-        return Range(gap.partition, gap.begin, min(gap.end, gap.begin + RECORDS))
+    def cut(self, gap: OffsetRange) -> OffsetRange:
+        return OffsetRange(gap.partition, gap.begin, min(gap.end, gap.begin + RECORDS))
 
-    def read(self, range: Range) -> pa.Table:
+    def read(self, range: OffsetRange) -> pa.Table:
         return self._source.reread({range.partition: range.begin}, {range.partition: range.end})
 
 
@@ -142,7 +142,7 @@ class _Files:
         begin = self._bounds[number]
         return self._source.files[number], offset - begin, begin
 
-    def _pieces(self, range: Range) -> Iterator[tuple[Path, int, int]]:
+    def _pieces(self, range: OffsetRange) -> Iterator[tuple[Path, int, int]]:
         """The parts of files, with their start and end, that make up `range`."""
         if self._share.by_file:
             yield self._source.files[int(range.partition)], range.begin, range.end
@@ -189,13 +189,13 @@ class ParquetInput(_Files):
     def _cuts(self) -> dict[str, list[int]]:
         return {}
 
-    def cut(self, gap: Range) -> Range:
+    def cut(self, gap: OffsetRange) -> OffsetRange:
         ends = self._ends_of_groups(gap.partition)
         number = bisect_right(ends, gap.begin + ROWS) - 1
         end = ends[max(number, bisect_right(ends, gap.begin))] if ends else gap.end
-        return Range(gap.partition, gap.begin, min(gap.end, end))
+        return OffsetRange(gap.partition, gap.begin, min(gap.end, end))
 
-    def read(self, range: Range) -> pa.Table:
+    def read(self, range: OffsetRange) -> pa.Table:
         tables = []
         for file, start, until in self._pieces(range):
             for table, mark in self._source.reader.read(file, start or None):
@@ -217,11 +217,11 @@ class TextInput(_Files):
     def _size(self, file: Path) -> int:
         return file.stat().st_size
 
-    def cut(self, gap: Range) -> Range:
+    def cut(self, gap: OffsetRange) -> OffsetRange:
         file, start, begin = self._place(gap.partition, gap.begin)
         end = begin + cut_lines(self._source, self._context, file, start, BYTES)
-        return Range(gap.partition, gap.begin, min(gap.end, end))
+        return OffsetRange(gap.partition, gap.begin, min(gap.end, end))
 
-    def read(self, range: Range) -> pa.Table:
+    def read(self, range: OffsetRange) -> pa.Table:
         ((file, start, until),) = self._pieces(range)
         return read_lines(self._source, self._context, file, start, until)

@@ -16,8 +16,8 @@ import pyarrow as pa
 from anabranch.connectors.source import Cursor, Source
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.stage import Stage
-from anabranch.stage.inputs import Input
-from anabranch.stage.offsets import Range
+from anabranch.stage.inputs import PartitionedInput
+from anabranch.stage.offsets import OffsetRange
 from anabranch.stage.work import input_of
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window import lateness
@@ -38,7 +38,7 @@ class LateTuples(Source):
         self, stage: Stage, source: pa.Schema, columns: pa.Schema, stopped: threading.Event
     ) -> None:
         """`source` are the columns that the source declares, `columns` those of this stream."""
-        self._input: Input = input_of(stage, source)
+        self._input: PartitionedInput = input_of(stage, source)
         self._lateness_us = stage.input.lateness_us
         self._schema = columns.append(pa.field(EVENT_TIME, pa.int64()))
         self._stopped = stopped
@@ -52,7 +52,7 @@ class LateTuples(Source):
     def read_from(self, cursor: Cursor) -> Iterator[tuple[pa.Table, Cursor]]:
         while not self._stopped.is_set():
             gaps = [
-                Range(name, self._begin(cursor, name), end)
+                OffsetRange(name, self._begin(cursor, name), end)
                 for name, end in sorted(self._input.ends().items())
                 if end > self._begin(cursor, name)
             ]
@@ -68,14 +68,14 @@ class LateTuples(Source):
 
     def reread(self, begin: Cursor, end: Cursor) -> pa.Table:
         (changed,) = (name for name, at in end["at"].items() if begin["at"].get(name) != at)
-        range = Range(changed, self._begin(begin, changed), end["at"][changed][0])
+        range = OffsetRange(changed, self._begin(begin, changed), end["at"][changed][0])
         return self._taken(begin, range)[0]
 
     def _begin(self, cursor: Cursor, partition: str) -> int:
         begin: int = cursor["at"].get(partition, [0])[0]
         return begin
 
-    def _taken(self, cursor: Cursor, range: Range) -> tuple[pa.Table, Cursor]:
+    def _taken(self, cursor: Cursor, range: OffsetRange) -> tuple[pa.Table, Cursor]:
         table = self._input.read(range)
         times = table.column(EVENT_TIME).to_numpy()
         before = cursor["at"].get(range.partition, [0, START_WATERMARK])[1]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.types as pt
 
-from anabranch.connectors.files.read_csv import Records
+from anabranch.connectors.files.read_csv import CsvRecords
 from anabranch.connectors.files.source import FileSource
 from anabranch.connectors.formats.columns import from_text
 from anabranch.connectors.formats.table_builder import UNFIT, locate, source_names, table_schema
@@ -61,7 +61,7 @@ def _cut_records(
     """The end of the records as their reader sees them; any place after `start` once that is
     stopped.
     """
-    records = Records(data, start, source.max_line, context.stopped, skip=source.skips)
+    records = CsvRecords(data, start, source.max_line, context.stopped, skip=source.skips)
     while records.byte < start + size and not context.stopped.is_set():
         try:
             next(records)

@@ -8,7 +8,7 @@ from anabranch.link.gate import Credentials
 from anabranch.link.message import Bring, Fetch, Message
 from anabranch.link.peer import Peer
 from anabranch.plan.spec import Spec
-from anabranch.stage.offsets import Range
+from anabranch.stage.offsets import OffsetRange
 
 CALL_S = 30.0
 """Longest wait for an answer. A server that stands still is one that is gone."""
@@ -82,7 +82,7 @@ class TellEnds(Message[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class FindGaps(Message[tuple[Range, ...]]):
+class FindGaps(Message[tuple[OffsetRange, ...]]):
     """Asks for the ranges up to these ends that are not in."""
 
     ends: dict[str, int]
@@ -94,7 +94,7 @@ class SeeRange(Message[int]):
     greatest event time before it, as soon as that is known.
     """
 
-    range: Range
+    range: OffsetRange
     newest: int
 
 
@@ -114,7 +114,7 @@ class Counts:
 class CountRange(Message[None]):
     """Brings the counts of a range; it comes before the partials of that range."""
 
-    range: Range
+    range: OffsetRange
     counts: Counts
 
 
@@ -122,7 +122,7 @@ class CountRange(Message[None]):
 class PutRange(Bring[bool]):
     """Comes with the partials of a range. The answer is whether it was new."""
 
-    range: Range
+    range: OffsetRange
 
 
 # -- results -------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from anabranch.window import lateness
 
 
 @dataclass(frozen=True, order=True)
-class Range:
+class OffsetRange:
     """The places `begin` ≤ offset < `end` of a partition."""
 
     partition: str
@@ -73,7 +73,7 @@ class Offsets:
         """For each partition the offset after the part that is in without a gap."""
         return {name: one.upto for name, one in sorted(self._partitions.items())}
 
-    def has(self, range: Range) -> bool:
+    def has(self, range: OffsetRange) -> bool:
         """Whether `range` is in. Raises ValueError if it is in only in part."""
         partition = self._partitions[range.partition]
         if range.begin < partition.upto:
@@ -91,7 +91,7 @@ class Offsets:
             raise ValueError(f"{range} was cut otherwise before: {partition}")
         return True
 
-    def gaps(self, partition: str, end: int) -> list[Range]:
+    def gaps(self, partition: str, end: int) -> list[OffsetRange]:
         """The ranges before `end` that are not in yet, in order; a range that is ahead is not
         cut.
         """
@@ -99,11 +99,11 @@ class Offsets:
         at, gaps = state.upto, []
         for begin, (behind, _) in sorted(state.ahead.items()):
             if at < min(begin, end):
-                gaps.append(Range(partition, at, min(begin, end)))
+                gaps.append(OffsetRange(partition, at, min(begin, end)))
             at = behind
-        return [*gaps, Range(partition, at, end)] if at < end else gaps
+        return [*gaps, OffsetRange(partition, at, end)] if at < end else gaps
 
-    def add(self, range: Range, newest: int) -> bool:
+    def add(self, range: OffsetRange, newest: int) -> bool:
         """Takes a range in; False if it was in already."""
         if self.has(range):
             return False
@@ -112,11 +112,11 @@ class Offsets:
 
     # -- lateness: what came before a range, whether or not it is in yet ------------------------
 
-    def see(self, range: Range, newest: int) -> None:
+    def see(self, range: OffsetRange, newest: int) -> None:
         """Takes note that a task has read `range`, whose greatest event time is `newest`."""
         self._seen.setdefault(range.partition, {})[range.begin] = (range.end, newest)
 
-    def newest_before(self, range: Range) -> int | None:
+    def newest_before(self, range: OffsetRange) -> int | None:
         """The greatest event time before `range`; None while part of that has not been read. For a
         range that is in already the answer does not matter.
         """
@@ -230,9 +230,9 @@ class Epochs:
         self.flushed = flushed
         self.frozen: Offsets | None = None
         self._running: dict[int, int] = {self.open: 0}
-        self._taking: set[Range] = set()
+        self._taking: set[OffsetRange] = set()
 
-    def enter(self, range: Range) -> int | None:
+    def enter(self, range: OffsetRange) -> int | None:
         """Begins a transaction that brings `range`, and returns the epoch it belongs to. None if
         another one brings the same range at this moment: wait for it, and ask again.
 
@@ -244,7 +244,7 @@ class Epochs:
         self._running[self.open] += 1
         return self.open
 
-    def commit(self, epoch: int, range: Range, newest: int) -> None:
+    def commit(self, epoch: int, range: OffsetRange, newest: int) -> None:
         """Ends the transaction: its partials are in."""
         if not self.offsets.add(range, newest):
             raise ValueError(f"{range} came twice")
@@ -252,11 +252,11 @@ class Epochs:
             self.frozen.add(range, newest)
         self._leave(epoch, range)
 
-    def abort(self, epoch: int, range: Range) -> None:
+    def abort(self, epoch: int, range: OffsetRange) -> None:
         """Ends the transaction without an effect: nothing of it is in."""
         self._leave(epoch, range)
 
-    def _leave(self, epoch: int, range: Range) -> None:
+    def _leave(self, epoch: int, range: OffsetRange) -> None:
         self._taking.remove(range)
         self._running[epoch] -= 1
 

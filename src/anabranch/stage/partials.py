@@ -33,7 +33,7 @@ class Partial:
 
 
 @dataclass(frozen=True)
-class Cell:
+class CallPartials:
     """A call: its partials, and its result in terms of their merged values."""
 
     partials: tuple[Partial, ...]
@@ -141,26 +141,30 @@ def _named(expressions: Sequence[str], names: Sequence[str]) -> list[str]:
     return [f"{one} AS {name}" for one, name in zip(expressions, names, strict=True)]
 
 
-def _cell(call: AggregateCall, places: Sequence[str]) -> Cell:
+def _cell(call: AggregateCall, places: Sequence[str]) -> CallPartials:
     function = call.function.upper()
     if function == "COUNT":
-        return Cell((_count(places),), "{}")
+        return CallPartials((_count(places),), "{}")
     (place,) = places
     if function in ("MIN", "MAX"):
         name = function.lower()
-        return Cell((Partial(f"{name}({place})", place, f"{name}({{0}}){{1}}"),), "{}")
+        return CallPartials((Partial(f"{name}({place})", place, f"{name}({{0}}){{1}}"),), "{}")
     if function == "AVG":
         total = f"CAST({place} AS DOUBLE)"
-        return Cell((Partial(f"sum({total})", total, "sum({0}){1}"), _count(places)), "{0} / {1}")
+        return CallPartials(
+            (Partial(f"sum({total})", total, "sum({0}){1}"), _count(places)), "{0} / {1}"
+        )
     if call.type == "bigint":
         # The sum of BIGINTs is a HUGEINT: what exceeds a BIGINT fails, as in Spark.
         lift = f"CAST(sum({place}) AS BIGINT)"
-        return Cell((Partial(lift, f"CAST({place} AS BIGINT)", _WHOLE_SUM),), "{}")
+        return CallPartials((Partial(lift, f"CAST({place} AS BIGINT)", _WHOLE_SUM),), "{}")
     if call.type.startswith("decimal"):
         wide = f"CAST({place} AS DECIMAL(38, {_scale(call.type)}))"
-        return Cell((Partial(f"sum({wide})", wide, "sum({0}){1}"),), f"CAST({{}} AS {call.type})")
+        return CallPartials(
+            (Partial(f"sum({wide})", wide, "sum({0}){1}"),), f"CAST({{}} AS {call.type})"
+        )
     total = f"CAST({place} AS DOUBLE)"
-    return Cell((Partial(f"sum({total})", total, "sum({0}){1}"),), "{}")
+    return CallPartials((Partial(f"sum({total})", total, "sum({0}){1}"),), "{}")
 
 
 def _scale(type: str) -> int:

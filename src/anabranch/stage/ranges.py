@@ -7,9 +7,9 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
-from anabranch.stage.inputs import Input
+from anabranch.stage.inputs import PartitionedInput
 from anabranch.stage.messages import CALL_S, EndPartitions, FindGaps
-from anabranch.stage.offsets import Range
+from anabranch.stage.offsets import OffsetRange
 from anabranch.stage.process import ServerProcess
 from anabranch.stage.work import Report
 
@@ -25,12 +25,12 @@ class Ranges:
     """Hands out the ranges of an input, in order within a partition. Thread-safe; never asks the
     state server while it holds its lock."""
 
-    def __init__(self, input: Input) -> None:
+    def __init__(self, input: PartitionedInput) -> None:
         self._input = input
         self._lock = threading.Lock()
-        self._gaps: dict[str, deque[Range]] = {}
-        self._again: deque[Range] = deque()
-        self._tries: dict[Range, int] = {}
+        self._gaps: dict[str, deque[OffsetRange]] = {}
+        self._again: deque[OffsetRange] = deque()
+        self._tries: dict[OffsetRange, int] = {}
         self._ends: dict[str, int] = {}
         self._server: ServerProcess | None = None
         self._looked = 0.0
@@ -54,7 +54,7 @@ class Ranges:
                 self._gaps[gap.partition].append(gap)
             self._again.clear()
 
-    def take(self) -> tuple[Range, ServerProcess] | None:
+    def take(self) -> tuple[OffsetRange, ServerProcess] | None:
         """The next range, and the server that lacks it: another server's gaps would be cut
         differently. None if there is nothing to do at present.
         """
@@ -62,7 +62,7 @@ class Ranges:
             range_ = self._again.popleft() if self._again else self._cut()
             return (range_, self._server) if range_ and self._server else None
 
-    def _cut(self) -> Range | None:
+    def _cut(self) -> OffsetRange | None:
         """A range of the partition that has most left to do."""
         left = {name: sum(g.end - g.begin for g in gaps) for name, gaps in self._gaps.items()}
         name = max(left, key=lambda one: left[one], default=None)
@@ -71,7 +71,7 @@ class Ranges:
         gap = self._gaps[name].popleft()
         range = self._input.cut(gap)
         if range.end < gap.end:
-            self._gaps[name].appendleft(Range(name, range.end, gap.end))
+            self._gaps[name].appendleft(OffsetRange(name, range.end, gap.end))
         return range
 
     def look(self) -> dict[str, int]:
@@ -93,10 +93,10 @@ class Ranges:
             for name, end in ends.items():
                 begin = self._ends.get(name, 0)
                 if end > begin:
-                    self._gaps.setdefault(name, deque()).append(Range(name, begin, end))
+                    self._gaps.setdefault(name, deque()).append(OffsetRange(name, begin, end))
                     self._ends[name] = end
 
-    def again(self, range: Range, server: ServerProcess, tries: int) -> bool:
+    def again(self, range: OffsetRange, server: ServerProcess, tries: int) -> bool:
         """Takes a range back whose task was lost; False if that has happened `tries` times now."""
         with self._lock:
             if server is not self._server:
@@ -107,7 +107,7 @@ class Ranges:
             self._again.append(range)
             return True
 
-    def done(self, range: Range, report: Report, job_s: float) -> None:
+    def done(self, range: OffsetRange, report: Report, job_s: float) -> None:
         """Takes note that a range's Spark job took `job_s` in all."""
         with self._lock:
             parts = {"read": report.read_s, "aggregate": report.aggregate_s, "put": report.put_s}

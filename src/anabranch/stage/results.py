@@ -28,7 +28,7 @@ from anabranch.stream.batch import START_WATERMARK
 from anabranch.window.panes import Grid
 
 
-class Windows(Protocol):
+class WindowSource(Protocol):
     """Where results come from."""
 
     @property
@@ -60,7 +60,7 @@ class StageResults(Source):
     historic = True
 
     def __init__(
-        self, stage: Stage, columns: pa.Schema, run: Windows, all: Windows | None = None
+        self, stage: Stage, columns: pa.Schema, run: WindowSource, all: WindowSource | None = None
     ) -> None:
         self._grid = grid_of(stage)
         self._schema = columns.append(pa.field(EVENT_TIME, pa.int64()))

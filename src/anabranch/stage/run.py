@@ -47,14 +47,14 @@ from anabranch.stage.messages import (
     TellEnds,
     WriteCheckpoint,
 )
-from anabranch.stage.offsets import Range
+from anabranch.stage.offsets import OffsetRange
 from anabranch.stage.partials import SLICE
 from anabranch.stage.process import ServerProcess
 from anabranch.stage.ranges import Ranges
 from anabranch.stage.work import (
     REPORT,
     Report,
-    Work,
+    StageWork,
     expressions,
     input_of,
     put_range,
@@ -283,7 +283,7 @@ class StageRun:
         if ends:
             self.ask(TellEnds(ends))
 
-    def _take(self, range: Range, server: ServerProcess) -> bool:
+    def _take(self, range: OffsetRange, server: ServerProcess) -> bool:
         """Takes the range. False if the stage must go no further."""
         begun = time.perf_counter()
         try:
@@ -310,11 +310,11 @@ class StageRun:
         if not self._stopped.is_set():
             self._failure = self._failure or error
 
-    def _job(self, server: ServerProcess, range: Range) -> Report:
+    def _job(self, server: ServerProcess, range: OffsetRange) -> Report:
         self._jobs.begin(f"{self._stage.input.stream}: {range}")
         schema = self._columns.serialize().to_pybytes()
         address = (server.address.port, server.address.token)
-        work = Work(self._stage.model_dump_json(), schema, address, self._ranges.combine)
+        work = StageWork(self._stage.model_dump_json(), schema, address, self._ranges.combine)
         context = self._spark.sparkContext
         if self._stage.direct:
             task = partial(_on, partial(take_range, work, range))

@@ -21,7 +21,7 @@ from anabranch.link.message import Message
 from anabranch.plan.spec import Spec
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
-from anabranch.stage.global_database import Backup, GlobalDatabase
+from anabranch.stage.global_database import GlobalDatabase, ServerBackup
 from anabranch.stage.messages import (
     AwaitWindows,
     BeginPartitions,
@@ -40,11 +40,11 @@ from anabranch.stage.messages import (
 )
 from anabranch.stage.partials import PartialsSql
 from anabranch.stage.service import StateService
-from anabranch.stage.store import Store
+from anabranch.stage.store import StateStore
 from anabranch.window.panes import Grid
 
 
-class Serving(Spec):
+class ServeState(Spec):
     """A server's orders. `sample` is the Arrow schema of the tuples to be aggregated; `token` is
     what callers must know.
     """
@@ -55,24 +55,24 @@ class Serving(Spec):
     token: str
 
 
-def serve(serving: Serving) -> Gate:
+def serve(serving: ServeState) -> Gate:
     handlers = {kind: _told(handler) for kind, handler in _handlers(_service(serving)).items()}
     return Gate("127.0.0.1:0", Credentials(serving.token), handlers)
 
 
-def _service(serving: Serving) -> StateService:
+def _service(serving: ServeState) -> StateService:
     panes = serving.stage.aggregate.panes
     assert isinstance(panes, TimePanes)
     sample = pa.ipc.read_schema(pa.py_buffer(serving.sample))
     folder = Path(serving.folder) if serving.folder else None
-    store = Store(PartialsSql(serving.stage), sample, folder, serving.stage.memory)
+    store = StateStore(PartialsSql(serving.stage), sample, folder, serving.stage.memory)
     backup = _backup(serving.stage, store) if serving.stage.backup else None
     grid = Grid(panes.width_us, panes.slide_us)
     return StateService(store, grid, serving.stage.input.lateness_us, backup)
 
 
-def _backup(stage: Stage, store: Store) -> Backup:
-    return Backup(GlobalDatabase(stage, store.columns), stage.part, stage.parts, store)
+def _backup(stage: Stage, store: StateStore) -> ServerBackup:
+    return ServerBackup(GlobalDatabase(stage, store.columns), stage.part, stage.parts, store)
 
 
 def _handlers(service: StateService) -> dict[type[Message[Any]], Handler]:
@@ -112,7 +112,7 @@ def _told(handler: Handler) -> Handler:
 
 
 def main() -> None:
-    gate = serve(Serving.model_validate_json(sys.stdin.readline()))
+    gate = serve(ServeState.model_validate_json(sys.stdin.readline()))
     print(gate.port, flush=True)
     sys.stdin.read()
     os._exit(0)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import TaskError
-from anabranch.stage.global_database import Backup
+from anabranch.stage.global_database import ServerBackup
 from anabranch.stage.messages import SEE_S, Counts, DueWindows, StateStatus
-from anabranch.stage.offsets import Epochs, Offsets, Range
+from anabranch.stage.offsets import Epochs, OffsetRange, Offsets
 from anabranch.stage.partials import SLICE, Slices, first_slice
-from anabranch.stage.store import Since, Store
+from anabranch.stage.store import Since, StateStore
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.panes import Grid
 
@@ -28,7 +28,7 @@ class StateService:
     checkpoint."""
 
     def __init__(
-        self, store: Store, grid: Grid, lateness_us: int, backup: Backup | None = None
+        self, store: StateStore, grid: Grid, lateness_us: int, backup: ServerBackup | None = None
     ) -> None:
         """`backup` is the backup of `store`, if there is one."""
         self._store = store
@@ -40,7 +40,7 @@ class StateService:
         self._epochs = Epochs(Offsets.of(kept.offsets), flushed=kept.epoch)
         self._facts = dict.fromkeys(("rows", "late", "skipped", "given"), 0) | kept.facts
         self._facts.setdefault("floor", START_WATERMARK)
-        self._counts: dict[Range, Counts] = {}
+        self._counts: dict[OffsetRange, Counts] = {}
         self._ends: dict[str, tuple[int, float]] = {}
         """Partition → where it ends, and since when it has had nothing more for us."""
         self._slices = Slices(grid, store.slices())
@@ -82,12 +82,12 @@ class StateService:
         others = self._backup is not None and self._backup.elsewhere is not None
         return idle if others or len(idle) < len(self._ends) else []
 
-    def gaps(self, ends: dict[str, int]) -> list[Range]:
+    def gaps(self, ends: dict[str, int]) -> list[OffsetRange]:
         with self._changed:
             offsets = self._epochs.offsets
             return [gap for name, end in sorted(ends.items()) for gap in offsets.gaps(name, end)]
 
-    def see(self, range: Range, newest: int) -> int:
+    def see(self, range: OffsetRange, newest: int) -> int:
         """The greatest event time before `range`, whose own is `newest`; waits for those who read
         what comes before it.
         """
@@ -101,12 +101,12 @@ class StateService:
                     raise TaskError(f"what comes before {range} was not read in {SEE_S:.0f} s")
             return before
 
-    def judged(self, range: Range, counts: Counts) -> None:
+    def judged(self, range: OffsetRange, counts: Counts) -> None:
         """Takes the counts of `range`. Call it before its partials are put."""
         with self._changed:
             self._counts[range] = counts
 
-    def put(self, range: Range, partials: pa.RecordBatchReader | None) -> bool:
+    def put(self, range: OffsetRange, partials: pa.RecordBatchReader | None) -> bool:
         """Puts, in one transaction, the partials of a range and the fact that it is in. False if it
         was in.
         """
@@ -269,7 +269,7 @@ class StateService:
             )
             return self._with_backup(status, self._backup) if self._backup else status
 
-    def _with_backup(self, status: StateStatus, backup: Backup) -> StateStatus:
+    def _with_backup(self, status: StateStatus, backup: ServerBackup) -> StateStatus:
         behind = self._epochs.flushed - self._store.saved
         saved = not behind and self._kept == self._keeping()
         return replace(status, backup_behind=behind, backup_problem=backup.problem, saved=saved)

@@ -41,7 +41,7 @@ class Session(Protocol):
     def read(self, query: str, columns: pa.Schema) -> pa.Table: ...
 
 
-class Place(Protocol):
+class DatabaseLocation(Protocol):
     """The place of the database. If it cannot be reached, calls raise SiteError."""
 
     locking: str
@@ -53,7 +53,7 @@ class Place(Protocol):
         """
 
 
-def place_of(url: str) -> Place:
+def place_of(url: str) -> DatabaseLocation:
     return PostgresPlace(url) if "://" in url or "=" in url else FilePlace(Path(url))
 
 

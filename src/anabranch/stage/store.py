@@ -34,7 +34,7 @@ OffsetRow = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True)
-class Part:
+class PartialsTable:
     """A table of partials. Tables on disk have a level: how often they were merged."""
 
     name: str
@@ -85,7 +85,7 @@ class Since:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class StateSnapshot:
     """The content that was committed at a moment. It can be read once."""
 
     transaction: Transaction
@@ -100,7 +100,7 @@ class Snapshot:
             self.transaction.abort()
 
 
-class Store:
+class StateStore:
     """`sample` has the columns of the tuples that partials are made of. Thread-safe."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Store:
         self._db = duckdb.connect(":memory:")
         self._lock = threading.RLock()
         """Held while the list of parts is read or changed, not while partials are put."""
-        self._parts: list[Part] = []
+        self._parts: list[PartialsTable] = []
         self._folder = folder
         self.saved = 2**62
         """The last epoch that is in the global database, if there is one."""
@@ -125,7 +125,7 @@ class Store:
             self._db.execute(f"ATTACH '{_text(folder / FILE)}' AS disk")
             self._db.execute(_META)
             rows = self._db.execute("SELECT name, last_slice, level FROM disk.parts").fetchall()
-            self._parts = [Part(f"disk.{name}", last, level) for name, last, level in rows]
+            self._parts = [PartialsTable(f"disk.{name}", last, level) for name, last, level in rows]
 
     def close(self) -> None:
         self._db.close()
@@ -188,7 +188,7 @@ class Store:
         db.execute(f"CREATE TABLE e{epoch} AS {self._sql.lift('sample')}")
         db.close()
         with self._lock:
-            self._parts.append(Part(f"e{epoch}", 2**62))
+            self._parts.append(PartialsTable(f"e{epoch}", 2**62))
 
     def put(self, epoch: int, partials: pa.RecordBatchReader | None) -> Transaction:
         """A transaction that has written `partials` and is not committed yet."""
@@ -232,7 +232,7 @@ class Store:
         with self._lock:
             self._parts = [one for one in self._parts if one.name != name]
             if last is not None and last >= floor:
-                self._parts.append(Part(f"disk.{name}", last, 0))
+                self._parts.append(PartialsTable(f"disk.{name}", last, 0))
             self._db.execute(f"DROP TABLE {name}")
         db.close()
         self._forget(floor)
@@ -252,10 +252,10 @@ class Store:
                 return
             source = " UNION ALL ".join(f"SELECT * FROM {one.name}" for one in alike)
             name = f"e{max(one.epoch for one in alike)}_{level + 1}"
-            new = Part(f"disk.{name}", max(one.last_slice for one in alike), level + 1)
+            new = PartialsTable(f"disk.{name}", max(one.last_slice for one in alike), level + 1)
             self._replace(alike, new, self._sql.merged(f"({source})", f"{SLICE} >= {floor}"))
 
-    def _replace(self, old: list[Part], new: Part | None, content: str) -> None:
+    def _replace(self, old: list[PartialsTable], new: PartialsTable | None, content: str) -> None:
         if not old:
             return
         db = self._db.cursor()
@@ -279,13 +279,13 @@ class Store:
             query = self._sql.windows(f"({self._all()})", first, last, stride, span)
             return self._db.cursor().sql(query).to_arrow_table()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StateSnapshot:
         """What is committed now; it can be read later."""
         with self._lock:
             transaction = Transaction(self._db.cursor())
             source = f"({self._all()})"
             transaction.db.execute(f"SELECT count(*) FROM {source} WHERE FALSE").fetchall()
-            return Snapshot(transaction, self._sql, source)
+            return StateSnapshot(transaction, self._sql, source)
 
     def _all(self) -> str:
         return " UNION ALL ".join(f"SELECT * FROM {one.name}" for one in self._parts)

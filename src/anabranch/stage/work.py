@@ -27,7 +27,7 @@ from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.expressions import Expr
 from anabranch.plan.stage import Stage
 from anabranch.plan.windows import TimePanes
-from anabranch.stage.inputs import Input, Share, make_input
+from anabranch.stage.inputs import PartitionedInput, Share, make_input
 from anabranch.stage.messages import (
     CALL_S,
     MOVE_S,
@@ -38,7 +38,7 @@ from anabranch.stage.messages import (
     PutRange,
     SeeRange,
 )
-from anabranch.stage.offsets import Range
+from anabranch.stage.offsets import OffsetRange
 from anabranch.stage.partials import SLICE, PartialsSql
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window import lateness
@@ -46,7 +46,7 @@ from anabranch.window.panes import Grid
 
 
 @dataclass(frozen=True)
-class Work:
+class StageWork:
     """What all tasks of a stage know; `columns` is the Arrow schema of the declared columns."""
 
     stage: str
@@ -104,7 +104,7 @@ _skipped = _Skipped()
 
 
 @lru_cache(4)
-def _input(stage: str, columns: bytes) -> Input:
+def _input(stage: str, columns: bytes) -> PartitionedInput:
     return input_of(_stage(stage), pa.ipc.read_schema(pa.py_buffer(columns)), _skipped.add)
 
 
@@ -113,7 +113,7 @@ def input_of(
     columns: pa.Schema,
     skipped: Any = lambda rows: None,
     stopped: threading.Event | None = None,
-) -> Input:
+) -> PartitionedInput:
     read = stage.input
     context = SourceContext(
         stream=read.stream,
@@ -133,7 +133,7 @@ def _no_spark() -> Any:
     raise SourceError("a source that needs Spark cannot be read in parts")
 
 
-def take_range(work: Work, range: Range) -> Report:
+def take_range(work: StageWork, range: OffsetRange) -> Report:
     """Does the whole task, where Spark SQL has nothing to do."""
     try:
         stage = _stage(work.stage)
@@ -145,13 +145,13 @@ def take_range(work: Work, range: Range) -> Report:
         return Report(error=error.to_dict())
 
 
-def read_range(work: Work, range: Range, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+def read_range(work: StageWork, range: OffsetRange, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """The timely tuples, with their slices, for Spark SQL."""
     return iter(_timely(work, range).to_batches(65_536))
 
 
 def put_range(
-    work: Work, range: Range, batches: Iterable[pa.RecordBatch]
+    work: StageWork, range: OffsetRange, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Puts what Spark SQL has computed; gives the report as JSON."""
     partials = list(batches)
@@ -163,7 +163,7 @@ def put_range(
     yield pa.RecordBatch.from_pylist([asdict(report) | {"error": failure}], REPORT)
 
 
-def _timely(work: Work, range: Range) -> pa.Table:
+def _timely(work: StageWork, range: OffsetRange) -> pa.Table:
     """The tuples of `range` that are not late, with `_slice`. It also counts them at the state
     server.
     """
@@ -214,7 +214,7 @@ def expressions(stage: Stage) -> dict[str, Expr]:
     return keys | {f"_a{number}": one for number, one in enumerate(stage.arguments)}
 
 
-def _put(work: Work, range: Range, tuples: pa.Table | None) -> Report:
+def _put(work: StageWork, range: OffsetRange, tuples: pa.Table | None) -> Report:
     stage = _stage(work.stage)
     begun = time.perf_counter()
     if tuples is None:

@@ -23,7 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from anabranch.standby.cost import Cost, Load, Model
+from anabranch.standby.cost import Load, StandbyCost, StandbyModel
 from anabranch.units import show_duration
 
 SPARE = 0.15
@@ -35,7 +35,7 @@ _BEYOND = (1.025, 1.05, 1.075, 1.1, 1.125, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75,
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StandbyLimits:
     """The limits that the user asked for; overhead is a share of the primary's bytes."""
 
     recovery_s: float | None = None
@@ -43,17 +43,17 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BatchChoice:
     """`broken` names the limits that do not hold at `batch`; `why` is for people."""
 
     batch: int
-    cost: Cost
+    cost: StandbyCost
     broken: tuple[str, ...]
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class BatchOption:
     """One b with its overhead, the most overhead within a small change of load, its worst recovery,
     and the change of load at which the limit on overhead or on recovery breaks.
     """
@@ -77,14 +77,16 @@ class Option:
 class Options:
     """The candidates under given limits, and the best of them."""
 
-    def __init__(self, model: Model, limits: Limits, also: Iterable[int] = ()) -> None:
+    def __init__(
+        self, model: StandbyModel, limits: StandbyLimits, also: Iterable[int] = ()
+    ) -> None:
         self.model = model
         self.limits = limits
         batches = _candidates(model, also)
         overheads = [model.overhead(b) for b in batches]
         room = _room(batches, overheads, limits.overhead)
         self._all = {
-            b: Option(
+            b: BatchOption(
                 b,
                 overheads[index],
                 max(overheads[_near(batches, b)]),
@@ -97,27 +99,27 @@ class Options:
         self._goal = self._reachable()
         self.best = self._pick()
 
-    def __getitem__(self, batch: int) -> Option:
+    def __getitem__(self, batch: int) -> BatchOption:
         return self._all[batch]
 
-    def least_worst(self) -> Option:
+    def least_worst(self) -> BatchOption:
         """The shortest recovery there is, at the least price."""
         shortest = self._all[1].worst_s * 1.001
         pool = (option for option in self._all.values() if option.worst_s <= shortest)
         return min(pool, key=lambda option: (option.overhead, option.batch))
 
-    def least_overhead(self) -> Option:
+    def least_overhead(self) -> BatchOption:
         """The cheapest option that keeps the limit on recovery."""
         pool = (option for option in self._all.values() if option.recovery_margin >= 0)
         return min(pool, key=lambda option: (option.overhead, option.batch))
 
-    def room(self, option: Option) -> float:
+    def room(self, option: BatchOption) -> float:
         """The smaller margin of the limits that can be kept at all."""
         if self._goal == "recovery":
             return option.recovery_margin
         return option.overhead_margin if self._goal == "overhead" else option.margin
 
-    def price(self, option: Option) -> float:
+    def price(self, option: BatchOption) -> float:
         """The price, which is to be least among the options with room, in shares."""
         slower = option.worst_s / max(self._all[1].worst_s, 1e-9)
         match self._goal:
@@ -139,7 +141,7 @@ class Options:
             return "recovery"
         return "overhead" if limits.overhead is not None else "none"
 
-    def _pick(self) -> Option:
+    def _pick(self) -> BatchOption:
         if self._goal == "none" and self.limits.recovery_s is not None:
             return self.least_worst()
         options = self._all.values()
@@ -148,23 +150,23 @@ class Options:
         return min(pool, key=lambda o: (self.price(o), o.steady, o.worst_s, o.batch))
 
 
-def choose(load: Load, limits: Limits) -> Choice:
-    options = Options(Model(load), limits)
+def choose(load: Load, limits: StandbyLimits) -> BatchChoice:
+    options = Options(StandbyModel(load), limits)
     return describe(options, options.best)
 
 
-def describe(options: Options, option: Option) -> Choice:
+def describe(options: Options, option: BatchOption) -> BatchChoice:
     """`option` as a choice, whether or not it is the best."""
     cost = options.model.cost(option.batch)
     has = f"b = {option.batch} recovers within {_times(options, option)} {_share(option)}"
     has += " of its input to the standby"
     why = [has, *_reasons(options, option)]
-    return Choice(option.batch, cost, option.broken(), "; ".join(why))
+    return BatchChoice(option.batch, cost, option.broken(), "; ".join(why))
 
 
-def _reasons(options: Options, option: Option) -> Iterator[str]:
+def _reasons(options: Options, option: BatchOption) -> Iterator[str]:
     broken = option.broken()
-    if options.limits == Limits():
+    if options.limits == StandbyLimits():
         active = options[1]
         yield f"an active standby (b = 1) would within {_time(active.worst_s)}, {_share(active)}"
     if "recovery" in broken:
@@ -188,7 +190,7 @@ def _reasons(options: Options, option: Option) -> Iterator[str]:
         yield f"the load may change by {options.room(option):.0%} until a limit breaks"
 
 
-def _times(options: Options, option: Option) -> str:
+def _times(options: Options, option: BatchOption) -> str:
     """The recovery time, for both kinds of death if they differ."""
     model, load = options.model, options.model.load
     if load.silence == 1:
@@ -198,7 +200,7 @@ def _times(options: Options, option: Option) -> str:
     return f"{process} if its process dies, {machine} if its machine does,"
 
 
-def _share(option: Option) -> str:
+def _share(option: BatchOption) -> str:
     return f"sending {option.overhead:.0%}"
 
 
@@ -206,7 +208,7 @@ def _time(seconds: float) -> str:
     return show_duration(seconds * 1e6)
 
 
-def _candidates(model: Model, also: Iterable[int]) -> list[int]:
+def _candidates(model: StandbyModel, also: Iterable[int]) -> list[int]:
     """The candidates. Below what every ack leaves pending all b ship everything, and above
     `zero_from` nothing.
     """
@@ -244,7 +246,7 @@ def _distance(b: int, others: list[int]) -> float:
     return min(below, above) - 1
 
 
-def _recovery_room(model: Model, worst: float, limit: float | None) -> float:
+def _recovery_room(model: StandbyModel, worst: float, limit: float | None) -> float:
     """By how much processing may take longer until the worst recovery exceeds `limit`. Detection
     and round trips do not grow with the load."""
     if limit is None:

@@ -91,7 +91,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class StandbyCost:
     """`overhead`: bytes to the standby/bytes to the primary. Recovery: from the primary's death to
     a standby that acts as primary and has the state of that moment, over all moments of death."""
 
@@ -100,7 +100,7 @@ class Cost:
     worst_recovery_s: float
 
 
-class Model:
+class StandbyModel:
     """The costs of one load at any b; each is computed over the acks."""
 
     def __init__(self, load: Load) -> None:
@@ -178,8 +178,8 @@ class Model:
             times = self._recovery(b, now, (lag, phase), takeover)
         return min(float(times.mean()), self.worst_recovery(b))
 
-    def cost(self, b: int) -> Cost:
-        return Cost(self.overhead(b), self.mean_recovery(b), self.worst_recovery(b))
+    def cost(self, b: int) -> StandbyCost:
+        return StandbyCost(self.overhead(b), self.mean_recovery(b), self.worst_recovery(b))
 
     def _takeover(self, phase: Number, missed: float) -> Number:
         """The time of detection, at `phase` of the last heartbeat's interval, and of the round
@@ -242,12 +242,12 @@ class Model:
         return np.where(since > span - left, left, left + span)  # it came too late for this one
 
 
-def cost(load: Load, b: int) -> Cost:
-    return Model(load).cost(b)
+def cost(load: Load, b: int) -> StandbyCost:
+    return StandbyModel(load).cost(b)
 
 
 def zero_from(load: Load) -> int:
-    return Model(load).zero_from()
+    return StandbyModel(load).zero_from()
 
 
 def _peak(acks: list[tuple[float, float]]) -> float:
@@ -299,7 +299,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Releases:
+class AssumedReleases:
     """The form of a measurement: seconds between acks that release something, tuples that come in
     that time, and tuples that such an ack leaves.
     """
@@ -309,10 +309,12 @@ class Releases:
     left: float
 
 
-def assumed(hold: Hold, rate: float, held: float, ack_interval_s: float, lag_s: float) -> Releases:
+def assumed(
+    hold: Hold, rate: float, held: float, ack_interval_s: float, lag_s: float
+) -> AssumedReleases:
     """`rate` is above 0; `held` tuples have not been released so far."""
     slide = max(hold.slide_s * rate, hold.slide_rows)
     arrived = max(slide, ack_interval_s * rate)
     left = max(hold.width_s * rate, hold.width_rows, arrived) - arrived + lag_s * rate
     beyond = max(0.0, held - (arrived + left))
-    return Releases(arrived / rate, arrived + beyond, left)
+    return AssumedReleases(arrived / rate, arrived + beyond, left)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from anabranch.standby.choice import Choice, Limits, Options, describe
-from anabranch.standby.cost import Load, Model
+from anabranch.standby.choice import BatchChoice, Options, StandbyLimits, describe
+from anabranch.standby.cost import Load, StandbyModel
 
 MEMORY_S = 8.0
 STEP = 1.35
@@ -68,16 +68,16 @@ class Smoothing:
 class Tuner:
     """If `batch` is given, it changes nothing and only says whether the limits hold."""
 
-    def __init__(self, limits: Limits, batch: int | None = None) -> None:
+    def __init__(self, limits: StandbyLimits, batch: int | None = None) -> None:
         self.limits = limits
         self._fixed = batch
         self._batch = batch
         self._smoothing = Smoothing()
         self._wishes = 0
 
-    def step(self, now_s: float, load: Load) -> Choice:
+    def step(self, now_s: float, load: Load) -> BatchChoice:
         """Takes the newest measurement, about one a second, and says what b should be now."""
-        model = Model(self._smoothing.add(now_s, load))
+        model = StandbyModel(self._smoothing.add(now_s, load))
         present = () if self._batch is None else (self._batch,)
         options = Options(model, self.limits, present)
         if self._batch is None or (self._fixed is None and self._changes(now_s, options)):

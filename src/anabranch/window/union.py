@@ -19,7 +19,7 @@ from anabranch.window.pieces import tuples_of, tuples_piece
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedTuples:
     """The tuples that may go, in order. Replaying the streams after `needless` gives what follows,
     once tuples with an event time up to `instant` are left out.
     """
@@ -73,7 +73,7 @@ class UnionState:
             table, positions = tuples_of(piece)
             self._add(waiting, table, positions, last, watermark)
 
-    def step(self, arrivals: Sequence[tuple[pa.Table, int, int]]) -> Merged:
+    def step(self, arrivals: Sequence[tuple[pa.Table, int, int]]) -> MergedTuples:
         """Takes for each stream its new tuples, the position of the last of them, and its
         watermark.
         """
@@ -89,7 +89,7 @@ class UnionState:
         elif watermark == END_WATERMARK:
             self._instant = END_WATERMARK
         needless = tuple(one.needless for one in self._streams)
-        return Merged(table.take(pa.array(order)), watermark, needless, self._instant)
+        return MergedTuples(table.take(pa.array(order)), watermark, needless, self._instant)
 
     def _add(
         self, waiting: _Waiting, table: pa.Table, positions: Ints, last: int, watermark: int

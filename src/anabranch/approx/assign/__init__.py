@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from anabranch.approx.assign.baselines import greedy, h_best, h_worst
-from anabranch.approx.assign.problem import Problem, Workers
+from anabranch.approx.assign.problem import AssignmentProblem, Workers
 from anabranch.approx.assign.swaps import swaps
 
-Method = Callable[[Problem], Workers]
+Method = Callable[[AssignmentProblem], Workers]
 
 METHODS: dict[str, Method] = {
     "greedy": greedy,

@@ -8,14 +8,14 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from anabranch.approx.assign.problem import Filling, Problem, Workers
+from anabranch.approx.assign.problem import AssignmentProblem, Filling, Workers
 from anabranch.approx.gaussian import precision_of
 
 DIGITS = 12
 """Reliabilities that agree so far are equal; then the first worker or key comes first."""
 
 
-def greedy(problem: Problem) -> Workers:
+def greedy(problem: AssignmentProblem) -> Workers:
     """Line numbers are the figure's. One worker is set aside for keys that find no place. The
     figure has equal workers only; here `capacities` are taken in their order.
     """
@@ -46,7 +46,7 @@ def greedy(problem: Problem) -> Workers:
     return filling.workers()
 
 
-def h_best(problem: Problem) -> Workers:
+def h_best(problem: AssignmentProblem) -> Workers:
     """Keys are dealt out in turn, with strongly correlated keys one after the other."""
     workers: Workers = [[] for _ in problem.capacities]
     turn = 0
@@ -58,14 +58,14 @@ def h_best(problem: Problem) -> Workers:
     return workers
 
 
-def h_worst(problem: Problem) -> Workers:
+def h_worst(problem: AssignmentProblem) -> Workers:
     """Each worker takes the next keys in a row, as many as it can."""
     order = _by_likeness(problem)
     ends = np.cumsum(problem.capacities)
     return [order[end - size : end] for end, size in zip(ends, problem.capacities, strict=True)]
 
 
-def _by_likeness(problem: Problem) -> list[int]:
+def _by_likeness(problem: AssignmentProblem) -> list[int]:
     if problem.keys < 2:
         return list(range(problem.keys))
     covariance = precision_of(problem.precision)

@@ -27,7 +27,7 @@ Workers = list[list[int]]
 
 
 @dataclass(frozen=True)
-class Problem:
+class AssignmentProblem:
     precision: Floats
     tolerated: Floats
     """By key: the conditional variance with which its reliability is just the confidence."""
@@ -81,9 +81,9 @@ class Problem:
 
 def uniform(
     precision: Floats, epsilon: float, confidence: float, workers: int, *, failures: int = 1
-) -> Problem:
+) -> AssignmentProblem:
     """The paper's problem: one ε, keys spread evenly; the first n mod m workers take one more."""
-    return Problem(
+    return AssignmentProblem(
         precision,
         np.full(len(precision), tolerated_variance(epsilon, confidence)),
         confidence,
@@ -97,10 +97,10 @@ def even(keys: int, workers: int) -> tuple[int, ...]:
     return tuple(share + (i < more) for i in range(workers))
 
 
-class Load:
+class WorkerLoad:
     """One worker's keys."""
 
-    def __init__(self, problem: Problem, keys: Sequence[int]) -> None:
+    def __init__(self, problem: AssignmentProblem, keys: Sequence[int]) -> None:
         self.problem = problem
         self.keys = list(keys)
         self.lost = lost_covariance(problem.precision, self.keys) if self.keys else np.zeros((0, 0))
@@ -112,23 +112,23 @@ class Load:
         """0 if the worker can be estimated; otherwise by how much its keys miss it."""
         return float(np.maximum(self.ratios() - 1, 0).sum())
 
-    def without(self, place: int) -> Load:
+    def without(self, place: int) -> WorkerLoad:
         """The load less the key at `place`, which is then observed and tells about the others."""
         rest = np.delete(np.arange(len(self.keys)), place)
         column = self.lost[rest, place]
-        smaller = Load(self.problem, [])
+        smaller = WorkerLoad(self.problem, [])
         smaller.keys = [self.keys[i] for i in rest]
         smaller.lost = (
             self.lost[np.ix_(rest, rest)] - np.outer(column, column) / self.lost[place, place]
         )
         return smaller
 
-    def with_key(self, key: int) -> Load:
+    def with_key(self, key: int) -> WorkerLoad:
         precision = self.problem.precision
         column = precision[self.keys, key]
         pull = self.lost @ column
         left = max(float(precision[key, key] - column @ pull), 1e-300)
-        larger = Load(self.problem, [])
+        larger = WorkerLoad(self.problem, [])
         larger.keys = [*self.keys, key]
         corner = -pull[:, None] / left
         larger.lost = np.block(
@@ -150,7 +150,7 @@ class Load:
 class Filling:
     """All workers at once while keys are dealt out: padded arrays, one product a key."""
 
-    def __init__(self, problem: Problem, capacities: Sequence[int]) -> None:
+    def __init__(self, problem: AssignmentProblem, capacities: Sequence[int]) -> None:
         self.problem = problem
         self.capacities = np.asarray(capacities)
         widest = max(int(self.capacities.max(initial=0)), 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from anabranch.approx.assign.problem import Filling, Load, Problem, Workers
+from anabranch.approx.assign.problem import AssignmentProblem, Filling, WorkerLoad, Workers
 from anabranch.approx.gaussian import Indices
 
 TIGHTER = (1.0, 1.25, 1.6, 2.0, 3.0)
@@ -20,7 +20,7 @@ PARTNERS = 24
 WORST = 4
 
 
-def swaps(problem: Problem) -> Workers:
+def swaps(problem: AssignmentProblem) -> Workers:
     if problem.previous is not None:
         kept = _from_previous(problem)
         if problem.moves is not None or all(problem.estimable(kept)):
@@ -33,20 +33,20 @@ def swaps(problem: Problem) -> Workers:
     return max(attempts, key=lambda workers: sum(problem.estimable(workers)))
 
 
-def _tighter(problem: Problem, factor: float) -> Problem:
-    return Problem(
+def _tighter(problem: AssignmentProblem, factor: float) -> AssignmentProblem:
+    return AssignmentProblem(
         problem.precision, problem.tolerated / factor, problem.confidence, problem.capacities
     )
 
 
-def _search(problem: Problem) -> Workers:
+def _search(problem: AssignmentProblem) -> Workers:
     alone = problem.alone()
     best: tuple[int, Workers] = (-1, [])
     for alive in range(_most(problem, alone), -1, -1):
         if best[0] >= alive:
             break
         for start in range(STARTS if problem.keys <= SMALL else 1):
-            loads = [Load(problem, keys) for keys in _dealt(problem, alone, alive, start)]
+            loads = [WorkerLoad(problem, keys) for keys in _dealt(problem, alone, alive, start)]
             _improve(loads, _living(problem, alive))
             count = sum(load.excess() <= 0 for load in loads)
             if count > best[0]:
@@ -56,7 +56,7 @@ def _search(problem: Problem) -> Workers:
     return best[1]
 
 
-def _most(problem: Problem, alone: np.ndarray) -> int:
+def _most(problem: AssignmentProblem, alone: np.ndarray) -> int:
     """An upper bound of the number of workers that can be estimated: the smallest ones, filled with
     estimable keys.
     """
@@ -73,13 +73,13 @@ def _most(problem: Problem, alone: np.ndarray) -> int:
     return count
 
 
-def _living(problem: Problem, alive: int) -> list[int]:
+def _living(problem: AssignmentProblem, alive: int) -> list[int]:
     """The workers that the assignment makes estimable: the smallest ones."""
     order = sorted(range(len(problem.capacities)), key=lambda w: (problem.capacities[w], -w))
     return sorted(order[:alive])
 
 
-def _dealt(problem: Problem, alone: np.ndarray, alive: int, start: int) -> Workers:
+def _dealt(problem: AssignmentProblem, alone: np.ndarray, alive: int, start: int) -> Workers:
     """The keys that are hardest to estimate go to the other workers. Of the rest the hardest come
     first, each to the worker where it does least harm.
     """
@@ -101,7 +101,7 @@ def _dealt(problem: Problem, alone: np.ndarray, alive: int, start: int) -> Worke
     return filling.workers()
 
 
-def _improve(loads: list[Load], living: list[int], moves: int | None = None) -> None:
+def _improve(loads: list[WorkerLoad], living: list[int], moves: int | None = None) -> None:
     """Swaps keys as long as the living workers come closer to being estimable."""
     alive = set(living)
     left = 4 * len(loads[0].problem.tolerated) if moves is None else moves // 2
@@ -119,13 +119,13 @@ def _improve(loads: list[Load], living: list[int], moves: int | None = None) -> 
             stuck.add(worst)
 
 
-def _swap(loads: list[Load], worst: int, alive: set[int]) -> bool:
+def _swap(loads: list[WorkerLoad], worst: int, alive: set[int]) -> bool:
     """Makes the best swap of a key of `worst` with another worker's; False if none helps."""
     mine = loads[worst]
     home = {key: w for w, load in enumerate(loads) if w != worst for key in load.keys}
     candidates: Indices = np.fromiter(home, dtype=np.intp)
     before = mine.excess()
-    best: tuple[float, int, Load, Load] | None = None
+    best: tuple[float, int, WorkerLoad, WorkerLoad] | None = None
     for place in _culprits(mine):
         without = mine.without(place)
         after = without.excess_with(candidates)
@@ -146,7 +146,7 @@ def _swap(loads: list[Load], worst: int, alive: set[int]) -> bool:
     return True
 
 
-def _culprits(load: Load) -> list[int]:
+def _culprits(load: WorkerLoad) -> list[int]:
     """The key that misses most, and the keys that would tell most about it if they were
     elsewhere.
     """
@@ -156,7 +156,7 @@ def _culprits(load: Load) -> list[int]:
     return [int(place) for place in np.argsort(-gains, kind="stable")[:WORST]]
 
 
-def _from_previous(problem: Problem) -> Workers:
+def _from_previous(problem: AssignmentProblem) -> Workers:
     """New keys join where they do least harm; then at most `moves` swaps follow."""
     assert problem.previous is not None
     filling = Filling(problem, problem.capacities)
@@ -169,6 +169,6 @@ def _from_previous(problem: Problem) -> Workers:
         ratios = filling.ratios_with(key)
         ratios[filling.full()] = np.inf
         filling.add(int(np.argmin(np.round(ratios, 12))), key)
-    loads = [Load(problem, keys) for keys in filling.workers()]
+    loads = [WorkerLoad(problem, keys) for keys in filling.workers()]
     _improve(loads, list(range(len(loads))), problem.moves)
     return [load.keys for load in loads]

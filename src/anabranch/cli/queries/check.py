@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.cli.queries.scripts import cluster_for, read_script
 from anabranch.cli.show.tables import out
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.connectors import SINKS, SOURCES, TABLES, Connector
 from anabranch.connectors.options import split, take
 from anabranch.coordinator.base.catalog import IN_MEMORY, Catalog
@@ -16,7 +16,7 @@ from anabranch.coordinator.base.secrets import Kept
 from anabranch.coordinator.base.sites import absence
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.scripts.analysis import Types
-from anabranch.coordinator.scripts.replies import Changes
+from anabranch.coordinator.scripts.replies import ScriptChanges
 from anabranch.coordinator.scripts.scripts import ScriptCheck
 from anabranch.errors import AnabranchError
 from anabranch.language import Script, parse
@@ -52,18 +52,18 @@ def check_script(path: Path, cluster_file: Path | None) -> None:
     out.print("Whether files and servers are there, and what only Spark knows, shows when it runs.")
 
 
-def check_early(script: Script, cluster: Cluster, base: str) -> None:
+def check_early(script: Script, cluster: ClusterConfig, base: str) -> None:
     """Raises what Spark and a system's sites would say of names, options and files, before they are
     started, which takes its time. Types are not checked. A script with pockets is skipped, because
     the check would run their code once more.
     """
     if not any(isinstance(one, CreatePocket) for one in parse(script)):
-        _checked(script, cluster, base, NoTypes(), LocalSites)
+        _checked(script, cluster, base, NoTypes(), PlannedLocalSites)
 
 
 def _checked(
-    script: Script, cluster: Cluster, base: str, types: Types, sites: type[PlannedSites]
-) -> Changes:
+    script: Script, cluster: ClusterConfig, base: str, types: Types, sites: type[PlannedSites]
+) -> ScriptChanges:
     planned: Any = sites(list(cluster.sites))
     placing = Placing(planned, Catalog(IN_MEMORY), cluster)
     return ScriptCheck(
@@ -119,7 +119,7 @@ class PlannedSites:
         return typed
 
 
-class LocalSites(PlannedSites):
+class PlannedLocalSites(PlannedSites):
     """The sites that `run` starts: the files that they would read are on this machine, and all
     secrets are in the script.
     """

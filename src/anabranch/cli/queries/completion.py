@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.errors import ScriptError
-from anabranch.language.grammar.lexer import Kind, Token, tokenize
+from anabranch.language.grammar.lexer import Token, TokenKind, tokenize
 from anabranch.language.grammar.service_levels import METHODS, STANDBY_PARTS
 from anabranch.language.source import Script
 
@@ -44,7 +44,7 @@ _AFTER = {
 
 
 @dataclass(frozen=True)
-class Call:
+class KnownCall:
     """A source or sink: what its options are for, and the values that some of them take."""
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -64,9 +64,9 @@ class Names:
     pockets: Sequence[str] = ()
     sites: Sequence[str] = ()
     secrets: Sequence[str] = ()
-    sources: Mapping[str, Call] = field(default_factory=dict)
-    table_sources: Mapping[str, Call] = field(default_factory=dict)
-    sinks: Mapping[str, Call] = field(default_factory=dict)
+    sources: Mapping[str, KnownCall] = field(default_factory=dict)
+    table_sources: Mapping[str, KnownCall] = field(default_factory=dict)
+    sinks: Mapping[str, KnownCall] = field(default_factory=dict)
 
     @property
     def readable(self) -> dict[str, Sequence[str]]:
@@ -88,7 +88,7 @@ def complete(before: str, after: str, names: Names) -> list[Candidate]:
     if tokens is None:
         return []
     word = ""
-    if tokens and tokens[-1].kind is Kind.WORD and before.endswith(tokens[-1].text):
+    if tokens and tokens[-1].kind is TokenKind.WORD and before.endswith(tokens[-1].text):
         word = tokens.pop().text
     candidates = _expected(tokens, after, names)
     return [
@@ -196,11 +196,11 @@ def _in_services(keys: list[str]) -> list[str] | None:
     return [*methods, *(word for word in STANDBY_PARTS if word not in inside), *others]
 
 
-def _sources(keys: list[str], names: Names) -> Mapping[str, Call]:
+def _sources(keys: list[str], names: Names) -> Mapping[str, KnownCall]:
     return names.table_sources if keys[1:2] == ["TABLE"] else names.sources
 
 
-def _open_call(tokens: list[Token], names: Names) -> Call | None:
+def _open_call(tokens: list[Token], names: Names) -> KnownCall | None:
     """The source or sink in whose brackets the cursor is; None outside of them."""
     keys = [token.key for token in tokens]
     opened = max((index for index, key in enumerate(keys) if key == "("), default=0)
@@ -211,7 +211,7 @@ def _open_call(tokens: list[Token], names: Names) -> Call | None:
     return known.get(name)
 
 
-def _in_call(tokens: list[Token], call: Call) -> dict[str, str]:
+def _in_call(tokens: list[Token], call: KnownCall) -> dict[str, str]:
     keys = [token.key for token in tokens]
     if keys[-1] == "=":
         choices = call.choices.get(tokens[-2].text.lower(), ())

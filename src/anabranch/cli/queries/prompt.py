@@ -19,7 +19,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 
-from anabranch.cli.queries.completion import Call, Names, complete
+from anabranch.cli.queries.completion import KnownCall, Names, complete
 from anabranch.cli.queries.statements import HELP, LEAVE, command_word
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.errors import AnabranchError
@@ -96,12 +96,12 @@ def _calls() -> dict[str, Any]:
     }
 
 
-def _call(registry: Any, name: str) -> Call:
+def _call(registry: Any, name: str) -> KnownCall:
     try:
         options = registry.find(name).options
     except AnabranchError:  # it needs a package that is not installed here
-        return Call()
-    return Call(
+        return KnownCall()
+    return KnownCall(
         {option.name: option.help for option in options},
         {option.name: option.choices for option in options if option.choices},
     )

@@ -24,7 +24,7 @@ from anabranch.cli.show.tables import (
     stdout_to_stderr,
     working,
 )
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.scripts.analysis import asked, explained
 from anabranch.coordinator.service.temporary import TemporarySystem
@@ -91,7 +91,7 @@ class Run(TemporarySystem):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         progress: Callable[[str], None],
         say: Callable[[str], None] = lambda line: err.print(escape(line)),
     ) -> None:

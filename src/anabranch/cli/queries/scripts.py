@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.config.cluster import Cluster, load_cluster
+from anabranch.config.cluster import ClusterConfig, load_cluster
 from anabranch.coordinator.scripts.references import check_site_names, sites_named
 from anabranch.errors import ConfigError
 from anabranch.language import Script
@@ -29,11 +29,11 @@ def read_text(path: Path, what: str) -> str:
         raise ConfigError(f"the {what} cannot be read: {why}", place=str(path)) from None
 
 
-def cluster_for(script: Script, path: Path | None) -> Cluster:
+def cluster_for(script: Script, path: Path | None) -> ClusterConfig:
     """The cluster of the file, or a cluster of the sites that the script names, all in this
     process.
     """
     if path:
         return load_cluster(path)
     check_site_names(script)
-    return Cluster.of_sites(sites_named(script) or [ONLY_SITE])
+    return ClusterConfig.of_sites(sites_named(script) or [ONLY_SITE])

@@ -22,7 +22,7 @@ from anabranch.coordinator.requests import Execute
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.state import find_coordinator
 from anabranch.errors import AnabranchError, ConfigError, SiteError
-from anabranch.language.grammar.lexer import Kind, Token, tokenize
+from anabranch.language.grammar.lexer import Token, TokenKind, tokenize
 from anabranch.language.source import Script
 
 _SELECT = ("SELECT", "MASTER")
@@ -63,7 +63,7 @@ def _statements(script: Script) -> list[list[Token]]:
     for token in tokenize(script):
         if token.key == ";":
             statements.append([])
-        elif token.kind is not Kind.END:
+        elif token.kind is not TokenKind.END:
             statements[-1].append(token)
     return [one for one in statements if one]
 

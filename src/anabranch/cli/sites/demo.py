@@ -28,12 +28,12 @@ from anabranch.demo.apartment import (
     temperature_file,
 )
 from anabranch.demo.record import Failure, Record, Watcher, verdict
-from anabranch.demo.screen import Moment, plain_line, screen, summary
+from anabranch.demo.screen import ScreenMoment, plain_line, screen, summary
 from anabranch.errors import AnabranchError, ConfigError, TaskError
 
 if TYPE_CHECKING:
     from anabranch.cli.queries.run import Run
-    from anabranch.demo.scenes.host import Host, Scene, Told
+    from anabranch.demo.scenes.host import Scene, SceneHost, SceneOutcome
     from anabranch.face.system import System
 
 
@@ -43,7 +43,7 @@ REDRAW_S = 0.2
 GRACE_S = 30.0
 """What is still on its way so long after the last reading is no longer waited for."""
 
-Look = Callable[[Moment], None]
+Look = Callable[[ScreenMoment], None]
 Kill = Callable[[str], object]
 
 
@@ -74,17 +74,19 @@ class _Clock:
         self._seconds = seconds
         self._begun: float | None = None
 
-    def moment(self, status: SystemStatus) -> Moment:
+    def moment(self, status: SystemStatus) -> ScreenMoment:
         sources = list(status.sources())
         readings = {source.site: source.rows for source in sources}
         if self._begun is None and any(readings.values()):
             self._begun = time.monotonic()
         elapsed = time.monotonic() - self._begun if self._begun is not None else 0.0
         rates = {source.site: source.rate for source in sources}
-        return Moment(elapsed, self._seconds, readings, rates)
+        return ScreenMoment(elapsed, self._seconds, readings, rates)
 
 
-def _watch(run: Run, record: Record, failure: Failure, seconds: float, kill: Kill | None) -> Moment:
+def _watch(
+    run: Run, record: Record, failure: Failure, seconds: float, kill: Kill | None
+) -> ScreenMoment:
     """Watches until every reading has reached its end; returns the last moment."""
     clock = _Clock(seconds)
     with _view(record, failure) as (interval_s, draw):
@@ -103,7 +105,7 @@ def _watch(run: Run, record: Record, failure: Failure, seconds: float, kill: Kil
     return last
 
 
-def _is_time(moment: Moment, record: Record, failure: Failure) -> bool:
+def _is_time(moment: ScreenMoment, record: Record, failure: Failure) -> bool:
     """Whether it burns and the centre has a standby that can replace it."""
     late = moment.elapsed_s >= KILL_AFTER * moment.seconds
     return failure.killed is None and failure.standby is not None and bool(record.alarms) and late
@@ -122,7 +124,7 @@ def _view(record: Record, failure: Failure) -> Iterator[tuple[float, Look]]:
 def _every(interval_s: float, look: Look) -> Look:
     due = time.monotonic()
 
-    def look_if_due(moment: Moment) -> None:
+    def look_if_due(moment: ScreenMoment) -> None:
         nonlocal due
         if time.monotonic() >= due:
             due = time.monotonic() + interval_s
@@ -213,18 +215,18 @@ def _shown(run: Run, output: Path) -> Iterator[System]:
 
 def _scenes(run: Run, system: System, output: Path) -> list[str]:
     """The titles of the scenes in which something was wrong."""
-    from anabranch.demo.scenes.deadlines import Deadlines
-    from anabranch.demo.scenes.estimate import Estimate
-    from anabranch.demo.scenes.host import Host
-    from anabranch.demo.scenes.network import Network
-    from anabranch.demo.scenes.stage import Stage
+    from anabranch.demo.scenes.deadlines import DeadlinesScene
+    from anabranch.demo.scenes.estimate import EstimateScene
+    from anabranch.demo.scenes.host import SceneHost
+    from anabranch.demo.scenes.network import NetworkScene
+    from anabranch.demo.scenes.stage import StageScene
 
     wrong = []
-    scenes = (Network(), Deadlines(), Stage(), Estimate())
+    scenes = (NetworkScene(), DeadlinesScene(), StageScene(), EstimateScene())
     for number, scene in enumerate(scenes, start=2):
         _headline(number, scene.title)
         with working(f"{scene.title} …") as say:
-            host = Host(run.coordinator, output, system.execute, system.kill, say)
+            host = SceneHost(run.coordinator, output, system.execute, system.kill, say)
             outcome = _played(scene, host)
         mark, style = {True: ("✓", "green"), False: ("✗", "red"), None: ("–", "dim")}[outcome.well]
         out.print(f"[{style}]{mark}[/] {escape(outcome.sentence)}")
@@ -233,17 +235,17 @@ def _scenes(run: Run, system: System, output: Path) -> list[str]:
     return wrong
 
 
-def _played(scene: Scene, host: Host) -> Told:
+def _played(scene: Scene, host: SceneHost) -> SceneOutcome:
     """Plays a scene. If it fails, the audience is told so, and the next scene gets an empty
     system.
     """
-    from anabranch.demo.scenes.host import Told
+    from anabranch.demo.scenes.host import SceneOutcome
 
     try:
         host.drop_all()
         return scene.play(host)
     except AnabranchError as error:
-        return Told(error.line(), well=False)
+        return SceneOutcome(error.line(), well=False)
 
 
 def _headline(number: int, title: str) -> None:

@@ -18,13 +18,13 @@ from pydantic_core import PydanticCustomError
 
 from anabranch.cli.show.tables import err
 from anabranch.config.address import HostPort, read_address
-from anabranch.config.cluster import Cluster, SiteConfig
+from anabranch.config.cluster import ClusterConfig, SiteConfig
 from anabranch.config.model import SiteSettings
 from anabranch.disk.real import own_folder
 from anabranch.errors import ConfigError
 from anabranch.link.gate import Credentials, check_address
 from anabranch.link.message import PROTOCOL
-from anabranch.link.messages import Join
+from anabranch.link.messages import JoinCluster
 from anabranch.link.peer import Peer
 from anabranch.runtime.log import log_to, note
 from anabranch.scratch import scratch_folder
@@ -47,11 +47,11 @@ def address_of(option: str, value: str) -> HostPort:
         raise ConfigError(said["message"], place=option, remedy=said["remedy"]) from None
 
 
-def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> tuple[Cluster, int]:
+def join(name: str, coordinator: Peer, changes: dict[str, HostPort]) -> tuple[ClusterConfig, int]:
     """The cluster as the coordinator knows it, with this site in it as asked for here, and this
     site's incarnation number.
     """
-    joined = coordinator.send(Join(name, os.getpid(), PROTOCOL, VERSION))
+    joined = coordinator.send(JoinCluster(name, os.getpid(), PROTOCOL, VERSION))
     cluster = joined.cluster
     config = cluster.sites.get(name) or SiteConfig(name=name)
     sites = cluster.sites | {name: config.model_copy(update=changes)}
@@ -113,7 +113,7 @@ def run_site(
 
 
 def _check_guarded(
-    address: HostPort | None, credentials: Credentials, cluster: Cluster, place: str
+    address: HostPort | None, credentials: Credentials, cluster: ClusterConfig, place: str
 ) -> None:
     """Raises ConfigError for an address that other machines can reach without a token, or without
     TLS unless the cluster allows that knowingly. `up` asks the same of its addresses.

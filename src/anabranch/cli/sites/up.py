@@ -18,7 +18,7 @@ from rich.markup import escape
 from anabranch.cli.queries.scripts import ONLY_SITE
 from anabranch.cli.show.tables import err, working
 from anabranch.config.address import HostPort
-from anabranch.config.cluster import Cluster, load_cluster
+from anabranch.config.cluster import ClusterConfig, load_cluster
 from anabranch.config.rules import unguarded
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.reports import SystemStatus
@@ -268,13 +268,13 @@ def _show_face(coordinator: Coordinator, http: HostPort | None) -> FaceServer:
     return FaceServer(System(coordinator, Path.cwd()), coordinator.credentials, http)
 
 
-def _named(sites: list[str]) -> Cluster:
+def _named(sites: list[str]) -> ClusterConfig:
     """A cluster of these sites, or of one site, all in this process."""
     twice = next((name for name in sites if sites.count(name) > 1), None)
     if twice is not None:
         remedy = "Give each site a name of its own."
         raise ConfigError(f"the site {twice} is given twice", place="--site", remedy=remedy)
-    return Cluster.of_sites(sites or [ONLY_SITE])
+    return ClusterConfig.of_sites(sites or [ONLY_SITE])
 
 
 def _make_folder(state: Path) -> bool:

@@ -81,7 +81,7 @@ class ParquetSink(Sink):
         self._recorded: tuple[int, list[str]] | None = None
         self._waiting_since: float | None = None
         """When the oldest row came that is not there yet."""
-        self._parts: dict[str, list[Part]] = {}
+        self._parts: dict[str, list[PartFile]] = {}
         """By folder, those not stored yet. Only the last may have fewer rows than it should; the
         folder that got rows last is the last."""
         self._overwrite: bool = chosen["overwrite"]
@@ -240,7 +240,7 @@ class ParquetSink(Sink):
         for folder in folders:
             sync_folder(folder)
 
-    def _unstored(self) -> list[Part]:
+    def _unstored(self) -> list[PartFile]:
         return [part for parts in self._parts.values() for part in parts]
 
     def _discard(self) -> None:
@@ -248,11 +248,11 @@ class ParquetSink(Sink):
             part.discard()
         self._parts.clear()
 
-    def _growing(self, folder: str, table: pa.Table) -> Part:
+    def _growing(self, folder: str, table: pa.Table) -> PartFile:
         parts = self._parts[folder] = self._parts.pop(folder, [])
         if not parts or parts[-1].ended:
             first = table["_pos"][0].as_py()
-            parts.append(Part(self._partitions.schema, self._folder, folder, first))
+            parts.append(PartFile(self._partitions.schema, self._folder, folder, first))
             for other in list(self._parts)[:-_MOST_GROWING]:
                 self._parts[other][-1].end()
         return parts[-1]
@@ -267,7 +267,7 @@ class ParquetSink(Sink):
                 part.sync()  # of very many folders few have an open file
 
 
-class Part:
+class PartFile:
     """One unfinished file. Small tables are gathered into row groups of a useful size."""
 
     def __init__(self, schema: pa.Schema, root: Path, folder: str, first: int) -> None:

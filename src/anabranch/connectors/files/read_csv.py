@@ -119,9 +119,9 @@ class CsvReader:
         records.let_go()
         return _Taken(block, records.byte - byte, records.line, more)
 
-    def _records(self, data: BinaryIO, unchanged: Unchanged, byte: int) -> Records:
+    def _records(self, data: BinaryIO, unchanged: Unchanged, byte: int) -> CsvRecords:
         limit, stopped = self._max_line, self._context.stopped
-        return Records(data, byte, limit, stopped, skip=self._skip, unchanged=unchanged)
+        return CsvRecords(data, byte, limit, stopped, skip=self._skip, unchanged=unchanged)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class TooLong(csv.Error):
     pass
 
 
-class Records:
+class CsvRecords:
     """The records from a byte of a file on. TooLong is raised for a record longer than `limit`, or
     it is passed over if `skip`. `byte` says how far they reach, `line` how many lines they took up.
     """
@@ -263,7 +263,7 @@ class Records:
         self._text.detach()
 
 
-def _header(rows: Records, file: Path) -> list[str]:
+def _header(rows: CsvRecords, file: Path) -> list[str]:
     try:
         return [name.strip() for name in next(rows)]
     except StopIteration:
@@ -274,7 +274,7 @@ def _header(rows: Records, file: Path) -> list[str]:
         raise SourceError(f"malformed header: {error}", place=f"{file}:1") from error
 
 
-def _block(records: Records, rows: _Rows, end: int) -> tuple[Block, bool]:
+def _block(records: CsvRecords, rows: _Rows, end: int) -> tuple[Block, bool]:
     """The next rows, at most to the byte `end`, by columns, and whether there may be more. A row
     that spans several lines gets the number of its first.
     """

@@ -11,7 +11,7 @@ import stat
 import threading
 from typing import Any, BinaryIO
 
-from anabranch.connectors.options import Kind, Option
+from anabranch.connectors.options import Option, OptionKind
 from anabranch.errors import CannotResume, ConfigError, SourceError
 from anabranch.units import byte_count, show_bytes
 
@@ -74,7 +74,7 @@ def _size(value: Any) -> int:
 
 MAX_LINE = Option(
     "max_line",
-    Kind("size", "a size such as '16MB', below 2 GiB", _size),
+    OptionKind("size", "a size such as '16MB', below 2 GiB", _size),
     "the longest line, or CSV record of several lines, that is taken; longer ones are malformed",
     default=16_000_000,
 )

@@ -20,14 +20,14 @@ from anabranch.connectors.files.read_json import JsonReader
 from anabranch.connectors.files.read_lines import MAX_LINE
 from anabranch.connectors.files.read_parquet import ParquetReader
 from anabranch.connectors.formats.table_builder import ON_ERROR
-from anabranch.connectors.options import TEXT, Kind, Option, take
+from anabranch.connectors.options import TEXT, Option, OptionKind, take
 from anabranch.connectors.source import Cursor, Source, SourceContext
 from anabranch.connectors.table import TableContext, TableReader, refresh_option
 from anabranch.errors import CannotResume, ConfigError, SourceError
 from anabranch.plan.places import Place
 
 
-class Reader(Protocol):
+class FileReader(Protocol):
     """A reader of one file format."""
 
     def __init__(self, context: SourceContext, on_error: str, max_line: int) -> None: ...
@@ -43,7 +43,7 @@ class Reader(Protocol):
         """
 
 
-_READERS: dict[str, type[Reader]] = {
+_READERS: dict[str, type[FileReader]] = {
     "csv": CsvReader,
     "json": JsonReader,
     "parquet": ParquetReader,
@@ -68,7 +68,7 @@ class FileSource(Source):
         MAX_LINE,
         Option(
             "speed",
-            Kind("speed", "'max' or a number above 0", _speed),
+            OptionKind("speed", "'max' or a number above 0", _speed),
             "'max', or how many times faster than its event times the file is replayed",
         ),
     )
@@ -132,7 +132,7 @@ class FileSource(Source):
             begin = end
 
     def _tables(
-        self, reader: Reader, begin: Cursor, end: Cursor | None = None
+        self, reader: FileReader, begin: Cursor, end: Cursor | None = None
     ) -> Iterator[tuple[pa.Table, Cursor]]:
         """The tables that are not empty, read by `reader`."""
         names = [str(file) for file in self.files]

@@ -19,7 +19,7 @@ from anabranch.errors import SinkAway, SinkError
 _DEFAULTS = {"partitioner": "murmur2_random", "linger.ms": 5}
 
 
-class Notes(Protocol):
+class ResultNotes(Protocol):
     """What a sink needs of `noted.Notes`."""
 
     def read(self, timeout_s: float) -> Noted | None: ...
@@ -27,14 +27,14 @@ class Notes(Protocol):
     def close(self) -> None: ...
 
 
-class Tail(Protocol):
+class ResultTail(Protocol):
     """What a sink needs of `tail.Tail`."""
 
     def last_position(self) -> tuple[int, bool]: ...
     def behind(self, offsets: Mapping[int, int]) -> tuple[int, bool]: ...
 
 
-class Place(Protocol):
+class TopicPlace(Protocol):
     """All that a sink asks of Kafka. If a broker is away, calls raise SinkAway or a
     KafkaException.
     """
@@ -45,12 +45,12 @@ class Place(Protocol):
     def check(self) -> None:
         """Raises SinkError unless the topic is there."""
 
-    def notes(self) -> Notes: ...
+    def notes(self) -> ResultNotes: ...
 
     def producer(self) -> Producer:
         """A new producer. Its transactions fence off those of the query's other producers."""
 
-    def tail(self, run: str) -> Tail: ...
+    def tail(self, run: str) -> ResultTail: ...
 
     def ends(self) -> dict[int, int]:
         """Partition → the offset after its last record."""

@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from anabranch.connectors.kafka.client import PATIENCE_S, Topic, make_client, passes
-from anabranch.connectors.kafka.records import Merge, Record, in_order
+from anabranch.connectors.kafka.records import KafkaRecord, Merge, in_order
 from anabranch.errors import AnabranchError
 
 BATCH = 10_000
@@ -47,7 +47,7 @@ and only by that we learn that a partition has no more."""
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
-class Reading:
+class TopicReading:
     """`offsets` holds the next offset of each partition to be taken; records after it may have come
     already.
     """
@@ -71,7 +71,7 @@ class Reading:
     def close(self) -> None:
         self.consumer.close()
 
-    def take(self) -> list[Record]:
+    def take(self) -> list[KafkaRecord]:
         """The records that have come and may go, in the order of `in_order`; empty if nothing comes
         for a while.
         """
@@ -113,12 +113,12 @@ class Reading:
             self.consumer.resume(self._places(dict.fromkeys(resume, 0)))
         self._paused = full
 
-    def poll(self) -> list[Record]:
+    def poll(self) -> list[KafkaRecord]:
         """The records in the order in which they came."""
         answers: list[Any] = self.consumer.consume(1, POLL_S)
         if answers:
             answers += self.consumer.consume(BATCH, LINGER_S)
-        records: list[Record] = [answer for answer in answers if self._is_record(answer)]
+        records: list[KafkaRecord] = [answer for answer in answers if self._is_record(answer)]
         now = time.monotonic()
         for record in records:
             self._fetched[record.partition()] = record.offset() + 1
@@ -212,13 +212,13 @@ def read_ranges(
     begin: Mapping[int, int],
     ends: Iterator[Mapping[int, int]],
     stopped: Event,
-) -> Iterator[list[Record]]:
+) -> Iterator[list[KafkaRecord]]:
     """The records from `begin` on and before the first of `ends`, then those up to the next, and so
     on, each in the order in which they were taken at first; one consumer reads them. A partition
     that was not known before starts at 0. Ends early if `stopped` is set.
     """
-    reading = Reading(topic, settings | EAGER, begin)
-    held: dict[int, deque[Record]] = {}
+    reading = TopicReading(topic, settings | EAGER, begin)
+    held: dict[int, deque[KafkaRecord]] = {}
     at = dict(begin)
     try:
         for end in ends:
@@ -235,10 +235,10 @@ def read_ranges(
 
 
 def _gather(
-    reading: Reading,
+    reading: TopicReading,
     topic: Topic[AnabranchError],
     wanted: Mapping[int, int],
-    held: dict[int, deque[Record]],
+    held: dict[int, deque[KafkaRecord]],
     stopped: Event,
 ) -> bool:
     """Reads until all records before `wanted` are held, with any others that come. False if it must
@@ -277,7 +277,7 @@ def is_silent(topic: Topic[Any], heard: float) -> bool:
     return time.monotonic() - heard > (PATIENCE_S if topic.trouble_at > heard else SILENCE_S)
 
 
-def _up_to(held: dict[int, deque[Record]], wanted: Mapping[int, int]) -> Iterator[Record]:
+def _up_to(held: dict[int, deque[KafkaRecord]], wanted: Mapping[int, int]) -> Iterator[KafkaRecord]:
     for number, offset in wanted.items():
         records = held.get(number, deque())
         while records and records[0].offset() < offset:
@@ -290,15 +290,15 @@ def read_range(
     begin: Mapping[int, int],
     end: Mapping[int, int],
     stopped: Event,
-) -> list[Record]:
+) -> list[KafkaRecord]:
     """The records of each partition from `begin` on and before `end`, in the order in which they
     were taken at first. A partition that `begin` does not know starts at 0.
     """
     starts = {number: begin.get(number, 0) for number in end if end[number] > begin.get(number, 0)}
     if not starts:
         return []
-    taken: list[Record] = []
-    reading = Reading(topic, settings | EAGER, starts)
+    taken: list[KafkaRecord] = []
+    reading = TopicReading(topic, settings | EAGER, starts)
     try:
         heard = time.monotonic()
         while not reading.has_reached({number: end[number] for number in starts}):

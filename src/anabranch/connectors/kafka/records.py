@@ -26,7 +26,7 @@ OF_THE_RECORD = "of the record"
 _REMEDY = "Set on_error = 'skip' to leave such records out."
 
 
-class Record(Protocol):
+class KafkaRecord(Protocol):
     """The part of confluent_kafka.Message that we need."""
 
     def partition(self) -> int: ...
@@ -51,7 +51,7 @@ class RecordDecoder:
         convert: Convert = from_text if self._is_csv else partial(from_values, base64_text=True)
         self._builder = TableBuilder(context, on_error, convert, _REMEDY)
 
-    def table(self, records: Sequence[Record]) -> pa.Table:
+    def table(self, records: Sequence[KafkaRecord]) -> pa.Table:
         """The well-formed rows in the order of `records`; where malformed ones are to fail,
         SourceError names the first."""
         texts = [
@@ -71,11 +71,11 @@ class RecordDecoder:
     def _as_raw(self, times: list[int | None]) -> list[int | None] | list[str]:
         return ["" if time is None else str(time) for time in times] if self._is_csv else times
 
-    def _place(self, record: Record) -> str:
+    def _place(self, record: KafkaRecord) -> str:
         return f"topic {self._topic}, partition {record.partition()}, offset {record.offset()}"
 
 
-def _micros(record: Record) -> int | None:
+def _micros(record: KafkaRecord) -> int | None:
     kind, millis = record.timestamp()
     return millis * 1000 if kind else None
 
@@ -92,9 +92,9 @@ class Merge:
     """Holds records until they may go. Pure."""
 
     def __init__(self) -> None:
-        self._held: dict[int, deque[Record]] = {}
+        self._held: dict[int, deque[KafkaRecord]] = {}
 
-    def add(self, records: Iterable[Record]) -> None:
+    def add(self, records: Iterable[KafkaRecord]) -> None:
         for record in records:
             self._held.setdefault(record.partition(), deque()).append(record)
 
@@ -104,11 +104,11 @@ class Merge:
     def __len__(self) -> int:
         return sum(map(len, self._held.values()))
 
-    def take(self, behind: Iterable[int]) -> list[Record]:
+    def take(self, behind: Iterable[int]) -> list[KafkaRecord]:
         """The records that may go while more is to come from the partitions `behind`."""
         newest = [self._newest(partition) for partition in behind]
         limit = min(newest, default=None)
-        taken: list[Record] = []
+        taken: list[KafkaRecord] = []
         for held in self._held.values():
             while held and (limit is None or _time(held[0]) <= limit):
                 taken.append(held.popleft())
@@ -119,7 +119,7 @@ class Merge:
         return max(map(_time, held)) if held else float("-inf")
 
 
-def in_order(records: Iterable[Record]) -> list[Record]:
+def in_order(records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
     """The records by time, with each partition's own order kept: no record comes before an earlier
     one of its partition. The order depends only on which records there are, not on how they came.
     """
@@ -133,6 +133,6 @@ def in_order(records: Iterable[Record]) -> list[Record]:
     return [by_place[number] for number in sorted(keys, key=lambda number: keys[number])]
 
 
-def _time(record: Record) -> float:
+def _time(record: KafkaRecord) -> float:
     kind, millis = record.timestamp()
     return millis if kind else float("-inf")

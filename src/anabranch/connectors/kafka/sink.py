@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from anabranch.connectors.formats.texts import csv_rows, json_column, json_objects
 from anabranch.connectors.kafka.client import SERVERS, TOPIC, passes
-from anabranch.connectors.kafka.place import BrokerPlace, Notes, Place
+from anabranch.connectors.kafka.place import BrokerPlace, ResultNotes, TopicPlace
 from anabranch.connectors.kafka.written import Noted, marks
 from anabranch.connectors.options import TEXT, Option, split, take, unknown
 from anabranch.connectors.sink import (
@@ -75,7 +75,7 @@ class KafkaSink(Sink):
     others = "settings of the client, by librdkafka's names: `` `security.protocol` = 'SSL' ``"
 
     def __init__(
-        self, context: SinkContext, place: Place | None = None, time: ThreadTime = REAL_TIME
+        self, context: SinkContext, place: TopicPlace | None = None, time: ThreadTime = REAL_TIME
     ) -> None:
         """`place` replaces the topic that the options name."""
         known, passed = split(self.options, context.options)
@@ -268,7 +268,7 @@ class Writer:
     """A producer, and where its records lie."""
 
     def __init__(
-        self, producer: Producer, notes: Notes, noted_at: float, offsets: dict[int, int]
+        self, producer: Producer, notes: ResultNotes, noted_at: float, offsets: dict[int, int]
     ) -> None:
         self.producer = producer
         self.notes = notes

@@ -12,8 +12,8 @@ import pyarrow as pa
 from anabranch.connectors.formats.table_builder import ON_ERROR
 from anabranch.connectors.kafka import reading as kafka_reading
 from anabranch.connectors.kafka.client import SERVERS, TOPIC, Topic, client_settings
-from anabranch.connectors.kafka.reading import Reading, read_range, read_ranges, watermarks
-from anabranch.connectors.kafka.records import OF_THE_RECORD, Record, RecordDecoder
+from anabranch.connectors.kafka.reading import TopicReading, read_range, read_ranges, watermarks
+from anabranch.connectors.kafka.records import OF_THE_RECORD, KafkaRecord, RecordDecoder
 from anabranch.connectors.options import BOOLEAN, TEXT, Option, split, take
 from anabranch.connectors.source import Cursor, Source, SourceContext
 from anabranch.errors import CannotResume, ConfigError, SourceAway, SourceError
@@ -79,7 +79,7 @@ class KafkaSource(Source):
             return
         goal = {number: high for number, (_, high) in present.items()}
         settings = self._settings | (kafka_reading.EAGER if self.finite else {})
-        reading = Reading(self._topic, settings, self._offsets(cursor, present))
+        reading = TopicReading(self._topic, settings, self._offsets(cursor, present))
         looked = time.monotonic()
         try:
             while not self._stopped.is_set():
@@ -122,7 +122,7 @@ class KafkaSource(Source):
     def reread_many(self, begin: Cursor, ends: Iterator[Cursor]) -> Iterator[tuple[pa.Table, int]]:
         """One consumer reads them, whatever the number of ends."""
         numbered = map(_numbered, ends)
-        group: list[Record] = []
+        group: list[KafkaRecord] = []
         count = 0
         for records in read_ranges(
             self._topic, self._settings, _numbered(begin), numbered, self._stopped

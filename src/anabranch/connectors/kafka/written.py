@@ -22,8 +22,8 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from anabranch.connectors.kafka.client import Topic, make_client
-from anabranch.connectors.kafka.reading import EAGER, Reading, is_silent, watermarks
-from anabranch.connectors.kafka.records import Record
+from anabranch.connectors.kafka.reading import EAGER, TopicReading, is_silent, watermarks
+from anabranch.connectors.kafka.records import KafkaRecord
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Tail:
         if begin >= end:
             return 0
         greatest, heard = 0, time.monotonic()
-        reading = Reading(self._topic, self._settings | EAGER, {number: begin})
+        reading = TopicReading(self._topic, self._settings | EAGER, {number: begin})
         try:
             while not reading.has_reached({number: end}):
                 records = reading.poll()
@@ -161,7 +161,7 @@ class Tail:
             reading.close()
         return greatest
 
-    def _position(self, record: Record) -> int:
+    def _position(self, record: KafkaRecord) -> int:
         """The record's position; 0 if it is not of this query and run."""
         headers = dict(record.headers() or ())
         other = headers.get(QUERY) != self._query.encode()

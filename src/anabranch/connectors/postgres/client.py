@@ -149,7 +149,7 @@ _STATEMENTS = 4
 _KEEPALIVES = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
 
 
-class Session:
+class SinkSession:
     """One connection, opened again after it was lost. `limit_s` is how long a lock, a silent
     network or an idle transaction may last; a statement may take four times as long.
     """

@@ -17,14 +17,14 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from anabranch.connectors.postgres.client import Database, Session
-from anabranch.connectors.postgres.sink_table import Found, ResultTable
+from anabranch.connectors.postgres.client import Database, SinkSession
+from anabranch.connectors.postgres.sink_table import PresentTable, ResultTable
 from anabranch.connectors.sink import behind, check_right, fenced, superseded
 from anabranch.errors import SinkError
 
 
 @dataclass(frozen=True)
-class Held:
+class FenceRow:
     """The row: who holds the fence, and the last position that is written. `holder` counts the
     holders.
     """
@@ -40,17 +40,17 @@ class Fence:
 
     def __init__(self, stream: str, run: str) -> None:
         self._stream, self._run = stream, run
-        self._held: Held | None = None
+        self._held: FenceRow | None = None
 
-    def check_right(self, row: Held | None, epoch: int, *, resume: bool) -> None:
+    def check_right(self, row: FenceRow | None, epoch: int, *, resume: bool) -> None:
         """Raises Fenced if a holder has a later right to write."""
         check_right(self._stream, self._run, epoch, row, resume=resume)
 
-    def takes(self, before: Held | None, epoch: int, position: int) -> Held:
+    def takes(self, before: FenceRow | None, epoch: int, position: int) -> FenceRow:
         """The row once we have taken it; `before` is what it was."""
-        return Held(self._run, epoch, before.holder + 1 if before else 1, position)
+        return FenceRow(self._run, epoch, before.holder + 1 if before else 1, position)
 
-    def taken(self, held: Held) -> None:
+    def taken(self, held: FenceRow) -> None:
         """Notes that the transaction which wrote this row is committed."""
         self._held = held
 
@@ -60,12 +60,12 @@ class Fence:
         return self._open.position
 
     @property
-    def _open(self) -> Held:
+    def _open(self) -> FenceRow:
         if self._held is None:
             raise SinkError("the sink is not open")
         return self._held
 
-    def still(self, row: Held | None) -> int:
+    def still(self, row: FenceRow | None) -> int:
         """The last position that is written. Raises Fenced if another writer has taken the fence
         since, and SinkBehind if the server has lost what it had committed.
         """
@@ -80,7 +80,7 @@ class Fence:
             raise behind(row.position, held.position)
         return row.position
 
-    def noted(self, position: int) -> Held:
+    def noted(self, position: int) -> FenceRow:
         """The row of a transaction that writes up to `position`."""
         return replace(self._open, position=position)
 
@@ -103,7 +103,7 @@ _END_OTHERS = """
 T = TypeVar("T")
 
 
-class Transaction(Protocol):
+class SinkTransaction(Protocol):
     """What a sink does within one transaction. If the server is away, calls raise SinkAway."""
 
     def check(self) -> None:
@@ -115,7 +115,7 @@ class Transaction(Protocol):
     def count(self) -> int:
         """The number of rows of the query, whatever run wrote them."""
 
-    def found(self, *, lock: bool = False) -> Held | None:
+    def found(self, *, lock: bool = False) -> FenceRow | None:
         """The row, after `create`; with `lock` it is locked until the transaction ends."""
 
     def end_others(self) -> None:
@@ -123,10 +123,10 @@ class Transaction(Protocol):
         transaction, with locks that nobody else gets.
         """
 
-    def take(self, held: Held) -> None:
+    def take(self, held: FenceRow) -> None:
         """Replaces the row by this one."""
 
-    def note(self, held: Held) -> None:
+    def note(self, held: FenceRow) -> None:
         """Writes this position into the row, which stays ours."""
 
     def clear(self) -> None:
@@ -139,8 +139,8 @@ class Transaction(Protocol):
         """Inserts the rows, none of which is there yet."""
 
 
-class Place(Protocol):
-    def transaction(self, work: Callable[[Transaction], T]) -> T:
+class TablePlace(Protocol):
+    def transaction(self, work: Callable[[SinkTransaction], T]) -> T:
         """Does all of `work` or nothing. After SinkAway nobody knows which, if the connection was
         lost during the commit. Raises SinkError for what would fail again.
         """
@@ -158,7 +158,7 @@ class DatabasePlace:
     """The place of the query `stream` and its `run`, in a database."""
 
     def __init__(
-        self, database: Database, session: Session, table: ResultTable, stream: str, run: str
+        self, database: Database, session: SinkSession, table: ResultTable, stream: str, run: str
     ) -> None:
         self.database = database
         self.session = session
@@ -169,7 +169,7 @@ class DatabasePlace:
         self.row: tuple[sql.Literal, sql.Literal] | None = None
         session.tables = [table.quoted]
 
-    def transaction(self, work: Callable[[Transaction], T]) -> T:
+    def transaction(self, work: Callable[[SinkTransaction], T]) -> T:
         return self.session.transaction(lambda made: work(DatabaseTransaction(self, made)))
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ class DatabasePlace:
     def abandon(self) -> None:
         self.session.abandon()
 
-    def is_in(self, table: Found) -> sql.Identifier:
+    def is_in(self, table: PresentTable) -> sql.Identifier:
         """The name of the row's table, in the schema of the table of results."""
         self.fence = sql.Identifier(table.schema, NAME)
         self.row = sql.Literal(table.name), sql.Literal(self.stream)
@@ -202,21 +202,21 @@ class DatabaseTransaction:
     def count(self) -> int:
         return self._place.table.count(self._connection, self._place.stream)
 
-    def found(self, *, lock: bool = False) -> Held | None:
+    def found(self, *, lock: bool = False) -> FenceRow | None:
         target, stream = self._row()
         statement = sql.SQL(_READ + " FOR UPDATE" if lock else _READ)
         query = statement.format(self._place.fence, target, stream)
         row = self._connection.execute(query).fetchone()
-        return Held(*row) if row else None
+        return FenceRow(*row) if row else None
 
     def end_others(self) -> None:
         self._connection.execute(_END_OTHERS, (self._place.session.name,))
 
-    def take(self, held: Held) -> None:
+    def take(self, held: FenceRow) -> None:
         values = map(sql.Literal, (held.run, held.epoch, held.holder, held.position))
         self._connection.execute(sql.SQL(_TAKE).format(self._place.fence, *self._row(), *values))
 
-    def note(self, held: Held) -> None:
+    def note(self, held: FenceRow) -> None:
         position = sql.Literal(held.position)
         self._connection.execute(sql.SQL(_NOTE).format(self._place.fence, position, *self._row()))
 

@@ -10,8 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.connectors.options import DURATION, TEXT, Option, take
-from anabranch.connectors.postgres.client import PASSWORD, URL, Database, Session, database_of
-from anabranch.connectors.postgres.place import DatabasePlace, Fence, Held, Place, Transaction
+from anabranch.connectors.postgres.client import PASSWORD, URL, Database, SinkSession, database_of
+from anabranch.connectors.postgres.place import (
+    DatabasePlace,
+    Fence,
+    FenceRow,
+    SinkTransaction,
+    TablePlace,
+)
 from anabranch.connectors.postgres.sink_table import ResultTable, of_an_earlier_query
 from anabranch.connectors.sink import ANEW, Beginning, Sink, SinkContext
 from anabranch.errors import SinkAway
@@ -54,7 +60,7 @@ class PostgresSink(Sink):
     )
 
     def __init__(
-        self, context: SinkContext, place: Place | None = None, time: ThreadTime = REAL_TIME
+        self, context: SinkContext, place: TablePlace | None = None, time: ThreadTime = REAL_TIME
     ) -> None:
         """`place` replaces the table that the options name."""
         chosen = take("postgres", self.options, context.options)
@@ -69,10 +75,10 @@ class PostgresSink(Sink):
         self._closed = time.event()
         self._check()
 
-    def _of_database(self, database: Database) -> Place:
+    def _of_database(self, database: Database) -> TablePlace:
         context = self._context
         name = f"anabranch {_short(self._table)} {_short(context.query)}"
-        session = Session(database, name, self._retry_s)
+        session = SinkSession(database, name, self._retry_s)
         table = ResultTable(self._table, context.schema, context.once)
         return DatabasePlace(database, session, table, context.query, context.run)
 
@@ -111,14 +117,14 @@ class PostgresSink(Sink):
         self._attempt(lambda made: self._look(made, begin))
         self._fence.taken(self._attempt(lambda made: self._take(made, begin)))
 
-    def _look(self, transaction: Transaction, begin: Beginning) -> None:
+    def _look(self, transaction: SinkTransaction, begin: Beginning) -> None:
         """Checks the right to write before it waits for anything, so that a writer without the
         right disturbs nobody.
         """
         self._fence.check_right(transaction.found(), begin.epoch, resume=self._resume)
         transaction.end_others()
 
-    def _take(self, transaction: Transaction, begin: Beginning) -> Held:
+    def _take(self, transaction: SinkTransaction, begin: Beginning) -> FenceRow:
         before = transaction.found(lock=True)
         self._fence.check_right(before, begin.epoch, resume=self._resume)
         position = begin.goes_on_after(self._goes_on(transaction, before))
@@ -126,7 +132,7 @@ class PostgresSink(Sink):
         transaction.take(held)
         return held
 
-    def _goes_on(self, transaction: Transaction, before: Held | None) -> int:
+    def _goes_on(self, transaction: SinkTransaction, before: FenceRow | None) -> int:
         """The last position that is there already, for a query that goes on."""
         if not self._resume:
             if self._mode == "replace":
@@ -143,7 +149,7 @@ class PostgresSink(Sink):
         if table.num_rows:
             self._fence.taken(self._attempt(lambda made: self._write(made, table)))
 
-    def _write(self, transaction: Transaction, table: pa.Table) -> Held:
+    def _write(self, transaction: SinkTransaction, table: pa.Table) -> FenceRow:
         """Writes the rows that are not there yet: an earlier attempt may have been committed though
         its answer was lost.
         """
@@ -167,7 +173,7 @@ class PostgresSink(Sink):
         self._closed.set()
         self._place.abandon()
 
-    def _attempt(self, work: Callable[[Transaction], T]) -> T:
+    def _attempt(self, work: Callable[[SinkTransaction], T]) -> T:
         """Does all of `work` or nothing. Failures that may go away are tried again for a while;
         then SinkAway is raised.
         """

@@ -86,7 +86,7 @@ _WHERE = """
 
 
 @dataclass(frozen=True)
-class Found:
+class PresentTable:
     """The table as it is in the database."""
 
     oid: int
@@ -112,9 +112,9 @@ class ResultTable:
         own = {name: types.pop(name) for name in (POSITION, "_ts")}
         self._types = types | {STREAM: "text", RUN: "text"} | own
 
-    def find(self, connection: psycopg.Connection[Any]) -> Found | None:
+    def find(self, connection: psycopg.Connection[Any]) -> PresentTable | None:
         row = connection.execute(_WHERE, (self._name.as_string(connection),)).fetchone()
-        return Found(*row) if row else None
+        return PresentTable(*row) if row else None
 
     def check(self, connection: psycopg.Connection[Any], place: str) -> None:
         """Raises SinkError unless the table is as we need it, or can be made or changed."""
@@ -147,11 +147,13 @@ class ResultTable:
                 f" NOT NULL DEFAULT '', and make ({STREAM}, {RUN}, {POSITION}) its primary key.",
             )
 
-    def _present(self, connection: psycopg.Connection[Any], present: Found) -> dict[str, str]:
+    def _present(
+        self, connection: psycopg.Connection[Any], present: PresentTable
+    ) -> dict[str, str]:
         return dict(connection.execute(_COLUMNS, (present.oid,)).fetchall())
 
     def _keys(
-        self, connection: psycopg.Connection[Any], present: Found, key: list[str]
+        self, connection: psycopg.Connection[Any], present: PresentTable, key: list[str]
     ) -> list[tuple[str, str | None]]:
         """The index and the constraint that make these columns unique."""
         return connection.execute(_UNIQUE, (present.oid, key)).fetchall()
@@ -177,7 +179,7 @@ class ResultTable:
                 remedy="Create it yourself, or grant CREATE on its schema.",
             )
 
-    def create(self, connection: psycopg.Connection[Any]) -> Found:
+    def create(self, connection: psycopg.Connection[Any]) -> PresentTable:
         """The table as we need it, made or changed where something was missing."""
         columns = [
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(type))
@@ -196,7 +198,7 @@ class ResultTable:
             self._once.create(connection)
         return present
 
-    def _add_run(self, connection: psycopg.Connection[Any], present: Found) -> None:
+    def _add_run(self, connection: psycopg.Connection[Any], present: PresentTable) -> None:
         """Adds the column and key of the run to a table that was made before rows had a run."""
         if not self._keys(connection, present, _KEY):
             _take_time(connection)

@@ -17,7 +17,7 @@ from anabranch.approx.assign.problem import Workers
 from anabranch.approx.calibration import ALL_PARTS
 from anabranch.approx.gaussian import Floats
 from anabranch.approx.model import Model
-from anabranch.approx.plan import Plan, Promise, judged, learnt
+from anabranch.approx.plan import EstimationPlan, Promise, judged, learnt
 from anabranch.connectors.postgres.once import stream_pattern
 from anabranch.coordinator.approximate.results import Key
 from anabranch.coordinator.base.sites import Sites
@@ -40,7 +40,7 @@ class Lesson:
     newest: int
     history: Floats
 
-    def plan(self, model: Model | None = None) -> Plan:
+    def plan(self, model: Model | None = None) -> EstimationPlan:
         """The plan with bounds from rehearsals of `history`. If `model` is given, it was learnt
         from more windows, and is used instead.
         """
@@ -62,7 +62,7 @@ class Learning:
         """Query → why its model was learnt here, from fewer windows."""
         self._job = job
         self._begun: set[str] = set()
-        self._learnt: dict[str, tuple[Lesson, Plan, int]] = {}
+        self._learnt: dict[str, tuple[Lesson, EstimationPlan, int]] = {}
         self._lessons: queue.Queue[tuple[ApproximateDef, Lesson] | None] = queue.Queue()
         self._thread = supervised("learning", self._run)
         self._thread.start()
@@ -77,7 +77,7 @@ class Learning:
             self._begun.add(query.template.run)
             self._lessons.put((query, lesson))
 
-    def done(self, query: ApproximateDef) -> tuple[Lesson, Plan, int] | None:
+    def done(self, query: ApproximateDef) -> tuple[Lesson, EstimationPlan, int] | None:
         """Returns the newest lesson with its plan and the number of windows it was learnt from, and
         forgets it.
         """
@@ -92,7 +92,7 @@ class Learning:
                 self.problems[query.name] = f"cannot learn: {type(error).__name__}: {error}"
             self._begun.discard(query.template.run)
 
-    def _learn(self, query: ApproximateDef, lesson: Lesson) -> tuple[Lesson, Plan, int]:
+    def _learn(self, query: ApproximateDef, lesson: Lesson) -> tuple[Lesson, EstimationPlan, int]:
         self.problems.pop(query.name, None)
         try:
             model, windows = self._job(query, lesson)
@@ -128,7 +128,7 @@ def by_spark(sites: Sites, query: ApproximateDef, lesson: Lesson) -> tuple[Model
 AT_ONCE = 4
 
 
-class Changes:
+class WorkerChanges:
     """`wake` is called when a change has been made, or has failed."""
 
     def __init__(self, wake: Callable[[], None]) -> None:

@@ -17,11 +17,11 @@ import numpy as np
 import psycopg
 
 from anabranch.approx.assign import METHODS
-from anabranch.approx.assign.problem import Problem, Workers, even
+from anabranch.approx.assign.problem import AssignmentProblem, Workers, even
 from anabranch.approx.calibration import Calibration
 from anabranch.approx.gaussian import lost_covariance
 from anabranch.approx.model import Model
-from anabranch.approx.plan import Plan, Promise
+from anabranch.approx.plan import EstimationPlan, Promise
 from anabranch.connectors.postgres.client import Database, reason
 from anabranch.errors import SinkError
 from anabranch.plan.approximate import key_text
@@ -43,7 +43,7 @@ _NEWEST = (
 Row = tuple[Any, ...]
 
 
-class Store(Protocol):
+class ModelStore(Protocol):
     """Rows of `COLUMNS` by query and version."""
 
     def save(self, query: str, row: Row) -> int:
@@ -122,16 +122,16 @@ _BOUNDS = ("memory", "by_lag", "bound")
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntModel:
     """`windows` is the number of windows it was learnt from; `keys` names its columns."""
 
     version: int
     run: str
     windows: int
     keys: list[tuple[Any, ...]]
-    plan: Plan
+    plan: EstimationPlan
 
-    def problem(self, promise: Approximate) -> Problem:
+    def problem(self, promise: Approximate) -> AssignmentProblem:
         """The problem of dealing the keys out for this promise. Bounds are proportional to the
         deviation that they were found for.
         """
@@ -141,7 +141,7 @@ class Learnt:
             if keys:
                 sigmas[keys] = np.sqrt(np.diag(lost_covariance(plan.model.precision, keys)))
         bounds = np.where(np.isfinite(plan.bounds), plan.bounds, 1e30)
-        return Problem(
+        return AssignmentProblem(
             plan.model.precision,
             (sigmas * promise.epsilon / np.maximum(bounds, 1e-12)) ** 2,
             plan.promise.confidence,
@@ -177,11 +177,11 @@ class Models:
     name.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ModelStore) -> None:
         self._lock = threading.Lock()
         self._store = store
 
-    def save(self, query: str, learnt: Learnt) -> int:
+    def save(self, query: str, learnt: LearntModel) -> int:
         """Saves it. Returns the version under which it is kept."""
         plan = learnt.plan
         arrays = {name: getattr(plan.model, name) for name in _ARRAYS}
@@ -201,7 +201,7 @@ class Models:
         with self._lock:
             return self._store.save(query, row)
 
-    def newest(self, query: str) -> Learnt | None:
+    def newest(self, query: str) -> LearntModel | None:
         with self._lock:
             row = self._store.newest(query)
         if row is None:
@@ -214,10 +214,10 @@ class Models:
             )
             calibration = Calibration(*(arrays[name] for name in _BOUNDS))
             bounds = arrays["bounds"]
-        plan = Plan(
+        plan = EstimationPlan(
             Promise(*json.loads(promise)), model, weight, json.loads(workers), calibration, bounds
         )
-        return Learnt(version, run, windows, [tuple(key) for key in json.loads(keys)], plan)
+        return LearntModel(version, run, windows, [tuple(key) for key in json.loads(keys)], plan)
 
     def assignment(self, query: str, promise: Approximate) -> tuple[tuple[str, ...], ...]:
         """Keys as text, by worker, so that as many workers as possible can be estimated; empty if

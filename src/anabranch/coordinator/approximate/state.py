@@ -13,10 +13,10 @@ import numpy as np
 
 from anabranch.approx.estimate import PROBATION
 from anabranch.approx.gaussian import Floats
-from anabranch.approx.plan import Plan, Promise
+from anabranch.approx.plan import EstimationPlan, Promise
 from anabranch.approx.recovery import Estimation, Recovery, Windows
 from anabranch.coordinator.approximate.learning import Lesson
-from anabranch.coordinator.approximate.models import Learnt
+from anabranch.coordinator.approximate.models import LearntModel
 from anabranch.coordinator.approximate.results import Estimate, Key, Result
 from anabranch.coordinator.approximate.windows import Adopted, Deliveries, Owners, Presence
 from anabranch.coordinator.base.reports import ApproximationReport, WorkerReport
@@ -65,7 +65,7 @@ class ApproximateState:
         return self.least - self.made.lags
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> EstimationPlan | None:
         return self.adopted.plan if self.adopted else None
 
     # -- what came -------------------------------------------------------------------------------
@@ -217,19 +217,19 @@ class ApproximateState:
             for key in keys
         )
 
-    def adopt(self, lesson: Lesson, plan: Plan, windows: int) -> None:
+    def adopt(self, lesson: Lesson, plan: EstimationPlan, windows: int) -> None:
         """Adopts the plan that was made of a lesson, and the number of its windows."""
         self.adopted = Adopted(plan, lesson.keys)
         self.learnt_from, self._refreshed = windows, lesson.newest
         self.calm = [PROBATION * good for good in plan.estimable]
 
-    def learnt(self) -> Learnt:
+    def learnt(self) -> LearntModel:
         assert self.adopted is not None
         run = self.made.template.run
         plan, keys = self.adopted.plan, self.adopted.keys
-        return Learnt(self.version, run, self.learnt_from, keys, plan)
+        return LearntModel(self.version, run, self.learnt_from, keys, plan)
 
-    def go_on_with(self, learnt: Learnt) -> None:
+    def go_on_with(self, learnt: LearntModel) -> None:
         """Goes on with what was learnt before the coordinator was restarted."""
         self.adopted = Adopted(learnt.plan, learnt.keys)
         self.version, self.learnt_from = learnt.version, learnt.windows

@@ -12,7 +12,7 @@ from functools import partial
 import psycopg
 
 from anabranch.connectors.postgres.client import reason
-from anabranch.coordinator.approximate.learning import Changes, Learning
+from anabranch.coordinator.approximate.learning import Learning, WorkerChanges
 from anabranch.coordinator.approximate.models import Models
 from anabranch.coordinator.approximate.results import ApproximateResults
 from anabranch.coordinator.approximate.state import ApproximateState
@@ -49,7 +49,7 @@ class Approximations:
         self._learning = learning
         self._say = say
         self._interval_s = interval_s
-        self._changes = Changes(self.wake)
+        self._changes = WorkerChanges(self.wake)
         self._watched: dict[str, tuple[str, ApproximateState, ApproximateResults]] = {}
         self._reports: dict[str, ApproximationReport] = {}
         """As of the last look: before the first, nobody knows whether all is well."""

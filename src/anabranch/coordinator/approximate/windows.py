@@ -16,7 +16,7 @@ import numpy as np
 from anabranch.approx.calibration import lost_residuals
 from anabranch.approx.estimate import Estimator, Trust
 from anabranch.approx.gaussian import Floats
-from anabranch.approx.plan import Plan
+from anabranch.approx.plan import EstimationPlan
 from anabranch.approx.recovery import Recovery
 from anabranch.coordinator.approximate.results import Estimate, Key, Result
 from anabranch.plan.approximate import key_text
@@ -179,7 +179,7 @@ class Presence:
 class Adopted:
     """`keys` are the plan's columns."""
 
-    def __init__(self, plan: Plan, keys: list[Key]) -> None:
+    def __init__(self, plan: EstimationPlan, keys: list[Key]) -> None:
         self.plan = plan
         self.keys = keys
         self._places = {key: place for place, key in enumerate(keys)}

@@ -76,7 +76,7 @@ def _with_shared(value: Any) -> Any:
     return value
 
 
-class Changes:
+class ChangeCount:
     """How many changes there have been, in a file beside the catalog's: SQLite takes a lost or
     damaged end of its log for one that was never written, and begins anew where its file is
     gone."""
@@ -122,7 +122,7 @@ class Catalog:
             self._db = sqlite3.connect(path, check_same_thread=False)
             pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
             self._db.executescript(pragmas + _TABLES)
-        self._changes = None if str(path) == str(IN_MEMORY) else Changes(Path(path))
+        self._changes = None if str(path) == str(IN_MEMORY) else ChangeCount(Path(path))
         self._check_format()
         if self._changes:
             self._changes.compare(int(self.setting("changes") or 0))

@@ -133,7 +133,7 @@ class PlacementReport:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class QueryState:
     """The state of a query or pocket in one word or two, and what it waits for, if anything."""
 
     state: str
@@ -204,7 +204,7 @@ class SystemStatus:
     """Site that is away → how its process ended."""
     troubles: tuple[TroubleReport, ...]
     pid: int
-    states: dict[str, State]
+    states: dict[str, QueryState]
     """Query or pocket, as its user knows it → how it is."""
     sites: tuple[AnySite, ...]
     homes: dict[str, str]

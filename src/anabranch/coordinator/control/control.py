@@ -13,12 +13,12 @@ from typing import Any
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.base.turns import Turns
-from anabranch.coordinator.control.members import Members
+from anabranch.coordinator.control.members import Membership
 from anabranch.coordinator.control.restorer import Restorer
 from anabranch.coordinator.deploy.anew import Anew
 from anabranch.coordinator.deploy.move import Move
 from anabranch.coordinator.deploy.parts import LostParts
-from anabranch.coordinator.deploy.statements import Statements, touched
+from anabranch.coordinator.deploy.statements import StatementRunner, touched
 from anabranch.coordinator.deploy.wanted import WantedThere
 from anabranch.coordinator.protection.adoption import Followed, adopt, follow, release
 from anabranch.coordinator.protection.protect import Costs, Protector
@@ -56,10 +56,10 @@ class Control:
         self._turns = Turns(runtime)
         self.protector = Protector(runtime, sites, catalog, self._turns, costs)
         self._lost_parts = LostParts(sites, catalog, self._turns, say)
-        self.statements = Statements(runtime, sites, catalog, self.protector, self._turns, say)
+        self.statements = StatementRunner(runtime, sites, catalog, self.protector, self._turns, say)
         self.restorer = Restorer(runtime, sites, catalog, self.protector, self._turns, say)
         self._anew = Anew(runtime, sites, catalog, self.protector, self._turns, say)
-        self.members = Members(catalog)
+        self.members = Membership(catalog)
         self._moving = Mutex(runtime)
         self._news = Bell(runtime)
         self._settled = False

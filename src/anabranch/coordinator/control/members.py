@@ -7,12 +7,12 @@ from __future__ import annotations
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.errors import ProtocolError, SiteError, Superseded
 from anabranch.link.message import PROTOCOL
-from anabranch.link.messages import Join
+from anabranch.link.messages import JoinCluster
 from anabranch.link.reports import SiteReport
 from anabranch.version import VERSION
 
 
-class Members:
+class Membership:
     """Each process that becomes a site is given a number, the incarnation of that site. A process
     that reports with an earlier number has been replaced, though it may have been paused and not
     know.
@@ -22,7 +22,7 @@ class Members:
         self._catalog = catalog
         self._lives = catalog.lives()
 
-    def join(self, request: Join) -> int:
+    def join(self, request: JoinCluster) -> int:
         """The number of the new incarnation. Raises ProtocolError for another protocol."""
         _check_protocol(request.site, request.protocol, request.version)
         return self._catalog.next_number()

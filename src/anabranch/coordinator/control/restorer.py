@@ -26,13 +26,13 @@ from anabranch.coordinator.deploy.wanted import (
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError, CannotResume
 from anabranch.link.messages import (
+    Addresses,
     Announce,
     Attach,
     Begin,
-    Drop,
-    Peers,
-    Place,
+    DropTasks,
     Prepare,
+    SetPositions,
     Start,
     StartSources,
 )
@@ -79,7 +79,7 @@ class Restoration:
                 sources = tuple(one.name for one in self._sources if one.site == site)
                 names = tuple(task.name for task in self._at(site))
                 with suppress(AnabranchError):
-                    await self._sites.call(site, Drop(names, sources, resume=True))
+                    await self._sites.call(site, DropTasks(names, sources, resume=True))
             raise
 
     async def _run(self) -> None:
@@ -107,7 +107,7 @@ class Restoration:
     async def _prepare(self, site: str) -> None:
         sources = tuple(one for one in self._sources if one.site == site)
         await self._sites.call(site, Prepare(sources, tuple(self._at(site)), True), PREPARE_S)
-        await self._sites.call(site, Peers(self._sites.addresses()))
+        await self._sites.call(site, Addresses(self._sites.addresses()))
         await self._sites.call(site, Announce(self._protector.routes()))
 
     async def _begin(self, task: TaskSpec) -> RestartPoint:
@@ -164,7 +164,7 @@ class Restoration:
                 for one in self._sources
                 if one.site == site and one.name not in outputs
             }
-            await self._sites.call(site, Place(outputs, sources))
+            await self._sites.call(site, SetPositions(outputs, sources))
 
     async def _attach_readers(self) -> None:
         """Attaches the readers of what was lost, wherever they are, so that tuples are kept for

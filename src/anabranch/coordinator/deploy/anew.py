@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.base.turns import PASSING, Turns
-from anabranch.coordinator.deploy.deploy import Deployment, undeploy
+from anabranch.coordinator.deploy.deploy import Rollout, undeploy
 from anabranch.coordinator.deploy.statements import created
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
@@ -76,7 +76,7 @@ class Anew:
 
     async def _try(self, fresh: Sequence[AnyDef]) -> AnabranchError | None:
         known = {one.name: one for one in fresh}
-        deployment = Deployment(self._sites, fresh, known, {}, self._protector)
+        deployment = Rollout(self._sites, fresh, known, {}, self._protector)
         try:
             await deployment.run()
         except AnabranchError as error:

@@ -11,11 +11,11 @@ from typing import Protocol
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.messages import (
+    Addresses,
     Attach,
     Begin,
     Detach,
-    Drop,
-    Peers,
+    DropTasks,
     Prepare,
     Start,
     StartSources,
@@ -36,7 +36,7 @@ DROP_S = 5.0
 """A site that takes longer, or cannot be reached, stops what is not wanted by itself."""
 
 
-class Protection(Protocol):
+class TaskProtection(Protocol):
     """What a deployment needs of the coordinator's protector."""
 
     async def appoint(
@@ -49,7 +49,7 @@ class Protection(Protocol):
     def standby_of(self, stream: str) -> str | None: ...
 
 
-class Deployment:
+class Rollout:
     """Deploys `new` definitions; `known` holds these and all earlier ones by name."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Deployment:
         new: Sequence[AnyDef],
         known: Definitions,
         readers: Mapping[str, str] | None = None,
-        protector: Protection | None = None,
+        protector: TaskProtection | None = None,
         begins: Mapping[str, int] | None = None,
         attached: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -118,7 +118,7 @@ class Deployment:
         sources = tuple(one for one in self._sources if one.site == site)
         local = tuple(one for one in self._tasks if one.site == site)
         await self._sites.call(site, Prepare(sources, local), PREPARE_S)
-        await self._sites.call(site, Peers(self._sites.addresses()))
+        await self._sites.call(site, Addresses(self._sites.addresses()))
 
     async def _attach(self, task: TaskSpec) -> tuple[int, ...]:
         """The positions where the task begins: after what each of its inputs has given so far."""
@@ -184,7 +184,7 @@ async def _take_off(
     for site in where:
         streams = {one.name: one.born for one in sources if one.site == site}
         local = {one.name: one.born for one in tasks if one.site == site}
-        request = Drop(tuple(local), tuple(streams), born=streams | local)
+        request = DropTasks(tuple(local), tuple(streams), born=streams | local)
         if not sites.silent(site):
             with suppress(AnabranchError):
                 await sites.call(site, request, DROP_S)

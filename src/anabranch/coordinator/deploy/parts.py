@@ -9,7 +9,7 @@ from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.base.turns import Turns
 from anabranch.errors import AnabranchError
-from anabranch.link.messages import Drop
+from anabranch.link.messages import DropTasks
 from anabranch.plan.catalog import AnyDef, StreamDef
 from anabranch.plan.definitions import tasks
 
@@ -60,7 +60,7 @@ class LostParts:
             self._say(f"{reader.site} goes on with {reader.name}, since {was} is lost")
         for task in readers:
             with suppress(AnabranchError):  # one that is gone as well is restored anyway
-                await self._sites.call(task.site, Drop((task.name,), resume=True), DROP_S)
+                await self._sites.call(task.site, DropTasks((task.name,), resume=True), DROP_S)
 
     async def tidy(self) -> None:
         """Stops what was moved at a site that was only out of reach."""
@@ -71,7 +71,7 @@ class LostParts:
                 del self._left[stream]
             elif site in alive:
                 with suppress(AnabranchError):
-                    await self._sites.call(site, Drop((), (stream,)), DROP_S)
+                    await self._sites.call(site, DropTasks((), (stream,)), DROP_S)
                     del self._left[stream]
 
 

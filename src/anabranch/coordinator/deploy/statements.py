@@ -22,7 +22,7 @@ from uuid import uuid4
 from anabranch.coordinator.base.catalog import Catalog, Intention
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.base.turns import Turns
-from anabranch.coordinator.deploy.deploy import Deployment, undeploy
+from anabranch.coordinator.deploy.deploy import Rollout, undeploy
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Status
@@ -43,7 +43,7 @@ LOOK_S = 0.2
 STATUS_S = 3.0
 
 
-class Statements:
+class StatementRunner:
     """Changes what runs, in the turns of the names that a change touches. `say` is called with
     intentions that an earlier run left and with what has become of them.
     """
@@ -150,13 +150,13 @@ class Statements:
         attached: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Carries out what `intend` has written down. If a site refuses, nothing has changed. See
-        `Deployment` for `begins` and `attached`.
+        `Rollout` for `begins` and `attached`.
         """
         then = self._then(intention)
         try:
             if intention.add:
                 new = intention.add
-                await Deployment(self._sites, new, then, begins=begins, attached=attached).run()
+                await Rollout(self._sites, new, then, begins=begins, attached=attached).run()
         except AnabranchError:
             self.give_up(number)
             raise
@@ -178,9 +178,9 @@ class Statements:
 
     def _deployment(
         self, intention: Intention, readers: Mapping[str, str] | None = None
-    ) -> Deployment:
+    ) -> Rollout:
         new = intention.add
-        return Deployment(self._sites, new, self._then(intention), readers, self._protector)
+        return Rollout(self._sites, new, self._then(intention), readers, self._protector)
 
     def _then(self, intention: Intention) -> dict[str, AnyDef]:
         """The definitions that exist when it is deployed."""

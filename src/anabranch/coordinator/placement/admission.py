@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.coordinator.placement.workload import Free, Latency, Workload
-from anabranch.deadline.problem import Plan, Problem
+from anabranch.deadline.problem import DeadlinePlan, DeadlineProblem
 from anabranch.deadline.solve import relaxation, solve
 from anabranch.deadline.subdeadlines import Relax
 from anabranch.deadline.tasks import ends, tasks_of
@@ -84,7 +84,7 @@ class Admission:
             {name: plan.placement[name] for name in free if name in plan.placement} if plan else {}
         )
 
-    def _best_effort(self, problem: Problem) -> tuple[Problem, Plan | None]:
+    def _best_effort(self, problem: DeadlineProblem) -> tuple[DeadlineProblem, DeadlinePlan | None]:
         """Their deadlines put off together until the others hold."""
         for power in range(1, STRETCHES + 1):
             outputs = tuple(
@@ -98,7 +98,7 @@ class Admission:
                 return looser, plan
         return problem, None
 
-    def _urgencies(self, problem: Problem, plan: Plan) -> dict[str, Urgency]:
+    def _urgencies(self, problem: DeadlineProblem, plan: DeadlinePlan) -> dict[str, Urgency]:
         """A task of ours is part of a task of the plan: it is due when that is."""
         made = tasks_of(problem, plan)
         home = {name: one for one in made for name in one.operators}
@@ -114,7 +114,7 @@ class Admission:
             for name in concerned
         }
 
-    def _refusal(self, problem: Problem, new: Sequence[str]) -> AdmissionError:
+    def _refusal(self, problem: DeadlineProblem, new: Sequence[str]) -> AdmissionError:
         who = new or list(self._queries)
         what = f"query {who[0]} cannot hold {self._queries[who[0]]}"
         found = relaxation(problem, LIMIT_S)
@@ -130,7 +130,7 @@ class Admission:
         remedy = f"What would: {'; '.join(ways)}; or BEST EFFORT."
         return AdmissionError(f"{what} besides what runs already", remedy=remedy)
 
-    def _overloaded(self, problem: Problem, what: str) -> AdmissionError:
+    def _overloaded(self, problem: DeadlineProblem, what: str) -> AdmissionError:
         """Whatever the deadline. One more slot may do, and is tried."""
         load = dict.fromkeys(problem.sites, 0.0)
         for one in problem.operators:

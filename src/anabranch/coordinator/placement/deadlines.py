@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import PREPARE_S, Sites
 from anabranch.coordinator.placement.admission import Admission, Decision, urgent
@@ -37,7 +37,7 @@ class Deadlines:
         self,
         sites: Sites,
         catalog: Catalog,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         latency: Callable[[], Latency] = dict,
     ) -> None:
         self._sites = sites

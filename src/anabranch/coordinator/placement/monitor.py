@@ -12,7 +12,7 @@ import numpy as np
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.reports import Sample
 from anabranch.link.reports import SiteReport, TaskReport
-from anabranch.placement.network import Network
+from anabranch.placement.network import NetworkSamples
 from anabranch.plan.costs import Measured, Rates, TaskCost
 
 KEPT = 60
@@ -94,7 +94,7 @@ class Monitor:
 
     def network(
         self, sites: Sequence[str], capacity: Mapping[str, float] | None = None, last: int = KEPT
-    ) -> Network:
+    ) -> NetworkSamples:
         """Between these sites, in this order, as far as the `last` samples have it."""
         measured = [one for one in self._samples if one.latency_s][-last:] or [Sample(0.0)]
         latency = np.full((len(measured), len(sites), len(sites)), np.nan)
@@ -102,7 +102,7 @@ class Monitor:
             for m, sender in enumerate(sites):
                 known = sample.latency_s.get(sender, {})
                 matrix[m] = [known.get(receiver, np.nan) for receiver in sites]
-        return Network(tuple(sites), latency, capacity or {})
+        return NetworkSamples(tuple(sites), latency, capacity or {})
 
     def latency(self) -> dict[tuple[str, str], float]:
         """Seconds between sites: the median of the last samples that have the pair."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.reports import Moved, PlacementReport, Replan
 from anabranch.coordinator.base.sites import Sites
@@ -18,13 +18,13 @@ from anabranch.coordinator.placement.monitor import RECENT, Monitor, sample_of
 from anabranch.errors import PlacementError
 from anabranch.placement.methods import Placer, placer
 from anabranch.placement.picture import picture
-from anabranch.placement.problem import MOVE_PENALTY, Problem
+from anabranch.placement.problem import MOVE_PENALTY, PlacementProblem
 from anabranch.placement.reasons import costs_elsewhere, reasons
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, Relation
 from anabranch.plan.definitions import placed, relation, settled_sink
 from anabranch.plan.placed import Surroundings, allowed, placed_with_pocket
 from anabranch.plan.placed import placed as placed_query
-from anabranch.plan.system import System
+from anabranch.plan.system import PlacedSystem
 from anabranch.plan.tasks import sink_task
 from anabranch.units import show_duration
 
@@ -114,12 +114,12 @@ class Replanner:
 
     def problem(
         self, known: Mapping[str, AnyDef], penalty: float = MOVE_PENALTY
-    ) -> tuple[Problem, System]:
+    ) -> tuple[PlacementProblem, PlacedSystem]:
         """Of all that runs, with what sites can take."""
         alive = sorted(self._sites.alive())
         capacity = {site: BUSIEST * self._slots(site) for site in alive}
         network = self._monitor.network(alive, capacity, last=RECENT)
-        system = System(known, network, self._monitor.rates(), self._monitor.loads())
+        system = PlacedSystem(known, network, self._monitor.rates(), self._monitor.loads())
         return system.problem(penalty), system
 
     def look(self, known: Mapping[str, AnyDef]) -> Replan:
@@ -141,7 +141,7 @@ class Replanner:
     def cost(self, known: Mapping[str, AnyDef]) -> float:
         """Of where everything is, by the newest sample."""
         network = self._monitor.network(sorted(self._sites.alive()), last=1)
-        problem = System(known, network, self._monitor.rates()).problem()
+        problem = PlacedSystem(known, network, self._monitor.rates()).problem()
         return problem.cost(problem.present)
 
     def picture(self, known: Mapping[str, AnyDef]) -> str:
@@ -193,7 +193,7 @@ class Replanner:
 
 
 class Placing:
-    def __init__(self, sites: Sites, catalog: Catalog, cluster: Cluster) -> None:
+    def __init__(self, sites: Sites, catalog: Catalog, cluster: ClusterConfig) -> None:
         self._sites = sites
         self._catalog = catalog
         self._placer = placer(cluster.placement.method)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from anabranch.deadline.problem import Operator, Output, Problem, Source
+from anabranch.deadline.problem import DeadlineOutput, DeadlineProblem, DeadlineSource, Operator
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.costs import GUESSED, Measured
 from anabranch.plan.definitions import Definitions, tasks
@@ -63,7 +63,7 @@ class Workload:
 
     def problem(
         self, free: Free | None = None, shares: Mapping[str, float] | None = None
-    ) -> Problem:
+    ) -> DeadlineProblem:
         """Every task is an operator, at its site or at one of those that it is `free` to be at;
         every deadline an output. A sink that is free goes along with its query: both are one
         operator then. `shares` are the parts of sources' input that come."""
@@ -82,12 +82,14 @@ class Workload:
         }
         operators = self._operators(free, along, rates)
         sites = {site for one in operators for site in one.sites} | set(streams.values())
-        return Problem(
+        return DeadlineProblem(
             sites={site: self._slots.get(site, 1) for site in sorted(sites)},
-            sources=tuple(Source(name, site, rates[name]) for name, site in streams.items()),
+            sources=tuple(
+                DeadlineSource(name, site, rates[name]) for name, site in streams.items()
+            ),
             operators=operators,
             outputs=tuple(
-                Output(name, name if name in along else self.last(name), deadline.us / 1e6)
+                DeadlineOutput(name, name if name in along else self.last(name), deadline.us / 1e6)
                 for name, deadline in self.deadlines.items()
             ),
             latency=self._latency,

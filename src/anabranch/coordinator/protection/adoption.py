@@ -13,7 +13,7 @@ from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.protection.assignments import Assignment
 from anabranch.coordinator.protection.protect import Costs, Protector, changed_with
 from anabranch.errors import AnabranchError
-from anabranch.link.messages import Drop
+from anabranch.link.messages import DropTasks
 from anabranch.plan.definitions import Definitions, protected, spec_of
 from anabranch.plan.service_levels import Standby
 from anabranch.runtime.base import Runtime
@@ -39,7 +39,7 @@ async def release(protector: Protector, sites: Sites, name: str) -> None:
         protector.assignments.set(name, replace(assignment, standby=None, claim=claim))
         await protector.broadcast()
         with suppress(AnabranchError):
-            await sites.call(assignment.standby, Drop(standbys=(name,)), ASK_S)
+            await sites.call(assignment.standby, DropTasks(standbys=(name,)), ASK_S)
 
 
 GAIN = 0.3

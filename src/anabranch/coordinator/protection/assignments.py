@@ -120,7 +120,7 @@ class RestartPoints:
             if point.incarnation == self._assignments.incarnation(name)
         }
 
-    async def consumer_state(self, spec: TaskSpec) -> Told | None:
+    async def consumer_state(self, spec: TaskSpec) -> RememberedState | None:
         """What the producers of a task remember of it: its newest restart point, and what they have
         released; None if one of them cannot be asked. It was told to each at another time.
         """
@@ -135,7 +135,7 @@ class RestartPoints:
             released.append(answer.released)
             if newest := answer.restart:
                 point = point.join(newest) if point else newest
-        return Told(point, tuple(released))
+        return RememberedState(point, tuple(released))
 
     def consumers(
         self, spec: TaskSpec, known: Definitions, points: KnownPoints
@@ -181,6 +181,6 @@ class RestartPoints:
 
 
 @dataclass(frozen=True)
-class Told:
+class RememberedState:
     point: RestartPoint | None
     released: tuple[int, ...]

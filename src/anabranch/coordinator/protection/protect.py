@@ -17,7 +17,7 @@ from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.base.turns import Turns
 from anabranch.coordinator.protection.assignments import Assignment, Assignments, RestartPoints
 from anabranch.errors import AnabranchError, SiteError
-from anabranch.link.messages import Announce, Drop, Peers, StandBy, Wishes
+from anabranch.link.messages import Addresses, Announce, DropTasks, StandBy, Wishes
 from anabranch.link.reports import StandbyReport
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
 from anabranch.plan.definitions import Definitions, placed, protected, sink_along, spec_of
@@ -174,7 +174,7 @@ class Protector:
         """
         gone = [name for name in names if self.assignments.get(name)]
         if gone:
-            await self._sites.ask(Drop(tuple(gone)))
+            await self._sites.ask(DropTasks(tuple(gone)))
         for name in gone:
             self.assignments.forget(name)
             self.problems.pop(name, None)
@@ -351,7 +351,7 @@ class Protector:
         assignment = self.assignments[name]
         if assignment.standby and assignment.standby != site:
             with suppress(AnabranchError):
-                await self._sites.reach(assignment.standby, Drop(standbys=(name,)))
+                await self._sites.reach(assignment.standby, DropTasks(standbys=(name,)))
         spec = spec_of(name, known)
         points = await self.restart_points.points()
         point = await self.restart_points.start(spec, points)
@@ -359,7 +359,7 @@ class Protector:
         if any(one.after < point.output for one in consumers.values()):
             raise SiteError(f"a reader of {name} needs more than is known of it")
         claim = self.assignments.next_epoch()
-        await self._sites.call(site, Peers(self._sites.addresses()))
+        await self._sites.call(site, Addresses(self._sites.addresses()))
         await self._sites.call(site, Announce(self.routes()))
         post = StandBy(
             task=spec.model_copy(update={"site": site}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from anabranch.coordinator.scripts.replies import Changes
+from anabranch.coordinator.scripts.replies import ScriptChanges
 from anabranch.errors import ConfigError
 from anabranch.language import CreateQuery, CreateStream, Script, parse
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
@@ -14,7 +14,7 @@ from anabranch.plan.service_levels import Standby
 from anabranch.plan.spec import Submission
 from anabranch.site.programs.submission import EXAMPLES
 
-Check = Callable[[Script, dict[str, AnyDef]], Changes]
+Check = Callable[[Script, dict[str, AnyDef]], ScriptChanges]
 Place = Callable[[QueryDef, str, Mapping[str, AnyDef]], tuple[QueryDef, str]]
 """Places a pocket's input query together with the pocket: the query then, and the pocket's site."""
 _NAME = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*;?\s*")
@@ -26,7 +26,7 @@ def changes_for(
     sites: list[str],
     check: Check,
     place: Place,
-) -> tuple[Changes, PocketDef]:
+) -> tuple[ScriptChanges, PocketDef]:
     """All that the pocket brings along, itself last. `check` binds statements."""
     name = submitted.name
     definition = _find(known, name)
@@ -40,7 +40,7 @@ def changes_for(
             f"pocket {name}: unknown site '{submitted.site}'",
             remedy=f"Known sites: {', '.join(sites)}.",
         )
-    changes, all_known = Changes(), dict(known)
+    changes, all_known = ScriptChanges(), dict(known)
     source = _input(submitted, all_known, changes, check)
     site = submitted.site or source.site
     if submitted.site is None and source in changes.add and isinstance(source, QueryDef):
@@ -88,7 +88,7 @@ def _standby(submitted: Submission, site: str, sites: list[str]) -> Standby | No
 
 
 def _input(
-    submitted: Submission, known: dict[str, AnyDef], changes: Changes, check: Check
+    submitted: Submission, known: dict[str, AnyDef], changes: ScriptChanges, check: Check
 ) -> StreamDef | QueryDef:
     name = _name_in(submitted.query)
     if name is None:
@@ -113,7 +113,7 @@ def _input(
 
 
 def _placed(
-    query: QueryDef, pocket: str, known: dict[str, AnyDef], changes: Changes, place: Place
+    query: QueryDef, pocket: str, known: dict[str, AnyDef], changes: ScriptChanges, place: Place
 ) -> tuple[QueryDef, str]:
     """The query that came with the pocket, placed with it unless its AT says where it is."""
     if query.pinned or query.stages:
@@ -128,7 +128,7 @@ def _output(
     source: StreamDef | QueryDef,
     site: str,
     known: dict[str, AnyDef],
-    changes: Changes,
+    changes: ScriptChanges,
     check: Check,
 ) -> StreamDef:
     """The stream that it fills; a stream that comes with the pocket is where the pocket is."""
@@ -184,7 +184,7 @@ def _upstream(name: str, known: Mapping[str, AnyDef]) -> set[str]:
     return names
 
 
-def _made(script: Script, known: dict[str, AnyDef], changes: Changes, check: Check) -> None:
+def _made(script: Script, known: dict[str, AnyDef], changes: ScriptChanges, check: Check) -> None:
     more = check(script, known)
     (definition,) = more.add
     changes.add.append(definition)

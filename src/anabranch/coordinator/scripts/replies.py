@@ -121,7 +121,7 @@ def _columns(columns: tuple[Column, ...]) -> str:
 
 
 @dataclass
-class Changes:
+class ScriptChanges:
     """`add` is in the order in which definitions can be made. Secrets to `keep` exist before
     anything names them, and those to `forget` until nothing does.
     """

@@ -34,7 +34,7 @@ from anabranch.coordinator.scripts.references import (
     sites_that_run,
     users,
 )
-from anabranch.coordinator.scripts.replies import Answer, Changes, Row, describe, show
+from anabranch.coordinator.scripts.replies import Answer, Row, ScriptChanges, describe, show
 from anabranch.coordinator.scripts.secrets import ScriptSecrets
 from anabranch.coordinator.scripts.stages import StageChoice
 from anabranch.errors import ConfigError, PlacementError, SinkError
@@ -81,7 +81,7 @@ from anabranch.plan.tasks import tasks_of
 from anabranch.plan.tree import explain
 from anabranch.standby.detector import impossible, noticed, reservation
 
-__all__ = ["Answer", "Changes", "ScriptCheck"]
+__all__ = ["Answer", "ScriptChanges", "ScriptCheck"]
 
 Definitions = dict[str, AnyDef]
 
@@ -126,12 +126,12 @@ class ScriptCheck:
         self._beats = heartbeat_us, missed
         self._unnamed = unnamed
         self._types: Types = types or SparkTypes(sites)
-        self._changes = Changes()
+        self._changes = ScriptChanges()
         self._to_come: set[str] = set()
         self._timely: dict[str, QueryDef] = {}
         """Queries that are where deadlines want them: known once all have been bound."""
 
-    def run(self) -> Changes:
+    def run(self) -> ScriptChanges:
         """Checks the script. Raises ScriptError at the first statement that is wrong; nothing has
         changed then.
         """
@@ -145,7 +145,7 @@ class ScriptCheck:
         placed = self._placing.together(self._changes.add, self._known, self._running)
         self._timely = {name: one for name, one in placed.items() if one != self._known[name]}
         if self._timely:
-            self._known, self._changes = before, Changes()
+            self._known, self._changes = before, ScriptChanges()
             self._secrets.begin_again()
             self._check_all(statements)
         self._changes.keep |= self._secrets.keep
@@ -275,7 +275,7 @@ class ScriptCheck:
         extra = f", and with it {others}" if others else ""
         return Answer("line", f"pocket {pocket.name} created at {pocket.site}{extra}")
 
-    def _inner(self, script: Script, known: Definitions) -> Changes:
+    def _inner(self, script: Script, known: Definitions) -> ScriptChanges:
         """The statements in a pocket's class, checked as if they stood here."""
         return ScriptCheck(
             script,

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.connectors.operator import let_use
 from anabranch.coordinator.approximate.learning import Learning, by_spark
 from anabranch.coordinator.approximate.models import FileStore, Models, PostgresStore
@@ -24,7 +24,7 @@ from anabranch.coordinator.base.reports import Moved, Replan, Sample, SystemStat
 from anabranch.coordinator.base.secrets import Secrets
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.control.control import Control
-from anabranch.coordinator.control.members import Members
+from anabranch.coordinator.control.members import Membership
 from anabranch.coordinator.placement.placing import Placing
 from anabranch.coordinator.placement.replacement import Replacement
 from anabranch.coordinator.requests import (
@@ -40,7 +40,7 @@ from anabranch.coordinator.requests import (
 )
 from anabranch.coordinator.scripts.pockets import changes_for
 from anabranch.coordinator.scripts.references import asks_types, sites_needed
-from anabranch.coordinator.scripts.scripts import Answer, Changes, ScriptCheck
+from anabranch.coordinator.scripts.scripts import Answer, ScriptChanges, ScriptCheck
 from anabranch.coordinator.scripts.stages import forget_database, with_database
 from anabranch.coordinator.service.state import claim
 from anabranch.coordinator.status.news import QueryNews, Say, SiteNews
@@ -50,7 +50,7 @@ from anabranch.errors import SetupError, SiteError
 from anabranch.language.source import Script
 from anabranch.link.gate import Credentials, Gate, Handler, check_address
 from anabranch.link.message import Message
-from anabranch.link.messages import Heartbeat, Join, Joined, News, Ping, Pong
+from anabranch.link.messages import JoinCluster, Joined, News, Ping, Pong, SendReport
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import AnyDef, ApproximateDef, PocketDef, QueryDef
@@ -74,7 +74,7 @@ class Coordinator:
     def __init__(
         self,
         state: Path,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         credentials: Credentials,
         say: Say = lambda line: None,
     ) -> None:
@@ -167,8 +167,8 @@ class Coordinator:
     def _actions(self) -> dict[type[Message[Any]], Handler]:
         return {
             Ping: lambda asked: Pong(os.getpid()),
-            Join: self._join,
-            Heartbeat: self._heartbeat,
+            JoinCluster: self._join,
+            SendReport: self._heartbeat,
             Execute: self._execute,
             Submit: self._submit,
             MoveQuery: lambda asked: self.move(asked.query, asked.site),
@@ -179,7 +179,7 @@ class Coordinator:
             Stop: lambda asked: self.stop_asked.set(),
         }
 
-    def _join(self, request: Join) -> Joined:
+    def _join(self, request: JoinCluster) -> Joined:
         """The facts that a site needs before it starts."""
         life = self.members.join(request)
         taken = self.sites.record(request.site)
@@ -191,7 +191,7 @@ class Coordinator:
         return Joined(self.cluster, life)
 
     @property
-    def members(self) -> Members:
+    def members(self) -> Membership:
         return self._control.members
 
     def _answers(self, site: str) -> bool:
@@ -206,7 +206,7 @@ class Coordinator:
             return False
         return True
 
-    async def _heartbeat(self, request: Heartbeat) -> News:
+    async def _heartbeat(self, request: SendReport) -> News:
         return self._control.heard(request.report)
 
     def restore(self) -> list[str]:
@@ -288,7 +288,7 @@ class Coordinator:
         follow its output from the first tuple on.
         """
         while True:
-            known, changes = self._catalog.definitions(), Changes()
+            known, changes = self._catalog.definitions(), ScriptChanges()
             following = self._add_pocket(submitted, reader, base, known, changes)
             if self._apply(changes, known, following):
                 (pocket,) = [one for one in changes.add if isinstance(one, PocketDef)]
@@ -300,13 +300,13 @@ class Coordinator:
         reader: str,
         base: str,
         known: Mapping[str, AnyDef],
-        changes: Changes,
+        changes: ScriptChanges,
     ) -> dict[str, str]:
         """Adds a pocket to the changes; returns its output → the reader that is going to follow
         it.
         """
 
-        def check(script: Script, known: dict[str, AnyDef]) -> Changes:
+        def check(script: Script, known: dict[str, AnyDef]) -> ScriptChanges:
             return self._check(script, base, known)
 
         left = {name: one for name, one in known.items() if name not in changes.drop}
@@ -319,7 +319,7 @@ class Coordinator:
 
     def _check(
         self, script: Script, base: str, known: dict[str, AnyDef], unnamed: str = ""
-    ) -> Changes:
+    ) -> ScriptChanges:
         return self._checking(script, base, known, unnamed).run()
 
     def _checking(
@@ -342,7 +342,7 @@ class Coordinator:
         )
 
     def _apply(
-        self, changes: Changes, known: Mapping[str, AnyDef], readers: Mapping[str, str]
+        self, changes: ScriptChanges, known: Mapping[str, AnyDef], readers: Mapping[str, str]
     ) -> bool:
         """Applies the changes. False if the facts that they were checked against have changed
         meanwhile.
@@ -365,7 +365,7 @@ class Coordinator:
         self._secrets.keep_only(used)
 
     def _apply_kept(
-        self, changes: Changes, known: Mapping[str, AnyDef], readers: Mapping[str, str]
+        self, changes: ScriptChanges, known: Mapping[str, AnyDef], readers: Mapping[str, str]
     ) -> bool:
         left = {name: one for name, one in known.items() if name not in changes.drop}
         marked = [self._created(one) for one in changes.add]
@@ -515,7 +515,7 @@ def _logged(say: Say) -> Say:
     return tell
 
 
-def _note_changes(changes: Changes) -> None:
+def _note_changes(changes: ScriptChanges) -> None:
     for name in changes.drop:
         note("dropped", f"{name} dropped", query=name)
     for definition in changes.add:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from anabranch.config.address import read_address
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.disk.real import readable_by_all
 from anabranch.errors import ConfigError, SetupError, SiteError
 from anabranch.link.gate import Credentials
@@ -42,7 +42,7 @@ def exposed(token_file: str | Path | None) -> str:
     )
 
 
-def credentials_for(cluster: Cluster, state: Path) -> Credentials:
+def credentials_for(cluster: ClusterConfig, state: Path) -> Credentials:
     """The cluster's token, or a new one for this state folder; readable by its owner alone."""
     security = cluster.security
     given = Path(security.token_file) if security.token_file else None

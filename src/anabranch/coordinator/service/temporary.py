@@ -8,7 +8,7 @@ from typing import Self
 
 from pyspark.sql import SparkSession
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.service.coordinator import Coordinator
 from anabranch.coordinator.service.launch import RunningCluster
 from anabranch.coordinator.service.state import credentials_for
@@ -21,7 +21,7 @@ class TemporarySystem:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         progress: Callable[[str], None] = lambda line: None,
         *,
         revive: bool = False,

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from anabranch.coordinator.base.reports import AnySite, State
+from anabranch.coordinator.base.reports import AnySite, QueryState
 from anabranch.coordinator.status.query_states import WELL
 from anabranch.errors import ErrorReport
 from anabranch.runtime.log import note
@@ -37,7 +37,7 @@ class QueryNews:
         self._told: dict[tuple[str, str], float] = {}
 
     def look(
-        self, sites: Iterable[AnySite], states: Mapping[str, State], tables: Collection[str]
+        self, sites: Iterable[AnySite], states: Mapping[str, QueryState], tables: Collection[str]
     ) -> None:
         now = self._clock()
         troubles = dict(_troubles(sites, tables)) | {
@@ -81,7 +81,7 @@ class QueryNews:
         self,
         over: Mapping[tuple[str, str], float],
         now: float,
-        states: Mapping[str, State],
+        states: Mapping[str, QueryState],
     ) -> None:
         """Says that these go on; not of what was dropped, or is in another trouble by now."""
         still = {what for what, _ in self._since}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TypeGuard
 
-from anabranch.coordinator.base.reports import AnySite, ProtectionReport, State, SystemStatus
+from anabranch.coordinator.base.reports import AnySite, ProtectionReport, QueryState, SystemStatus
 from anabranch.coordinator.status.description import primaries
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.link.reports import Delay, SourceReport, TaskReport
@@ -22,13 +22,13 @@ CATCHING_UP = "catching up"
 WELL = ("running", "done", CATCHING_UP)
 
 
-def goes_on(state: State) -> bool:
+def goes_on(state: QueryState) -> bool:
     return state.state in WELL
 
 
 def query_states(
     sites: Sequence[AnySite], known: Definitions, protection: Mapping[str, ProtectionReport]
-) -> dict[str, State]:
+) -> dict[str, QueryState]:
     """The state of each query or pocket that the user knows; workers count for the query that they
     are part of.
     """
@@ -68,7 +68,7 @@ class _States:
         self._held = {name: one for site in sites for name, one in site.held.items()}
         self.of = cache(self._of)
 
-    def _of(self, name: str) -> State:
+    def _of(self, name: str) -> QueryState:
         definition = self._known[name]
         if isinstance(definition, ApproximateDef):
             return self._of_workers([worker.query for worker in definition.workers])
@@ -86,43 +86,45 @@ class _States:
         if task.state == "running" and (trouble := next(self._troubles(definition), None)):
             return trouble
         if task.state == "running" and (replayed := self._replayed(definition)):
-            return State(CATCHING_UP, replayed)
-        return sink or State(task.state)
+            return QueryState(CATCHING_UP, replayed)
+        return sink or QueryState(task.state)
 
-    def _of_workers(self, workers: Sequence[str]) -> State:
+    def _of_workers(self, workers: Sequence[str]) -> QueryState:
         """The state of all workers together; while one is replaced, the others' results go on."""
         states = {name: self.of(name) for name in workers if name in self._known}
         troubles = [(name, one) for name, one in states.items() if not goes_on(one)]
         if not troubles:
             done = bool(states) and all(one.state == "done" for one in states.values())
-            return State("done" if done else "running")
+            return QueryState("done" if done else "running")
         name, worst = next((one for one in troubles if one[1].state == "failed"), troubles[0])
         same = len({one.state for one in states.values()}) == 1
         word = worst.state if same or worst.state == "failed" else "recovering"
-        return State(word, f"worker {name}: {worst.reason or worst.state}")
+        return QueryState(word, f"worker {name}: {worst.reason or worst.state}")
 
-    def _without_task(self, name: str, site: str) -> State:
+    def _without_task(self, name: str, site: str) -> QueryState:
         assignment = self._protection.get(name)
         if assignment and any(task.name == name for task in self._standbys):
-            return State("taking over", f"{assignment.standby} after {assignment.site}")
+            return QueryState("taking over", f"{assignment.standby} after {assignment.site}")
         home = assignment.site if assignment else site
-        return self._away(home, name) or State("waiting", _not_yet(site))
+        return self._away(home, name) or QueryState("waiting", _not_yet(site))
 
-    def _sink(self, query: QueryDef) -> State:
+    def _sink(self, query: QueryDef) -> QueryState:
         site = query.sink_site or query.site
         task = self._tasks.get(sink_task(query.name))
         if task is not None and (away := task.away):
             return _held_up("sink away", "its sink", away)
         if task is not None and task.state != "waiting":
-            return State("failed" if task.error else task.state)
+            return QueryState("failed" if task.error else task.state)
         if task is None and (held := self._held.get(sink_task(query.name))):
             return _held_up("sink away", "its sink", held)
         if task is None and self._state(site) in ("up", "stuck"):
-            return State("sink away", f"its sink: {_not_yet(site)}")
+            return QueryState("sink away", f"its sink: {_not_yet(site)}")
         how = self._state(site) if task is None else "putting it back"
-        return State("sink away", f"its sink is at {site}, which is {how}; results wait for it")
+        return QueryState(
+            "sink away", f"its sink is at {site}, which is {how}; results wait for it"
+        )
 
-    def _troubles(self, definition: QueryDef | PocketDef) -> Iterator[State]:
+    def _troubles(self, definition: QueryDef | PocketDef) -> Iterator[QueryState]:
         """The obstacles that keep its inputs from coming: a query waits for all of them."""
         if isinstance(definition, QueryDef):
             for node in definition.nodes[:-1]:
@@ -133,27 +135,27 @@ class _States:
                 state = self.of(read.name)
                 if not goes_on(state) and state.state != "sink away":
                     verb = "has" if state.state == "no input" else "is"
-                    yield State("no input", f"{read.kind} {read.name} {verb} {state.state}")
+                    yield QueryState("no input", f"{read.kind} {read.name} {verb} {state.state}")
             elif isinstance(read, StreamDef | TableDef):
                 yield from self._trouble_of(read)
 
-    def _trouble_in(self, part: Node) -> Iterator[State]:
+    def _trouble_in(self, part: Node) -> Iterator[QueryState]:
         """The trouble in a part of a query that was moved towards its sources."""
         task = self._tasks.get(part.name)
         state = _as_told(task) if task else self._without_task(part.name, part.site)
         if not goes_on(state):
-            yield State("no input", f"its part at {part.site}: {state.reason or state.state}")
+            yield QueryState("no input", f"its part at {part.site}: {state.reason or state.state}")
 
-    def _trouble_of(self, source: StreamDef | TableDef) -> Iterator[State]:
+    def _trouble_of(self, source: StreamDef | TableDef) -> Iterator[QueryState]:
         report = self._sources.get(source.name)
         if report is None:
             trouble = self._away(source.site, source.name)
             why = trouble.reason if trouble else _not_yet(source.site)
-            yield State("no input", f"{source.kind} {source.name}: {why}")
+            yield QueryState("no input", f"{source.kind} {source.name}: {why}")
         elif report.error:
             named = f"{source.kind} {source.name}"
             why = report.error.message.removeprefix(f"{named}: ")
-            yield State("no input", f"{named} failed: {why}")
+            yield QueryState("no input", f"{named} failed: {why}")
         elif report.problem:
             by = Delay(report.problem, passes=True, since_s=report.problem_s or 0.0)
             yield _held_up("no input", f"{source.kind} {source.name}", by)
@@ -173,7 +175,7 @@ class _States:
                     far.append(line)
         return "; ".join(dict.fromkeys(far))
 
-    def _away(self, site: str, name: str) -> State | None:
+    def _away(self, site: str, name: str) -> QueryState | None:
         """The state of something that its site does not run."""
         if held := self._held.get(name):
             return _held_up("waiting", "it", held)
@@ -181,29 +183,29 @@ class _States:
             case "up" | "stuck":  # by something else that it should run
                 return None
             case "starting":
-                return State("starting", f"site {site} {self._sites[site].problem}")
+                return QueryState("starting", f"site {site} {self._sites[site].problem}")
             case _:
-                return State("lost", f"site {site} is away")
+                return QueryState("lost", f"site {site} is away")
 
     def _state(self, site: str) -> str:
         report = self._sites.get(site)
         return report.state if report else "away"
 
 
-def _held_up(state: str, what: str, by: Delay) -> State:
+def _held_up(state: str, what: str, by: Delay) -> QueryState:
     """The state of something that waits for an obstacle to pass, or else until a person does
     something about it.
     """
     reason = by.reason.rstrip(".")
     if not by.passes:
-        return State("stuck", f"{what} cannot go on: {reason}")
-    return State(state, f"{what} waits: {reason} (for {by.since_s:.0f} s so far)")
+        return QueryState("stuck", f"{what} cannot go on: {reason}")
+    return QueryState(state, f"{what} waits: {reason} (for {by.since_s:.0f} s so far)")
 
 
-def _as_told(task: TaskReport) -> State:
+def _as_told(task: TaskReport) -> QueryState:
     """The state according to the site that has the task."""
     waits = task.state == "waiting"
-    return State(task.state, f"site {task.site} is putting it back" if waits else "")
+    return QueryState(task.state, f"site {task.site} is putting it back" if waits else "")
 
 
 def _not_yet(site: str) -> str:

@@ -13,9 +13,9 @@ from anabranch.coordinator.base.reports import (
     ApproximationReport,
     PlacementReport,
     ProtectionReport,
+    QueryState,
     SilentSite,
     SiteStatus,
-    State,
     SystemStatus,
 )
 from anabranch.coordinator.base.sites import Sites, is_starting
@@ -39,7 +39,7 @@ class Seen:
     """Every site, and what follows for the queries."""
 
     sites: tuple[AnySite, ...]
-    states: dict[str, State]
+    states: dict[str, QueryState]
     protection: dict[str, ProtectionReport]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.status.description import primaries
-from anabranch.demo.scenes.host import Host, Scene, Told
+from anabranch.demo.scenes.host import Scene, SceneHost, SceneOutcome
 from anabranch.errors import AnabranchError
 
 RADAR_TPS, CARS_TPS = 50, 400
@@ -28,13 +28,13 @@ CREATE QUERY now AS SELECT value FROM radar
 """
 
 
-class Deadlines(Scene):
+class DeadlinesScene(Scene):
     title = "Deadlines are promised before a query runs, and the earliest goes first"
 
     def __init__(self, seconds: int = 10) -> None:
         self._seconds = seconds
 
-    def play(self, host: Host) -> Told:
+    def play(self, host: SceneHost) -> SceneOutcome:
         host.execute(
             SCRIPT.format(
                 radar_tps=RADAR_TPS,
@@ -52,14 +52,14 @@ class Deadlines(Scene):
         host.drop_all()
         results = sum(count for count, _ in judged.values())
         in_time = results - sum(late for _, late in judged.values())
-        return Told(
+        return SceneOutcome(
             f"{in_time:,} of {results:,} results were in time, while {shed:,} reports of the"
             f" farthest cars were shed; a query due in 1 ms was {refused}.",
             bool(judged) and bool(results) and refused != "admitted",
         )
 
 
-def _refused(host: Host) -> str:
+def _refused(host: SceneHost) -> str:
     try:
         host.execute(TOO_MUCH)
     except AnabranchError as error:

@@ -10,8 +10,8 @@ import psycopg
 
 from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.demo.apartment import CENTRE, SPARE
-from anabranch.demo.database import Database
-from anabranch.demo.scenes.host import Host, Scene, Told
+from anabranch.demo.database import DemoDatabase
+from anabranch.demo.scenes.host import Scene, SceneHost, SceneOutcome
 from anabranch.errors import SetupError
 
 TPS, KEYS, SECONDS = 240, 12, 45
@@ -44,14 +44,14 @@ def expected() -> dict[tuple[int, int], float]:
     return {place: sum(xs) / len(xs) for place, xs in sums.items()}
 
 
-class Estimate(Scene):
+class EstimateScene(Scene):
     title = "A lost worker's windows are estimated, with a bound"
 
-    def play(self, host: Host) -> Told:
+    def play(self, host: SceneHost) -> SceneOutcome:
         try:
-            database = Database()
+            database = DemoDatabase()
         except SetupError as error:
-            return Told(f"Skipped: {error.line()}", None)
+            return SceneOutcome(f"Skipped: {error.line()}", None)
         with database:
             host.wait_until_up()
             host.execute(
@@ -90,7 +90,7 @@ def _rows(url: str) -> list[tuple[Any, ...]]:
         return connection.execute("SELECT _ts, k, x, estimated, lower, upper FROM means").fetchall()
 
 
-def judged(rows: list[tuple[Any, ...]]) -> Told:
+def judged(rows: list[tuple[Any, ...]]) -> SceneOutcome:
     true = expected()
     exact = [abs(x - true[ts, k]) for ts, k, x, guess, *_ in rows if not guess]
     guesses = [
@@ -101,7 +101,7 @@ def judged(rows: list[tuple[Any, ...]]) -> Told:
     within = sum(off <= WITHIN for off, _ in guesses)
     bound = max((half for _, half in guesses), default=0.0)
     worst = max((off for off, _ in guesses), default=0.0)
-    return Told(
+    return SceneOutcome(
         f"{len(guesses)} means of a dead worker were estimated within ± {bound:.2f} (asked: ± "
         f"{WITHIN}, with confidence 95 %): the worst is off by {worst:.2f}; all {len(exact):,}"
         " others are exact.",

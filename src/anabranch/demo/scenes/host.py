@@ -17,7 +17,7 @@ LOOK_S = 0.1
 
 
 @dataclass(frozen=True)
-class Told:
+class SceneOutcome:
     """What a scene has shown, in one sentence. `well` says whether the output was right; None if
     the scene could not be played, and the sentence says why.
     """
@@ -31,12 +31,12 @@ class Scene:
 
     title = ""
 
-    def play(self, host: Host) -> Told:
+    def play(self, host: SceneHost) -> SceneOutcome:
         raise NotImplementedError
 
 
 @dataclass
-class Host:
+class SceneHost:
     """`execute` runs statements whose paths start from `folder`; `kill` ends a site's process;
     `progress` is called with what is waited for.
     """

@@ -7,7 +7,7 @@ import time
 
 from anabranch.coordinator.base.reports import Replan, SystemStatus
 from anabranch.demo.apartment import DESK, HUBS, ROOMS
-from anabranch.demo.scenes.host import Host, Scene, Told
+from anabranch.demo.scenes.host import Scene, SceneHost, SceneOutcome
 from anabranch.errors import TaskError
 
 NEAR_S, FAR_S = 0.005, 0.060
@@ -50,13 +50,13 @@ def none() -> dict[str, dict[str, float]]:
     return {one: {other: 0.0 for other in sites if other != one} for one in sites}
 
 
-class Network(Scene):
+class NetworkScene(Scene):
     title = "A query without AT is placed by the network, and moved when that changes"
 
     def __init__(self, seconds: int = 28) -> None:
         self._rows = TPS * seconds
 
-    def play(self, host: Host) -> Told:
+    def play(self, host: SceneHost) -> SceneOutcome:
         first, second = HUBS
         try:
             host.delay(delays(first))
@@ -77,7 +77,7 @@ class Network(Scene):
         host.drop_all()
         return _told(at, moved, replan, right, len(rows))
 
-    def _measured(self, host: Host, near: str) -> None:
+    def _measured(self, host: SceneHost, near: str) -> None:
         """Waits until most round trips to `near` have been measured as they are now."""
 
         def seen(status: SystemStatus) -> bool:
@@ -87,7 +87,7 @@ class Network(Scene):
         host.wait(seen, "Measuring the network between the sites", PATIENCE_S)
         time.sleep(3.0)  # a few samples of it
 
-    def _joined_at(self, host: Host) -> str:
+    def _joined_at(self, host: SceneHost) -> str:
         (site,) = {
             task.site
             for task in host.status().tasks()
@@ -95,7 +95,7 @@ class Network(Scene):
         }
         return site
 
-    def _replanned(self, host: Host, at: str) -> Replan:
+    def _replanned(self, host: SceneHost, at: str) -> Replan:
         """Plans again, once the network has been measured often enough to show that another place
         is better.
         """
@@ -112,11 +112,11 @@ class Network(Scene):
         return status.states["both"].state == "done"
 
 
-def _told(at: str, moved: str, replan: Replan, right: bool, rows: int) -> Told:
+def _told(at: str, moved: str, replan: Replan, right: bool, rows: int) -> SceneOutcome:
     pauses = [one.pause_ms for one in replan.moves if one.pause_ms is not None]
     pause = f" with a pause of {max(pauses):,.0f} ms" if pauses else ""
     verdict = "none lost or repeated" if right else "NOT those of a run without moves"
-    return Told(
+    return SceneOutcome(
         f"The join was placed at {at}; when the network changed it went on at {moved}{pause}, which"
         f" saves {replan.saved:.0%} of Σ rate · latency²: {rows} results, {verdict}.",
         right and at != moved,

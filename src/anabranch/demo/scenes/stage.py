@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.coordinator.base.reports import SystemStatus
-from anabranch.demo.scenes.host import Host, Scene, Told
+from anabranch.demo.scenes.host import Scene, SceneHost, SceneOutcome
 
 FILES, PAGES = 4, 100_000
 SKEW = 2.0
@@ -47,13 +47,13 @@ def expected(folder: Path) -> list[tuple[int, int, int]]:
         ).fetchall()
 
 
-class Stage(Scene):
+class StageScene(Scene):
     title = "A count under skew, in shared state instead of a shuffle"
 
     def __init__(self, clicks: int = 4_000_000) -> None:
         self._clicks = clicks
 
-    def play(self, host: Host) -> Told:
+    def play(self, host: SceneHost) -> SceneOutcome:
         host.progress(f"Making up {self._clicks / 1e6:g} million clicks …")
         write_clicks(host.folder / FOLDER, self._clicks)
         wanted = expected(host.folder / FOLDER)
@@ -67,7 +67,7 @@ class Stage(Scene):
         right = counts == wanted
         share = sum(n for _, page, n in wanted if page == 1) / self._clicks
         verdict = "as DuckDB counts them" if right else "NOT as DuckDB counts them"
-        return Told(
+        return SceneOutcome(
             f"{self._clicks / 1e6:g} million clicks, {share:.0%} on one page, were counted in"
             f" {took:.1f} s without a shuffle: {len(rows):,} counts, {verdict}.",
             right,

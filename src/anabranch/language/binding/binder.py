@@ -23,7 +23,7 @@ from anabranch.language.grammar.statements import (
     CreateQuery,
     Expression,
     Name,
-    Option,
+    OptionNode,
     OptionValue,
     Select,
     SelectItem,
@@ -109,7 +109,7 @@ def bind_call(node: CallNode) -> Call:
     return Call(name=node.name, options={one.name: bind_option(one) for one in node.options})
 
 
-def bind_option(option: Option) -> OptionValue:
+def bind_option(option: OptionNode) -> OptionValue:
     value = option.value
     if isinstance(value, bool | Secret) or value == "":
         return value

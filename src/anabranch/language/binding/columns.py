@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from anabranch.language.expressions.aggregates import find_calls
-from anabranch.language.expressions.scope import Element, Placed, Scope, Source, elements, expr
+from anabranch.language.expressions.scope import Element, Placed, QueryInput, Scope, elements, expr
 from anabranch.language.grammar.lexer import collapsed
 from anabranch.language.grammar.statements import (
     ColumnRef,
@@ -26,7 +26,7 @@ from anabranch.plan.windows import WINDOW_END, WINDOW_START
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputColumn:
     """One column of a query's result. `column` is set if it is a column of `column.input`, or a
     field of such a column, and is named after it.
     """
@@ -42,8 +42,8 @@ Bind = Callable[[Expression], Expr]
 """How the columns in an expression are bound."""
 
 
-def outputs(scope: Scope, items: Iterable[SelectItem | StarItem], bind: Bind) -> list[Output]:
-    columns: list[Output] = []
+def outputs(scope: Scope, items: Iterable[SelectItem | StarItem], bind: Bind) -> list[OutputColumn]:
+    columns: list[OutputColumn] = []
     for item in items:
         columns += _star(scope, item) if isinstance(item, StarItem) else [_item(scope, item, bind)]
     columns = _told_apart(columns)
@@ -51,7 +51,7 @@ def outputs(scope: Scope, items: Iterable[SelectItem | StarItem], bind: Bind) ->
     return columns
 
 
-def _star(scope: Scope, item: StarItem) -> list[Output]:
+def _star(scope: Scope, item: StarItem) -> list[OutputColumn]:
     sources = [scope.qualifier(item.qualifier)] if item.qualifier else scope.sources
     return [
         _whole(source, column.name, item.span)
@@ -60,27 +60,29 @@ def _star(scope: Scope, item: StarItem) -> list[Output]:
     ]
 
 
-def _whole(source: Source, column: str, span: Span) -> Output:
+def _whole(source: QueryInput, column: str, span: Span) -> OutputColumn:
     use = Use(input=source.alias, column=column)
-    return Output(Expr.of(use.input, use.column), Name(column, span), span, use)
+    return OutputColumn(Expr.of(use.input, use.column), Name(column, span), span, use)
 
 
-def _item(scope: Scope, item: SelectItem, bind: Bind) -> Output:
+def _item(scope: Scope, item: SelectItem, bind: Bind) -> OutputColumn:
     expression = item.expression
     bound = bind(expression)
     if item.alias:
-        return Output(bound, item.alias, expression.span)
+        return OutputColumn(bound, item.alias, expression.span)
     if not isinstance(expression.tree, exp.Column):
-        return Output(bound, Name(collapsed(scope.script, expression.tokens), item.span), item.span)
+        return OutputColumn(
+            bound, Name(collapsed(scope.script, expression.tokens), item.span), item.span
+        )
     if bound.column and bound.column in WINDOW_COLUMNS:
-        return Output(bound, Name(bound.column.column, item.span), item.span)
+        return OutputColumn(bound, Name(bound.column.column, item.span), item.span)
     ref = expression.columns[0]
     place = scope.resolve(ref)
     name = place.use.column if place.parts == len(ref.parts) else ref.parts[-1].text
-    return Output(bound, Name(name, item.span), item.span, place.use)
+    return OutputColumn(bound, Name(name, item.span), item.span, place.use)
 
 
-def _told_apart(outputs: Sequence[Output]) -> list[Output]:
+def _told_apart(outputs: Sequence[OutputColumn]) -> list[OutputColumn]:
     """Columns of several inputs with the same name get their input's name too: `Sensor1_Temp`."""
     inputs: dict[str, set[str]] = {}
     for output in outputs:

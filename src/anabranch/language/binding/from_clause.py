@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from anabranch.language.expressions.scope import Scope, Source
+from anabranch.language.expressions.scope import QueryInput, Scope
 from anabranch.language.grammar.statements import (
-    Count,
     Duration,
     FromItem,
     Name,
+    RowCount,
     Select,
     WindowNode,
 )
@@ -27,7 +27,7 @@ from anabranch.plan.catalog import (
 )
 from anabranch.plan.operators import Port
 from anabranch.plan.spec import Column
-from anabranch.plan.windows import Panes, Range, Relation, RowPanes, Rows, TimePanes, Window
+from anabranch.plan.windows import Panes, Range, RowPanes, Rows, TableWindow, TimePanes, Window
 
 Lookup = Callable[[str], AnyDef | None]
 """What has this name, whatever its case."""
@@ -39,7 +39,7 @@ def bind_from(
     script: Script, items: Sequence[FromItem], lookup: Lookup, names: Iterable[str]
 ) -> Scope:
     """The inputs; `names` are those that `lookup` knows, for suggestions."""
-    sources: list[Source] = []
+    sources: list[QueryInput] = []
     for item in items:
         source = _source(script, item, lookup, names)
         if any(one.alias.lower() == source.alias.lower() for one in sources):
@@ -58,7 +58,7 @@ def bind_from(
     return Scope(script, sources)
 
 
-def _source(script: Script, item: FromItem, lookup: Lookup, names: Iterable[str]) -> Source:
+def _source(script: Script, item: FromItem, lookup: Lookup, names: Iterable[str]) -> QueryInput:
     definition = lookup(item.name.text)
     if definition is None:
         remedy = did_you_mean_name(item.name.text, names) or "SHOW STREAMS lists those there are."
@@ -71,7 +71,7 @@ def _source(script: Script, item: FromItem, lookup: Lookup, names: Iterable[str]
     if isinstance(definition, ApproximateDef):
         message = f"the results of {definition.name} are in its table, where estimates come late"
         raise script.error(item.name.span, message, "Read that: CREATE TABLE … FROM postgres(…).")
-    source = Source(definition, item.alias.text if item.alias else definition.name, item)
+    source = QueryInput(definition, item.alias.text if item.alias else definition.name, item)
     if source.is_table and item.window:
         raise script.error(
             item.window.span,
@@ -92,9 +92,9 @@ def windows(scope: Scope) -> tuple[Window, ...]:
     return tuple(_window(scope.script, source, alone=streams == 1) for source in scope.sources)
 
 
-def _window(script: Script, source: Source, *, alone: bool) -> Window:
+def _window(script: Script, source: QueryInput, *, alone: bool) -> Window:
     if source.is_table:
-        return Relation()
+        return TableWindow()
     node = source.item.window
     if node is None and alone:
         return Range(width_us=_INSTANT_US)
@@ -120,13 +120,13 @@ def _brackets(node: WindowNode) -> str:
     return f"[{width.text if isinstance(width, Duration) else f'{width.rows} ROWS'}]"
 
 
-def panes(source: Source) -> Panes | None:
+def panes(source: QueryInput) -> Panes | None:
     """The windows of an aggregate; without SLIDE each begins where the one before it ends."""
     node = source.item.window
     if node is None:
         return None
     width, slide = node.width, node.slide or node.width
-    if isinstance(width, Count) and isinstance(slide, Count):
+    if isinstance(width, RowCount) and isinstance(slide, RowCount):
         return RowPanes(width=width.rows, slide=slide.rows)
     assert isinstance(width, Duration)
     assert isinstance(slide, Duration), "the parser saw to it that both are of one kind"

@@ -8,7 +8,7 @@ from anabranch.language.binding.binder import bind_call
 from anabranch.language.binding.columns import check_names
 from anabranch.language.expressions.aggregates import refused
 from anabranch.language.expressions.functions import check_functions
-from anabranch.language.expressions.scope import EVENT_TIME, Scope, Source
+from anabranch.language.expressions.scope import EVENT_TIME, QueryInput, Scope
 from anabranch.language.expressions.types import Asked, Typer, ask
 from anabranch.language.grammar.statements import (
     ColumnDecl,
@@ -85,7 +85,7 @@ def bind_shed(node: ShedNode, stream: StreamDef, script: Script, typer: Typer) -
     """
     name = Name(stream.name, node.span)
     item = FromItem(name, None, None, node.span)
-    scope = Scope(script, [Source(stream, stream.name, item)])
+    scope = Scope(script, [QueryInput(stream, stream.name, item)])
     message = "aggregates cannot stand in SHED"
     check = refused(script, lambda name: False, message, "Judge each tuple by itself.")
     check_functions(script, node.keep, scope.columns_in(node.keep), check)

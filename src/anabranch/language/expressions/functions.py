@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from anabranch.errors import ScriptError
 from anabranch.language.grammar import translations
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.statements import Expression
 from anabranch.language.source import Script, Span
 
@@ -99,7 +99,7 @@ def _windows(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, Token, Token, T
     """Each token with the one before it and the two after it; beyond the ends there are empty
     tokens.
     """
-    none = Token(Kind.END, "", tokens[0].span)
+    none = Token(TokenKind.END, "", tokens[0].span)
     padded = (none, *tokens, none, none)
     return zip(padded, padded[1:], padded[2:], padded[3:], strict=False)
 
@@ -110,7 +110,7 @@ def _misplaced(script: Script, before: Token, token: Token) -> ScriptError | Non
         return _subquery(script, token.span)
     if token.key == "OVER" and before.key == ")":
         return script.error(token.span, "OVER is not supported", translations.OVER)
-    if token.kind is not Kind.STRING or before.key not in _DATE_TYPES:
+    if token.kind is not TokenKind.STRING or before.key not in _DATE_TYPES:
         return None
     if token.text.strip().lower() not in _MOVING_DATES:
         return None

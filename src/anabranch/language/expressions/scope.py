@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import ScriptError
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.statements import ColumnRef, Expression, FromItem, Name
 from anabranch.language.source import Script, Span, did_you_mean_name, listed
 from anabranch.plan.catalog import Relation, StreamDef, TableDef
@@ -50,7 +50,7 @@ def elements(script: Script, tokens: Sequence[Token], placed: Iterable[Placed]) 
         if column := at.get(token.span.start):
             elements.append(Element(column, column.use, column.span, gap))
         else:
-            text = token.text if token.kind is Kind.WORD else script.slice(token.span)
+            text = token.text if token.kind is TokenKind.WORD else script.slice(token.span)
             elements.append(Element(text, token.key or text, token.span, gap))
         end = elements[-1].span.end
     return elements
@@ -77,7 +77,7 @@ _FEW = 12
 
 
 @dataclass(frozen=True)
-class Source:
+class QueryInput:
     """One input of a query, under the name that the query gives it."""
 
     definition: Relation
@@ -104,7 +104,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Found:
+class ResolvedColumn:
     """The column that the first `parts` of a dotted name mean; the others are fields."""
 
     use: Use
@@ -115,7 +115,7 @@ class Found:
 class Scope:
     """The columns of a query's inputs. Names match whatever their case, as in Spark."""
 
-    def __init__(self, script: Script, sources: Sequence[Source]) -> None:
+    def __init__(self, script: Script, sources: Sequence[QueryInput]) -> None:
         self.script = script
         self.sources = sources
 
@@ -168,7 +168,7 @@ class Scope:
             placed.append(Placed(span, column.use, after))
         return placed
 
-    def resolve(self, ref: ColumnRef) -> Found:
+    def resolve(self, ref: ColumnRef) -> ResolvedColumn:
         """The column that `ref` means.
 
         As in Spark, `a.b` is column b of input a before it is field b of column a.
@@ -176,20 +176,20 @@ class Scope:
         first, *rest = ref.parts
         source = self.called(first.text)
         if rest and source and (column := source.find(rest[0].text)):
-            return Found(_use(source, column), column.type, 2)
+            return ResolvedColumn(_use(source, column), column.type, 2)
         having = [(one, column) for one in self.sources if (column := one.find(first.text))]
         if len(having) > 1:
             raise self._ambiguous(first, [_use(*one) for one in having])
         if having:
-            return Found(_use(*having[0]), having[0][1].type, 1)
+            return ResolvedColumn(_use(*having[0]), having[0][1].type, 1)
         if not rest:
             raise self._unknown_column(first, self.sources)
         raise self._unknown_column(rest[0], [self.qualifier(first, rest[0])])
 
-    def called(self, alias: str) -> Source | None:
+    def called(self, alias: str) -> QueryInput | None:
         return next((one for one in self.sources if one.alias.lower() == alias.lower()), None)
 
-    def qualifier(self, name: Name, after: Name | None = None) -> Source:
+    def qualifier(self, name: Name, after: Name | None = None) -> QueryInput:
         """The input that the query calls `name`; `after` is what follows its dot, if not a `*`."""
         if source := self.called(name.text):
             return source
@@ -211,7 +211,7 @@ class Scope:
         message = f"'{name.text}' is ambiguous: several inputs have it"
         return self.script.error(name.span, message, f"Write {listed(written, 'or')}.")
 
-    def _unknown_column(self, name: Name, among: Sequence[Source]) -> ScriptError:
+    def _unknown_column(self, name: Name, among: Sequence[QueryInput]) -> ScriptError:
         low = name.text.lower()
         event_time = "Use _ts, the event time in µs."
         if low in (wire.POSITION, wire.BORN):
@@ -232,7 +232,7 @@ class Scope:
         return self.script.error(name.span, message, remedy)
 
 
-def _use(source: Source, column: Column) -> Use:
+def _use(source: QueryInput, column: Column) -> Use:
     return Use(input=source.alias, column=column.name)
 
 

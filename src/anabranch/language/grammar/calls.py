@@ -8,11 +8,11 @@ import math
 import re
 from typing import cast
 
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.statements import (
     CallNode,
     CreateSecret,
-    Option,
+    OptionNode,
     OptionValue,
     Origin,
 )
@@ -31,10 +31,10 @@ def call(cursor: Cursor, what: str) -> CallNode:
     return CallNode(name.text, options_in_brackets(cursor), cursor.since(start))
 
 
-def options_in_brackets(cursor: Cursor) -> tuple[Option, ...]:
+def options_in_brackets(cursor: Cursor) -> tuple[OptionNode, ...]:
     """( [option {, option}] )"""
     cursor.expect("(")
-    options: dict[str, Option] = {}
+    options: dict[str, OptionNode] = {}
     while not cursor.at(")"):
         option = _option(cursor)
         if option.name in options:
@@ -46,13 +46,13 @@ def options_in_brackets(cursor: Cursor) -> tuple[Option, ...]:
     return tuple(options.values())
 
 
-def _option(cursor: Cursor) -> Option:
+def _option(cursor: Cursor) -> OptionNode:
     """option := name = value"""
     start = cursor.peek()
     name = cursor.name("the name of an option")
     cursor.expect("=")
     value = _value(cursor)
-    return Option(name.text, value, cursor.since(start))
+    return OptionNode(name.text, value, cursor.since(start))
 
 
 def _value(cursor: Cursor) -> OptionValue:
@@ -60,9 +60,9 @@ def _value(cursor: Cursor) -> OptionValue:
     token = cursor.peek()
     if token.key == "SECRET" and cursor.peek(1).key == "(":
         return _secret(cursor)
-    if token.kind is Kind.STRING:
+    if token.kind is TokenKind.STRING:
         return string(cursor)
-    if token.kind is Kind.NUMBER:
+    if token.kind is TokenKind.NUMBER:
         return _number_or_duration(cursor)
     if cursor.accept("-"):
         return -_number(cursor)
@@ -78,7 +78,7 @@ def _secret(cursor: Cursor) -> Secret:
     """secret := secret(string | name)"""
     cursor.advance()
     cursor.expect("(")
-    is_text = cursor.peek().kind is Kind.STRING
+    is_text = cursor.peek().kind is TokenKind.STRING
     name = string(cursor) if is_text else cursor.name("the name of a secret").text
     cursor.expect(")")
     return Secret(name=name)
@@ -88,7 +88,7 @@ def string(cursor: Cursor) -> str:
     """Strings that touch are one with a quote in between, `'it''s'`, as in Spark."""
     token = cursor.advance()
     text = token.text
-    while cursor.peek().kind is Kind.STRING and cursor.peek().span.start == token.span.end:
+    while cursor.peek().kind is TokenKind.STRING and cursor.peek().span.start == token.span.end:
         token = cursor.advance()
         text += cursor.script.slice(token.span)[-1] + token.text
     return text
@@ -107,7 +107,7 @@ def _number_or_duration(cursor: Cursor) -> OptionValue:
 
 def _number(cursor: Cursor) -> int | float:
     token = cursor.peek()
-    if not _DECIMAL.fullmatch(token.text) or token.kind is not Kind.NUMBER:
+    if not _DECIMAL.fullmatch(token.text) or token.kind is not TokenKind.NUMBER:
         raise cursor.unexpected(("a number",))
     cursor.advance()
     # Limits first: Python refuses to read an integer of thousands of digits.
@@ -129,7 +129,7 @@ def create_secret(cursor: Cursor, start: Token) -> CreateSecret:
     if cursor.advance().key == "FROM":
         origin = cast(Origin, cursor.expect("ENV", "FILE").key.lower())
         cursor.expect("(")
-    if cursor.peek().kind is not Kind.STRING:
+    if cursor.peek().kind is not TokenKind.STRING:
         raise cursor.unexpected(("a string",), remedy=_EXAMPLE)
     literal = cursor.peek().span
     source = string(cursor)

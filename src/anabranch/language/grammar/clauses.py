@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anabranch.language.grammar import translations
-from anabranch.language.grammar.lexer import Kind
+from anabranch.language.grammar.lexer import TokenKind
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.grammar.translations import reject_join
 
@@ -59,7 +59,7 @@ def at_clause(cursor: Cursor, *words: str) -> str | None:
     if first not in words:
         return None
     if first in _NEED_NUMBER:
-        return first if cursor.peek(1).kind is Kind.NUMBER else None
+        return first if cursor.peek(1).kind is TokenKind.NUMBER else None
     needed = _NEEDED.get(first)
     return first if needed in (None, *others, cursor.peek(1).key) else None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from anabranch.errors import ScriptError
 from anabranch.language.grammar.clauses import Open
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.source import Span, did_you_mean_keyword
 from anabranch.units import unit_meant
@@ -37,7 +37,7 @@ _NESTED_TYPES = (
 def column_type(cursor: Cursor) -> Span:
     """type := word | word(n, …) | ARRAY<type> | MAP<type, type> | STRUCT<name[:] type, …>"""
     start = cursor.peek()
-    if start.kind is not Kind.WORD:
+    if start.kind is not TokenKind.WORD:
         raise cursor.unexpected(("a type such as DOUBLE",))
     if nested := _NESTED.get(start.key):
         cursor.advance()

@@ -10,7 +10,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 
 from anabranch.errors import ScriptError
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.statements import ColumnRef, Expression, Name
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.grammar.translations import clause, reject_function
@@ -52,7 +52,7 @@ def ends_operand(token: Token) -> bool:
 
     This tells the keyword in `Temp > 50 DEADLINE 1s` from the column in `Temp > deadline`.
     """
-    if token.kind is Kind.SYMBOL:
+    if token.kind is TokenKind.SYMBOL:
         return token.key in _BRACKETS
     return token.key not in _AWAITS_OPERAND
 

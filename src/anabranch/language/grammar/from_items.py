@@ -11,12 +11,12 @@ from anabranch.language.grammar.clauses import (
     at_unsupported,
     reject_unsupported,
 )
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.statements import (
-    Count,
     Extent,
     FromItem,
     Name,
+    RowCount,
     Select,
     SelectState,
     StarItem,
@@ -92,10 +92,10 @@ def _window(cursor: Cursor) -> WindowNode:
 
 
 def _slide(cursor: Cursor, width: Extent) -> Extent:
-    slide = _extent(cursor, rows_said=isinstance(width, Count))
+    slide = _extent(cursor, rows_said=isinstance(width, RowCount))
     if type(slide) is not type(width):
-        kind = "a number of rows" if isinstance(width, Count) else "a duration"
-        example = "[100 ROWS SLIDE 10]" if isinstance(width, Count) else "[30m SLIDE 10m]"
+        kind = "a number of rows" if isinstance(width, RowCount) else "a duration"
+        example = "[100 ROWS SLIDE 10]" if isinstance(width, RowCount) else "[30m SLIDE 10m]"
         raise cursor.error(
             slide.span, f"the window is {kind}, so SLIDE takes one too", f"As in {example}."
         )
@@ -105,7 +105,7 @@ def _slide(cursor: Cursor, width: Extent) -> Extent:
 def _extent(cursor: Cursor, *, rows_said: bool) -> Extent:
     """extent := duration | n ROWS; the second extent of rows may leave ROWS out"""
     start = cursor.peek()
-    if start.kind is not Kind.NUMBER:
+    if start.kind is not TokenKind.NUMBER:
         expected = ("a duration such as 10s", "a number of ROWS")
         raise cursor.unexpected(expected, remedy=clause(start))
     if duration := cursor.accept_duration():
@@ -116,7 +116,7 @@ def _extent(cursor: Cursor, *, rows_said: bool) -> Extent:
     if counted:
         return _count(cursor)
     word = cursor.peek(1)
-    if word.kind is Kind.WORD and (unit := unit_meant(word.text)):
+    if word.kind is TokenKind.WORD and (unit := unit_meant(word.text)):
         span = start.span.to(word.span)
         message = f"'{word.text}' is no unit of time"
         raise cursor.error(span, message, f"Write {start.text}{unit}.")
@@ -127,13 +127,13 @@ def _extent(cursor: Cursor, *, rows_said: bool) -> Extent:
     return cursor.duration()
 
 
-def _count(cursor: Cursor) -> Count:
+def _count(cursor: Cursor) -> RowCount:
     token = cursor.advance()
     ascii_digits = token.text.isascii() and token.text.isdigit()
     if not ascii_digits or len(token.text) > 18 or int(token.text) == 0:
         raise cursor.error(token.span, f"{cursor.show(token)} is no number of rows")
     cursor.accept("ROWS", "ROW")
-    return Count(int(token.text), cursor.since(token))
+    return RowCount(int(token.text), cursor.since(token))
 
 
 def _reject_late_window(
@@ -173,7 +173,7 @@ def _reject_misspelt_clause(cursor: Cursor) -> None:
         raise cursor.unexpected((",", *AFTER_FROM, ";"), remedy=remedy)
     keywords = [text.split()[0] for text in AFTER_FROM]
     misspelt = after.key not in follows and closest(word.text, keywords)
-    if word.kind is Kind.WORD and (misspelt or closest(word.text, ["STANDBY"], 0.85)):
+    if word.kind is TokenKind.WORD and (misspelt or closest(word.text, ["STANDBY"], 0.85)):
         raise cursor.unexpected((*AFTER_FROM, ";"))
 
 

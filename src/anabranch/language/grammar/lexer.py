@@ -23,7 +23,7 @@ from anabranch.errors import ScriptError
 from anabranch.language.source import Script, Span
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     WORD = "word"
     QUOTED = "quoted name"
     STRING = "string"
@@ -39,7 +39,7 @@ class Token:
     `sql` holds what sqlglot made of it, one token or, for numbers such as `1s`, three.
     """
 
-    kind: Kind
+    kind: TokenKind
     text: str
     span: Span = field(compare=False)
     sql: tuple[SqlToken, ...] = field(default=(), compare=False, repr=False)
@@ -47,11 +47,11 @@ class Token:
     @property
     def key(self) -> str:
         """What grammar rules compare with: the word in capitals or the symbol, else nothing."""
-        return self.text.upper() if self.kind in (Kind.WORD, Kind.SYMBOL) else ""
+        return self.text.upper() if self.kind in (TokenKind.WORD, TokenKind.SYMBOL) else ""
 
     @property
     def is_name(self) -> bool:
-        return self.kind in (Kind.WORD, Kind.QUOTED)
+        return self.kind in (TokenKind.WORD, TokenKind.QUOTED)
 
 
 class _Tokenizer(Spark.Tokenizer):
@@ -92,7 +92,7 @@ def tokenize(script: Script) -> list[Token]:
     ]
     _check_sizes(script, tokens)
     end = tokens[-1].span.end if tokens else len(script.text)
-    return [*tokens, Token(Kind.END, "", Span(end, end))]
+    return [*tokens, Token(TokenKind.END, "", Span(end, end))]
 
 
 def _check_sizes(script: Script, tokens: Sequence[Token]) -> None:
@@ -111,12 +111,12 @@ def _check_sizes(script: Script, tokens: Sequence[Token]) -> None:
 def _token(script: Script, span: Span, pieces: tuple[SqlToken, ...]) -> Token:
     source = script.slice(span)
     if pieces[0].token_type in _STRINGS:
-        return Token(Kind.STRING, pieces[0].text, span, pieces)
+        return Token(TokenKind.STRING, pieces[0].text, span, pieces)
     if source.startswith("`"):
-        return Token(Kind.QUOTED, pieces[0].text, span, pieces)
+        return Token(TokenKind.QUOTED, pieces[0].text, span, pieces)
     if source[:1].isdigit():
-        return Token(Kind.NUMBER, source, span, pieces)
-    kind = Kind.WORD if _WORD.fullmatch(source) else Kind.SYMBOL
+        return Token(TokenKind.NUMBER, source, span, pieces)
+    kind = TokenKind.WORD if _WORD.fullmatch(source) else TokenKind.SYMBOL
     return Token(kind, " ".join(source.split()), span, pieces)
 
 

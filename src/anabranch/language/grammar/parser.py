@@ -14,7 +14,7 @@ from anabranch.language.grammar.calls import call, create_secret
 from anabranch.language.grammar.clauses import Clauses, gather
 from anabranch.language.grammar.columns import column_type, timestamp
 from anabranch.language.grammar.from_items import at_state, select_state
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.queries import create_query, query
 from anabranch.language.grammar.service_levels import shed
 from anabranch.language.grammar.statements import (
@@ -269,7 +269,7 @@ def _resume(cursor: Cursor, start: Token) -> Resume:
 
 def _position(cursor: Cursor) -> int:
     token = cursor.peek()
-    if token.kind is not Kind.NUMBER or not token.text.isdecimal():
+    if token.kind is not TokenKind.NUMBER or not token.text.isdecimal():
         raise cursor.unexpected(("a position such as 1000",))
     return int(cursor.advance().text)
 

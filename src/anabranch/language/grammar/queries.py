@@ -23,7 +23,7 @@ from anabranch.language.grammar.expressions import (
     take_expression,
 )
 from anabranch.language.grammar.from_items import checked_union, from_items, union
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.service_levels import (
     STANDBY_PARTS,
     approximate_clause,
@@ -221,7 +221,7 @@ def _item_stops(cursor: Cursor, before: Token | None) -> bool:
 
 def _reject_misspelt_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
     for before, token in pairwise(tokens):
-        if token.kind is Kind.WORD and ends_operand(before) and closest(token.text, ["FROM"]):
+        if token.kind is TokenKind.WORD and ends_operand(before) and closest(token.text, ["FROM"]):
             raise cursor.unexpected((",", "FROM"), token)
 
 

@@ -10,7 +10,7 @@ from typing import cast, get_args
 
 from anabranch.language.grammar.clauses import Clauses, Open, at_unsupported, take
 from anabranch.language.grammar.expressions import ends_operand, parse_expression, take_expression
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.statements import ApproximateNode, Name, ShedNode, StandbyNode
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.source import clip, closest, did_you_mean_name, listed
@@ -91,7 +91,7 @@ def _signed_number(cursor: Cursor, *expected: str) -> tuple[str, Token]:
     """The text of a number with its sign, and where it starts."""
     start = cursor.peek()
     sign = "-" if cursor.accept("-") else ""
-    if cursor.peek().kind is not Kind.NUMBER:
+    if cursor.peek().kind is not TokenKind.NUMBER:
         raise cursor.unexpected(expected, start)
     return sign + cursor.advance().text, start
 
@@ -102,7 +102,7 @@ def _compress(cursor: Cursor) -> Compression:
     if token.text.lower() in METHODS and token.is_name:
         return cast(Compression, cursor.advance().text.lower())
     names = listed(METHODS, "or")
-    if token.kind is Kind.STRING:
+    if token.kind is TokenKind.STRING:
         raise cursor.error(token.span, "COMPRESS takes no quotes", f"Write {names}.")
     if token.is_name and not _may_follow(cursor, token):
         remedy = did_you_mean_name(token.text, METHODS) or f"Write {names}."
@@ -179,7 +179,7 @@ def shed(cursor: Cursor, *clauses: str) -> ShedNode:
 def _rate(cursor: Cursor) -> tuple[int, int]:
     """n/s or n/10ms: how many tuples in how many microseconds."""
     start = cursor.peek()
-    if start.kind is not Kind.NUMBER:
+    if start.kind is not TokenKind.NUMBER:
         raise cursor.unexpected(("a rate such as 1000/s",))
     text = cursor.advance().text
     if not _WHOLE.fullmatch(text) or int(text) == 0:
@@ -234,7 +234,7 @@ def _failures(cursor: Cursor) -> int:
 
 def _plain_number(cursor: Cursor, expected: str) -> Decimal:
     token = cursor.peek()
-    if token.kind is not Kind.NUMBER:
+    if token.kind is not TokenKind.NUMBER:
         raise cursor.unexpected((expected,))
     if not _NUMBER.fullmatch(token.text):
         raise cursor.error(token.span, f"{clip(token.text)} is no plain number")

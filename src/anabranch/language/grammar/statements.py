@@ -46,7 +46,7 @@ class ColumnDecl:
 
 
 @dataclass(frozen=True)
-class Option:
+class OptionNode:
     name: str
     value: OptionValue
     span: Span = field(compare=False)
@@ -57,7 +57,7 @@ class CallNode:
     """A source or sink with its options, each named once."""
 
     name: str
-    options: tuple[Option, ...]
+    options: tuple[OptionNode, ...]
     span: Span = field(compare=False)
 
     @property
@@ -111,14 +111,14 @@ class StarItem:
 
 
 @dataclass(frozen=True)
-class Count:
+class RowCount:
     """A number of rows, as in `10 ROWS`."""
 
     rows: int
     span: Span = field(compare=False)
 
 
-Extent = Duration | Count
+Extent = Duration | RowCount
 
 
 @dataclass(frozen=True)

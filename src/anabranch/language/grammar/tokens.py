@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from anabranch.errors import ConfigError, ScriptError
-from anabranch.language.grammar.lexer import Kind, Token, collapsed, tokenize
+from anabranch.language.grammar.lexer import Token, TokenKind, collapsed, tokenize
 from anabranch.language.grammar.statements import Duration, Name
 from anabranch.language.source import Script, Span, clip, did_you_mean_keyword, either
 from anabranch.units import duration_us
@@ -38,7 +38,7 @@ class Cursor:
 
     def at_end(self) -> bool:
         """Whether the statement ends here."""
-        return self.peek().kind is Kind.END or self.at(";")
+        return self.peek().kind is TokenKind.END or self.at(";")
 
     def advance(self) -> Token:
         token = self.peek()
@@ -63,7 +63,7 @@ class Cursor:
         """The name that `token` is. Raises if it cannot be one."""
         if not token.is_name or " " in token.key or token.key in RESERVED:
             error = self.unexpected((what,), token)
-            if token.kind is Kind.STRING:
+            if token.kind is TokenKind.STRING:
                 error.remedy = "A name takes `back quotes` or none."
             raise error
         if not token.text.strip():
@@ -72,7 +72,7 @@ class Cursor:
 
     def duration(self) -> Duration:
         """A duration such as `500ms` or `10 s`."""
-        if self.peek().kind is not Kind.NUMBER:
+        if self.peek().kind is not TokenKind.NUMBER:
             raise self.unexpected(("a duration such as 500ms",))
         duration = self.accept_duration()
         if duration is None:
@@ -82,7 +82,7 @@ class Cursor:
     def unit_or_duration(self) -> Duration:
         """A duration such as `10ms`, or a unit alone, such as `s`, for one of it."""
         token = self.peek()
-        if token.kind is not Kind.WORD:
+        if token.kind is not TokenKind.WORD:
             return self.duration()
         us = _microseconds(f"1{token.text}")
         if us is None:
@@ -95,7 +95,7 @@ class Cursor:
         first = self.peek()
         for count in (1, 2):
             text = "".join(self.peek(ahead).text for ahead in range(count))
-            if first.kind is Kind.NUMBER and (us := _microseconds(text)) is not None:
+            if first.kind is TokenKind.NUMBER and (us := _microseconds(text)) is not None:
                 for _ in range(count):
                     self.advance()
                 return Duration(us, text, self.since(first))
@@ -122,17 +122,17 @@ class Cursor:
         """The error that `token`, by default the next one, is none of `expected`."""
         token = token or self.peek()
         keywords = [text for text in expected if text.isupper()]
-        if not remedy and token.kind is Kind.WORD:
+        if not remedy and token.kind is TokenKind.WORD:
             remedy = did_you_mean_keyword(token.text, keywords)
         remedy = self._quotes_for_hyphens(token) or remedy
         shown = self.show(token)
         return self.error(token.span, f"expected {either(expected)} but found {shown}", remedy)
 
     def show(self, token: Token) -> str:
-        if token.kind is Kind.END:
+        if token.kind is TokenKind.END:
             return "the end of the script"
         source = clip(self.script.shown(token.span))
-        return source if token.kind in (Kind.STRING, Kind.QUOTED) else f"'{source}'"
+        return source if token.kind in (TokenKind.STRING, TokenKind.QUOTED) else f"'{source}'"
 
     def _quotes_for_hyphens(self, token: Token) -> str:
         """A remedy if `token` is the hyphen in what was meant as one name, as in `AT room-1`."""

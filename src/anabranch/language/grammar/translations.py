@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from anabranch.errors import ScriptError
-from anabranch.language.grammar.lexer import Kind, Token
+from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.tokens import Cursor
 from anabranch.language.source import closest
 
@@ -162,7 +162,7 @@ def clause(token: Token) -> str:
 
 def _of(table: dict[str, str], token: Token) -> str:
     word = (token.key.split() or [""])[0]
-    return table.get(word, "") if token.kind is Kind.WORD else ""
+    return table.get(word, "") if token.kind is TokenKind.WORD else ""
 
 
 def reject_function(cursor: Cursor, tokens: Sequence[Token]) -> ScriptError | None:

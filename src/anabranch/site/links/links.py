@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.errors import AnabranchError, Gap, SiteError, StaleEpoch, Superseded
 from anabranch.link.emulation import EmulatedNetwork, Emulation, Slowed
 from anabranch.link.inlet import LiveInlet
@@ -14,7 +14,7 @@ from anabranch.link.messages import Ack, Acks, Detach, Follow, Ship
 from anabranch.link.network import Connection, Network
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.subscription import Receiver, Subscription
-from anabranch.plan.tasks import Input
+from anabranch.plan.tasks import TaskInput
 from anabranch.runtime.base import Runtime
 from anabranch.site.links.acks import AckSender
 from anabranch.site.links.readers import ReadersFile
@@ -42,7 +42,7 @@ class Links:
     def __init__(
         self,
         name: str,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         runtime: Runtime,
         network: Network,
         outlets: Mapping[str, LiveOutlet[Any]],
@@ -107,7 +107,7 @@ class Links:
 
     def subscribe(
         self,
-        source: Input,
+        source: TaskInput,
         receiver: Receiver[Any],
         request: Callable[[int], Follow | Ship],
         on_failure: Callable[[AnabranchError], None],
@@ -155,7 +155,7 @@ class Links:
 
     # -- routes ----------------------------------------------------------------------------------
 
-    def route(self, source: Input) -> Route:
+    def route(self, source: TaskInput) -> Route:
         """Where an input is produced now: where it was deployed, unless we heard otherwise."""
         return self.routes[source.stream] or Route(source.site)
 

@@ -35,7 +35,7 @@ BATCH_ROWS = 65_536
 """Tuples that `process` is given at most."""
 
 
-class Given(NamedTuple):
+class GivenRows(NamedTuple):
     """Rows that one call gave, and the event time of those that have none of their own. None of
     them can have an earlier one than `least`."""
 
@@ -192,7 +192,7 @@ class PocketBody:
     def _given(self, tuples: pa.Table, watermark: int) -> Iterator[pa.Table]:
         """What it gives for tuples and ticks, in the order in which it gets them."""
         turns = self._ticks.turns(tuples, watermark) if self._ticks else [tuples]
-        rows: list[Given] = []
+        rows: list[GivenRows] = []
         for turn in turns:
             if isinstance(turn, int):
                 rows.append(self._at(turn))
@@ -209,9 +209,9 @@ class PocketBody:
                 rows = []
         yield self._table(rows)
 
-    def _at(self, time: int) -> Given:
+    def _at(self, time: int) -> GivenRows:
         rows = self._attempt(lambda pocket: as_rows(pocket.watermark(time)), 0)
-        return Given(rows or [], time, time, self._born)
+        return GivenRows(rows or [], time, time, self._born)
 
     def _end(self) -> pa.Table:
         """What it gives when it is closed, unless it was closed before its site was."""
@@ -220,7 +220,7 @@ class PocketBody:
             rows = self._attempt(lambda pocket: as_rows(pocket.close()), 0, tries=1)
             self._pocket = None
         time = max(self._newest, START_TIME)
-        return self._table([Given(rows or [], time, self._watermark, self._born)])
+        return self._table([GivenRows(rows or [], time, self._watermark, self._born)])
 
     def _note(self, table: pa.Table) -> None:
         newest, born = (np.max(table.column(name).to_numpy()) for name in (EVENT_TIME, BORN))
@@ -240,16 +240,16 @@ class PocketBody:
             frame = self._spark.createDataFrame(table.select(self._shown))
             return as_table(pocket.process(frame), self._columns)
 
-    def _by_row(self, tuples: pa.Table) -> Iterator[Given]:
+    def _by_row(self, tuples: pa.Table) -> Iterator[GivenRows]:
         def give(row: dict[str, Any], pocket: Pocket) -> list[Any]:
             return as_rows(pocket.row(row))
 
         born = tuples.column(BORN).to_pylist()
         for row, at in zip(tuples.select(self._shown).to_pylist(), born, strict=True):
             time = row[EVENT_TIME]
-            yield Given(self._attempt(partial(give, row), 1) or [], time, time, at)
+            yield GivenRows(self._attempt(partial(give, row), 1) or [], time, time, at)
 
-    def _table(self, given: Sequence[Given]) -> pa.Table:
+    def _table(self, given: Sequence[GivenRows]) -> pa.Table:
         try:
             content = as_table([row for one in given for row in one.rows], self._columns)
         except TaskError:  # of one that does not fit

@@ -16,7 +16,7 @@ Cursor = Any
 
 
 @dataclass(frozen=True)
-class State:
+class ReadingState:
     """Of a reading between two tables: where it is in its source, the position of its next tuple,
     the newest event time that it has seen, and of the table before the clock's watermark that it
     was judged by and the moment when it came."""
@@ -29,12 +29,12 @@ class State:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """A table of `rows` rows, that are known again by their `checksum` (0: not checked). `count`
     tuples of it got positions; `allowed` is how many the load shedder let pass, if there is one."""
 
-    before: State
-    after: State
+    before: ReadingState
+    after: ReadingState
     rows: int
     checksum: int = 0
     allowed: int | None = None
@@ -53,7 +53,7 @@ class Entry:
         return self.after.next - 1
 
 
-def encode(entry: Entry) -> bytes:
+def encode(entry: JournalEntry) -> bytes:
     before, after = entry.before, entry.after
     fields = [
         entry.count,
@@ -68,17 +68,17 @@ def encode(entry: Entry) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def decode(payload: bytes, before: State) -> Entry:
+def decode(payload: bytes, before: ReadingState) -> JournalEntry:
     """What `encode` made of an entry with this state before it."""
     count, rows, checksum, newest, floor, now_us, allowed, step = json.loads(payload)
-    after = State(
+    after = ReadingState(
         _after(before.cursor, step),
         before.next + count,
         before.newest + newest,
         before.floor + floor,
         before.now_us + now_us,
     )
-    return Entry(before, after, rows, checksum, allowed)
+    return JournalEntry(before, after, rows, checksum, allowed)
 
 
 def _step(before: Cursor, after: Cursor) -> Any:

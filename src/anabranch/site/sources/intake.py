@@ -22,7 +22,7 @@ from anabranch.connectors.ahead import far_ahead, skips, too_far
 from anabranch.errors import CannotResume
 from anabranch.link.wire import EVENT_TIME
 from anabranch.plan.catalog import StreamDef
-from anabranch.site.sources.entries import Entry, State
+from anabranch.site.sources.entries import JournalEntry, ReadingState
 from anabranch.site.sources.reading_again import checksum
 from anabranch.site.sources.shedder import Shedder
 from anabranch.stream.batch import START_WATERMARK
@@ -156,7 +156,7 @@ class Intake:
         # Only a source's own event times may be wrong.
         self._ahead_us = stream.ahead_us if stream.timestamp else None
 
-    def go_on(self, state: State, promised: int) -> None:
+    def go_on(self, state: ReadingState, promised: int) -> None:
         """What was read and promised before holds."""
         self.newest = state.newest
         self.floor = max(state.floor, promised)
@@ -169,17 +169,19 @@ class Intake:
     # -- what has just come ----------------------------------------------------------------------
 
     def entered(
-        self, table: pa.Table, before: State, cursor: Any, *, checked: bool
-    ) -> tuple[Entry, Judged]:
+        self, table: pa.Table, before: ReadingState, cursor: Any, *, checked: bool
+    ) -> tuple[JournalEntry, Judged]:
         """What the journal is to know of a table, and its tuples."""
         now_us = self.clock.now_us()
         bounded = self._bounded(table, now_us)
         allowed = self._shedder.allowed(bounded, now_us) if self._shedder else None
         timely = self._shed(bounded, allowed)
         judged = self._judged(timely, Parts([len(timely)], [now_us], [self.floor]))
-        after = State(cursor, before.next + sum(judged.counts), self.newest, self.floor, now_us)
+        after = ReadingState(
+            cursor, before.next + sum(judged.counts), self.newest, self.floor, now_us
+        )
         rows = checksum(table) if checked else 0
-        return Entry(before, after, len(table), rows, allowed), judged
+        return JournalEntry(before, after, len(table), rows, allowed), judged
 
     def _bounded(self, table: pa.Table, now_us: int) -> pa.Table:
         """The table without rows that are too far in the future, which are malformed."""
@@ -193,7 +195,9 @@ class Intake:
 
     # -- what came before ------------------------------------------------------------------------
 
-    def split(self, table: pa.Table, group: list[Entry]) -> Iterator[tuple[pa.Table, list[Entry]]]:
+    def split(
+        self, table: pa.Table, group: list[JournalEntry]
+    ) -> Iterator[tuple[pa.Table, list[JournalEntry]]]:
         """One by one what has to be seen so: what was shed, and what came from the future."""
         if self._shedder is None and self._far(table, group[0].after.now_us) is None:
             yield table, group
@@ -206,7 +210,7 @@ class Intake:
             yield self._shed(part, entry.allowed), [entry]
             start += entry.rows
 
-    def again(self, table: pa.Table, entries: list[Entry]) -> Judged:
+    def again(self, table: pa.Table, entries: list[JournalEntry]) -> Judged:
         """Raises CannotResume if other tuples come of it than came."""
         self.newest = entries[0].before.newest
         rows = [len(table)] if len(entries) == 1 else [entry.rows for entry in entries]

@@ -16,7 +16,7 @@ from typing import Any
 from anabranch.disk.folder import Appending, Folder
 from anabranch.disk.records import read_records, record
 from anabranch.errors import CannotResume
-from anabranch.site.sources.entries import Entry, State, decode, encode
+from anabranch.site.sources.entries import JournalEntry, ReadingState, decode, encode
 from anabranch.stream.batch import START_WATERMARK
 
 SEGMENT = 2_000
@@ -24,13 +24,13 @@ SEGMENT = 2_000
 FORMAT = 1
 _PACKED = b"z"
 """The first byte of a record that has the entries of a segment, compressed."""
-_START = State(None, 1)
+_START = ReadingState(None, 1)
 
 
 @dataclass
 class _Segment:
     number: int
-    begin: State
+    begin: ReadingState
 
 
 class Journal:
@@ -53,7 +53,7 @@ class Journal:
         self._released = 0, 0, _START
         self.promised = START_WATERMARK
         """The clock's watermark that was promised, rounded up."""
-        self.state: State | None = None
+        self.state: ReadingState | None = None
         """Behind the newest entry; None if there is none yet."""
         self._open()
 
@@ -78,20 +78,20 @@ class Journal:
         """Something behind `position` was read and is not among the entries any more."""
         return bool(self._segments) and self._segments[0].begin.next > position + 1
 
-    def since(self, position: int) -> Iterator[Entry]:
+    def since(self, position: int) -> Iterator[JournalEntry]:
         """The entries from the first on that gave a tuple behind `position`."""
         for entry in self._since_segment(position):
             if entry.last > position:
                 yield entry
 
-    def _since_segment(self, position: int) -> Iterator[Entry]:
+    def _since_segment(self, position: int) -> Iterator[JournalEntry]:
         later = (n for n, one in enumerate(self._segments) if one.begin.next > position + 1)
         index = max(0, next(later, len(self._segments)) - 1)
         for one in self._segments[index:]:
             payloads = self._active if one is self._segments[-1] else self._read(one.number)[1]
             yield from _entries(payloads, one.begin)
 
-    def needed(self, position: int) -> State:
+    def needed(self, position: int) -> ReadingState:
         """Where a reading would begin that gives all tuples behind `position`, or before that."""
         number, index, state = self._released
         newest = self._segments[-1]
@@ -110,16 +110,16 @@ class Journal:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: ReadingState) -> None:
         """Reading begins there, also if it ends before the first table has come."""
         self._make_room(state)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: JournalEntry) -> None:
         self._make_room(entry.before)
         self._append(encode(entry))
         self.state = entry.after
 
-    def promise(self, floor: int, state: State) -> None:
+    def promise(self, floor: int, state: ReadingState) -> None:
         """No tuple below `floor` gets a position behind `state`."""
         self._make_room(state)
         self._append(b"%d" % floor)
@@ -145,7 +145,7 @@ class Journal:
             self._file.close()
             self._file = None
 
-    def _make_room(self, begin: State) -> None:
+    def _make_room(self, begin: ReadingState) -> None:
         """Begin a segment if there is none, or the newest is full. Wherever this ends early, the
         files hold what they held."""
         if self._segments and len(self._active) < self._limit:
@@ -189,7 +189,7 @@ class Journal:
             if before and number != before + 1:
                 raise self._damaged(before + 1, "a part of the journal is missing")
             head, self._active, self._size = self._read(number)
-            begin = State(**head["begin"])
+            begin = ReadingState(**head["begin"])
             self._segments.append(_Segment(number, begin))
             self.promised = max(self.promised, head["promised"])
         if self._segments:
@@ -223,7 +223,7 @@ class Journal:
         )
 
 
-def _head(begin: State, promised: int) -> bytes:
+def _head(begin: ReadingState, promised: int) -> bytes:
     return json.dumps({"format": FORMAT, "begin": asdict(begin), "promised": promised}).encode()
 
 
@@ -235,7 +235,7 @@ def _is_promise(payload: bytes) -> bool:
     return payload[:1] != b"["
 
 
-def _entries(payloads: list[bytes], state: State) -> Iterator[Entry]:
+def _entries(payloads: list[bytes], state: ReadingState) -> Iterator[JournalEntry]:
     for payload in payloads:
         if not _is_promise(payload):
             entry = decode(payload, state)

@@ -39,7 +39,7 @@ AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PocketPoint:
     """After which inputs a pocket goes on, and the number of its creation."""
 
     born: int
@@ -178,7 +178,9 @@ class OpenStream:
 
     # -- a pocket's rows -------------------------------------------------------------------------
 
-    def keep_given(self, pieces: Sequence[pa.RecordBatch], watermark: int, point: Given) -> None:
+    def keep_given(
+        self, pieces: Sequence[pa.RecordBatch], watermark: int, point: PocketPoint
+    ) -> None:
         """Keep what a pocket is about to give here, and where its input goes on after that. Waits
         for a disk that is full. In the pocket's thread, before anybody hears of it."""
         while self._log and not self._stopped.is_set():
@@ -193,7 +195,7 @@ class OpenStream:
                 return
 
     def _keep_pieces(
-        self, log: StreamLog, pieces: Sequence[pa.RecordBatch], watermark: int, point: Given
+        self, log: StreamLog, pieces: Sequence[pa.RecordBatch], watermark: int, point: PocketPoint
     ) -> None:
         if log.last != self.outlet.last:
             log.begin_after(self.outlet.last)

@@ -21,7 +21,7 @@ from anabranch.errors import CannotResume, SourceAway, StorageError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import record_batches
 from anabranch.plan.catalog import StreamDef
-from anabranch.site.sources.entries import Entry, State
+from anabranch.site.sources.entries import JournalEntry, ReadingState
 from anabranch.site.sources.intake import Intake, Judged
 from anabranch.site.sources.journal import Journal
 from anabranch.site.sources.pace import Next, Pause, Room, Steps
@@ -41,7 +41,7 @@ PROMISE_US = 1_000_000
 """Watermarks that the clock moves are promised so far ahead: that many fewer are written."""
 PAUSES_S = (0.1, 2.0)
 """Between two attempts at what is away or full: at first, and at most."""
-_NOWHERE = State(None, 1)
+_NOWHERE = ReadingState(None, 1)
 
 
 @dataclass
@@ -161,11 +161,11 @@ class Reading:
                 " create it again: that begins anew.",
             )
 
-    def _begin(self, source: Source) -> State:
+    def _begin(self, source: Source) -> ReadingState:
         """Of a reading that has no journal. If a source that was read elsewhere goes on here, some
         of the tuples that come then have been given before."""
         if not self._outlet.last or not source.releasing:
-            return State(source.start_cursor(), 1)
+            return ReadingState(source.start_cursor(), 1)
         cursor, position = source.released()
         if position > self._outlet.last:
             raise CannotResume(
@@ -173,7 +173,7 @@ class Reading:
                 f" {position}",
                 remedy="Drop and create the queries that read it.",
             )
-        return State(cursor, position + 1)
+        return ReadingState(cursor, position + 1)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Reading:
     def _end_here(self, ending: Journal) -> None:
         """Keep where the source has ended, before anybody hears that it has: it cannot be asked
         again, and readers that have had all of it need not wait for it."""
-        ending.begin(State(None, self._outlet.last + 1))
+        ending.begin(ReadingState(None, self._outlet.last + 1))
         if self._synced:
             ending.sync()
 
@@ -243,7 +243,7 @@ class Reading:
                 kept = journal.needed(self._outlet.released)
                 source.release(kept.cursor, kept.next - 1)
 
-    def _promise_again(self, journal: Journal, state: State) -> None:
+    def _promise_again(self, journal: Journal, state: ReadingState) -> None:
         """What was promised holds, also for those who have not heard of it."""
         with self._lock:
             self._catching_up = False
@@ -251,13 +251,15 @@ class Reading:
             if self.intake.floor > START_WATERMARK:
                 self._outlet.append([], self.intake.watermark)
 
-    def _entered(self, table: Any, before: State, cursor: Any) -> tuple[Entry, Judged]:
+    def _entered(
+        self, table: Any, before: ReadingState, cursor: Any
+    ) -> tuple[JournalEntry, Judged]:
         # What keeps its own results merges them anew, and sums of DOUBLE may differ in a bit.
         checked = self._journal is not None and not self._source.releasing
         with self._lock:
             return self.intake.entered(table, before, cursor, checked=checked)
 
-    def _enter(self, journal: Journal, entry: Entry) -> None:
+    def _enter(self, journal: Journal, entry: JournalEntry) -> None:
         with self._lock:
             if journal.state != entry.after:
                 journal.add(entry)

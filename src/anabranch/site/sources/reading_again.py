@@ -18,7 +18,7 @@ import pyarrow.types as pt
 
 from anabranch.connectors.source import Cursor, Source
 from anabranch.errors import CannotResume
-from anabranch.site.sources.entries import Entry
+from anabranch.site.sources.entries import JournalEntry
 
 
 def checksum(table: pa.Table) -> int:
@@ -81,10 +81,12 @@ _REMEDY = (
 )
 
 
-def read_again(source: Source, entries: Iterable[Entry]) -> Iterator[tuple[pa.Table, list[Entry]]]:
+def read_again(
+    source: Source, entries: Iterable[JournalEntry]
+) -> Iterator[tuple[pa.Table, list[JournalEntry]]]:
     """The tables of the entries, which follow each other; several as one if the source reads in
     bulk. Raises CannotResume if one is not what it was."""
-    asked: deque[Entry] = deque()
+    asked: deque[JournalEntry] = deque()
     for table, count in _in_bulk(source, iter(entries), asked):
         group = [asked.popleft() for _ in range(count)]
         _verify(table, group)
@@ -92,7 +94,7 @@ def read_again(source: Source, entries: Iterable[Entry]) -> Iterator[tuple[pa.Ta
 
 
 def _in_bulk(
-    source: Source, entries: Iterator[Entry], asked: deque[Entry]
+    source: Source, entries: Iterator[JournalEntry], asked: deque[JournalEntry]
 ) -> Iterator[tuple[pa.Table, int]]:
     first = next(entries, None)
     if first is None:
@@ -108,7 +110,7 @@ def _in_bulk(
     yield from source.reread_many(first.before.cursor, ends())
 
 
-def _verify(table: pa.Table, entries: list[Entry]) -> None:
+def _verify(table: pa.Table, entries: list[JournalEntry]) -> None:
     rows = sum(entry.rows for entry in entries)
     if len(table) != rows:
         raise _changed(entries, f"{rows} rows", f"{len(table)}")
@@ -120,7 +122,7 @@ def _verify(table: pa.Table, entries: list[Entry]) -> None:
             raise _changed([entry], f"rows with checksum {entry.checksum:08x}", f"{now:08x}")
 
 
-def _changed(entries: list[Entry], was: str, now: str) -> CannotResume:
+def _changed(entries: list[JournalEntry], was: str, now: str) -> CannotResume:
     begin, end = entries[0].before.cursor, entries[-1].after.cursor
     return CannotResume(
         f"it cannot be read again: between {begin} and {end}, where positions from"

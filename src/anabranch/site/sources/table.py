@@ -36,7 +36,7 @@ PIECE_ROWS = 65_536
 Row = tuple[Any, ...]
 
 
-class Changes:
+class RowChanges:
     """Which rows came and which went, from one version to the next. A row is its values: one that
     stays keeps its position, whatever else changes. Pure."""
 
@@ -121,7 +121,7 @@ class TableIngest:
         self._trouble = ""
         """Why nothing can be read at present."""
         self._reader = reader
-        self._changes = Changes()
+        self._changes = RowChanges()
         self._log = log
         self._kept = _read_log(log) if log and log.exists() else []
         self._stopped = threading.Event()

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, Protocol
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.errors import AnabranchError, Gap, Refused, SiteError, Superseded
 from anabranch.link.inlet import LiveInlet
-from anabranch.link.messages import Alive, Announce, ConsumerState, StandBy
-from anabranch.link.messages import Beat as AskBeat
+from anabranch.link.messages import Announce, ConsumerState, PrimaryAnswer, StandBy
+from anabranch.link.messages import AskPrimary as AskBeat
 from anabranch.link.network import Network
 from anabranch.link.reports import Noticed, StandbyReport
 from anabranch.link.wire import Unpack
@@ -20,7 +20,7 @@ from anabranch.runtime.log import note
 from anabranch.site.links.links import Links
 from anabranch.site.standby.inputs import StandbyInputs, Upstream
 from anabranch.site.standby.tuning import Costs, Tuning, Warmth
-from anabranch.site.tasks.measures import Cost
+from anabranch.site.tasks.measures import InstanceCost
 from anabranch.site.tasks.task import Task
 from anabranch.standby.detector import Beat, Detector, cadence
 from anabranch.stream.routes import Route
@@ -35,7 +35,7 @@ RTTS = 15
 """Calls to the primary whose median counts: one may be slow by chance."""
 
 
-class Host(Protocol):
+class GuardHost(Protocol):
     """What a guard needs of its site."""
 
     def new_inlets(self, task: Task) -> Sequence[LiveInlet[Any]]: ...
@@ -61,11 +61,11 @@ class Guard:
         name: str,
         task: Task,
         post: StandBy,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         runtime: Runtime,
         links: Links,
         network: Network,
-        host: Host,
+        host: GuardHost,
         poster: Poster,
     ) -> None:
         self.post = post
@@ -194,7 +194,7 @@ class Guard:
         begun = self._runtime.now()
         asked = AskBeat(self.task.spec.name)
         try:
-            answer: Alive = await self._network.call(
+            answer: PrimaryAnswer = await self._network.call(
                 self.post.primary, asked, self._cadence.silent_s
             )
         except Refused:
@@ -324,5 +324,5 @@ class Guard:
         )
 
 
-def _cost(answer: Alive) -> Cost:
-    return Cost(answer.fixed_s, answer.per_tuple_s)
+def _cost(answer: PrimaryAnswer) -> InstanceCost:
+    return InstanceCost(answer.fixed_s, answer.per_tuple_s)

@@ -11,8 +11,8 @@ from typing import Any
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.message import A, Message
-from anabranch.link.messages import AskConsumer, ConsumerState, Measured, Ship, ShipBy, StandBy
-from anabranch.link.messages import Claim as AskClaim
+from anabranch.link.messages import AskConsumer, AskTraffic, ConsumerState, Ship, ShipBy, StandBy
+from anabranch.link.messages import ClaimInput as AskClaim
 from anabranch.link.meter import Flow
 from anabranch.link.network import Network
 from anabranch.link.wire import Unpack
@@ -40,7 +40,7 @@ class Upstream:
         await self._ask(index, ShipBy(*self._named(index), epoch, batch))
 
     async def measured(self, index: int) -> Flow | None:
-        return await self._ask(index, Measured(*self._named(index)))
+        return await self._ask(index, AskTraffic(*self._named(index)))
 
     async def claim(self, index: int, epoch: int) -> ConsumerState:
         """Raises Superseded if a later epoch has claimed it."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.errors import AnabranchError, Gap, SiteError
 from anabranch.link.messages import (
-    Alive,
     Announce,
     AskConsumer,
-    Beat,
-    Claim,
+    AskPrimary,
+    AskTraffic,
+    ClaimInput,
     ConsumerState,
-    Measured,
+    PrimaryAnswer,
     ShipBy,
     StandBy,
     TakeOver,
@@ -25,7 +25,7 @@ from anabranch.link.reports import StandbyReport
 from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime
 from anabranch.site.links.links import Links
-from anabranch.site.standby.guard import Guard, Host
+from anabranch.site.standby.guard import Guard, GuardHost
 from anabranch.site.standby.inputs import Upstream
 from anabranch.site.tasks.task import Task, explain
 from anabranch.standby.detector import PATIENCE_S, Patience
@@ -35,7 +35,7 @@ from anabranch.stream.routes import Route
 RETRY_S = 0.1
 
 
-class StandbyHost(Host, Protocol):
+class StandbyHost(GuardHost, Protocol):
     """What protection needs of its site, besides what each of its guards does."""
 
     tasks: dict[str, Task]
@@ -44,13 +44,13 @@ class StandbyHost(Host, Protocol):
     async def discard(self, task: Task) -> None: ...
 
 
-class Protection:
+class StandbyGuards:
     """Guards of the site `name` by the task they stand by for."""
 
     def __init__(
         self,
         name: str,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         runtime: Runtime,
         network: Network,
         host: StandbyHost,
@@ -140,14 +140,14 @@ class Protection:
 
     # -- the other side --------------------------------------------------------------------------
 
-    async def beat(self, asked: Beat) -> Alive:
+    async def beat(self, asked: AskPrimary) -> PrimaryAnswer:
         task = self._host.tasks.get(asked.task)
         if task is None or not task.produces or task.cut_off:
-            return Alive(runs=False)
+            return PrimaryAnswer(runs=False)
         cost = task.measures.cost()
-        return Alive(True, cost.fixed, cost.per_tuple)
+        return PrimaryAnswer(True, cost.fixed, cost.per_tuple)
 
-    async def claim(self, asked: Claim) -> ConsumerState:
+    async def claim(self, asked: ClaimInput) -> ConsumerState:
         return ConsumerState(*self._links.outlet(asked.stream).claim(asked.consumer, asked.epoch))
 
     async def consumer_state(self, asked: AskConsumer) -> ConsumerState:
@@ -157,7 +157,7 @@ class Protection:
         outlet = self._links.outlet(asked.stream)
         outlet.batch_by(asked.consumer, asked.epoch, asked.batch)
 
-    async def measured(self, asked: Measured) -> Flow | None:
+    async def measured(self, asked: AskTraffic) -> Flow | None:
         return self._links.outlet(asked.stream).measured(asked.consumer)
 
     async def announced(self, news: Announce) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.config.cluster import Cluster
+from anabranch.config.cluster import ClusterConfig
 from anabranch.errors import AnabranchError
 from anabranch.link.messages import Wishes
 from anabranch.link.meter import Flow, Releases
@@ -23,8 +23,8 @@ from anabranch.plan.windows import Range, RowPanes, Rows
 from anabranch.runtime.base import Runtime
 from anabranch.site.tasks.calibration import InSlot
 from anabranch.site.tasks.task import Task
-from anabranch.standby.choice import Choice, Limits
-from anabranch.standby.cost import Hold, Load, Model, assumed
+from anabranch.standby.choice import BatchChoice, StandbyLimits
+from anabranch.standby.cost import Hold, Load, StandbyModel, assumed
 from anabranch.standby.detector import Cadence
 from anabranch.standby.tuner import Tuner
 
@@ -48,7 +48,7 @@ class Tuning:
         self,
         runtime: Runtime,
         spec: TaskSpec,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         site: str,
         wishes: Wishes,
         beats: Cadence,
@@ -64,9 +64,9 @@ class Tuning:
         self._measured = measured
         self._costs = costs
         self._set_batch = set_batch
-        limits = Limits(wishes.recovery_s, wishes.overhead)
+        limits = StandbyLimits(wishes.recovery_s, wishes.overhead)
         self._tuners = [Tuner(limits, wishes.batch) for _ in spec.inputs]
-        self._choices: dict[int, Choice] = {}
+        self._choices: dict[int, BatchChoice] = {}
         self._loads: dict[int, Load] = {}
         self._measured_acks: dict[int, bool] = {}
         """Input → whether releases were measured, or are assumed."""
@@ -80,9 +80,9 @@ class Tuning:
         """Per input that something is known of."""
         return tuple(self._tuned(index, choice) for index, choice in list(self._choices.items()))
 
-    def _tuned(self, index: int, choice: Choice) -> TuningReport:
+    def _tuned(self, index: int, choice: BatchChoice) -> TuningReport:
         load = self._loads[index]
-        model = Model(load)
+        model = StandbyModel(load)
         return TuningReport(
             stream=self._spec.inputs[index].stream,
             batch=choice.batch,

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from anabranch.errors import AnabranchError
 from anabranch.link.wire import BORN, EVENT_TIME
 from anabranch.site.tasks.body import Body, Taken
-from anabranch.site.tasks.measures import Cost
+from anabranch.site.tasks.measures import InstanceCost
 from anabranch.stream.batch import Batch
 
 WARM_S, PATIENCE_S = 0.1, 1.0
@@ -47,7 +47,7 @@ def calibrated(
     schemas: Sequence[pa.Schema],
     in_slot: InSlot,
     now: Callable[[], float] = time.perf_counter,
-) -> Cost | None:
+) -> InstanceCost | None:
     """Of a new `body`, which is opened and used up by it. `schemas` are those of its inputs on the
     wire. None if no made-up tuple can be processed."""
     trial = _Trial(body, schemas, in_slot, now)
@@ -60,7 +60,7 @@ def calibrated(
         body.close()
 
 
-def _cost(trial: _Trial) -> Cost:
+def _cost(trial: _Trial) -> InstanceCost:
     took = _warmed(trial)
     rows = 1
     while took < INSTANCE_S and rows < MOST_ROWS:
@@ -70,7 +70,7 @@ def _cost(trial: _Trial) -> Cost:
     rounds = ROUNDS if took < WARM_S else 2
     one, many = zip(*((trial.run(1), trial.run(rows)) for _ in range(rounds)), strict=True)
     each = max(0.0, (median(many) - median(one)) / (rows - 1))
-    return Cost(max(0.0, median(one) - each), each)
+    return InstanceCost(max(0.0, median(one) - each), each)
 
 
 def _warmed(trial: _Trial) -> float:

@@ -21,7 +21,7 @@ def limit_s(instance_limit_s: float, deadline_us: int | None) -> float:
     return min(instance_limit_s, max(LEAST_S, TIMES_DEADLINE * deadline_us / 1e6))
 
 
-class Limits:
+class InstanceLimits:
     """Looks at the `tasks` of a site. Only time that we have seen pass counts: a process that stood
     still, or a machine that was asleep, finds no instance too slow when it goes on."""
 

@@ -25,7 +25,7 @@ _LEARN = 0.05
 
 
 @dataclass(frozen=True)
-class Cost:
+class InstanceCost:
     """Seconds of one instance: `fixed + per_tuple * n`."""
 
     fixed: float
@@ -45,7 +45,7 @@ class CostModel:
         self._last: deque[tuple[float, int, float]] = deque(maxlen=_INSTANCES)
         self._new = 0
         """Instances that are not in `_known`."""
-        self._known = Cost(0.0, 0.0)
+        self._known = InstanceCost(0.0, 0.0)
         self._sized = False
         """Instances of several sizes have been seen: it is known what tuples cost."""
 
@@ -53,7 +53,7 @@ class CostModel:
         self._last.append((now, rows, seconds))
         self._new += 1
 
-    def cost(self) -> Cost:
+    def cost(self) -> InstanceCost:
         """Neither part is negative; with one batch size only, all of it counts as fixed. Found out
         again every few instances: small ones would take less time than that."""
         if self._new >= (_SELDOM if len(self._last) == _INSTANCES else 1):
@@ -73,7 +73,7 @@ class CostModel:
         spent = sum(took for *_, took in self._last)
         return max(1, int(seconds * sum(rows for _, rows, _ in self._last) / spent))
 
-    def _found(self) -> Cost:
+    def _found(self) -> InstanceCost:
         found = _slope(self._last)
         self._sized, slope = found is not None, found or 0.0
         since = self._last[-1][0] - _RECENT_S
@@ -83,8 +83,8 @@ class CostModel:
         fixed = sum(seconds - slope * rows for _, rows, seconds in recent) / len(recent)
         if fixed < 0:
             rows = sum(rows for _, rows, _ in self._last)
-            return Cost(0.0, sum(seconds for *_, seconds in self._last) / rows)
-        return Cost(fixed, slope)
+            return InstanceCost(0.0, sum(seconds for *_, seconds in self._last) / rows)
+        return InstanceCost(fixed, slope)
 
 
 def _slope(instances: Iterable[tuple[float, int, float]]) -> float | None:
@@ -192,14 +192,14 @@ class Measures:
                 self._handling = seconds
             self._handling += _LEARN * (min(seconds, 4 * self._handling) - self._handling)
 
-    def cost(self) -> Cost:
+    def cost(self) -> InstanceCost:
         """Of a slot's time."""
         with self._lock:
             return self._whole()
 
-    def _whole(self) -> Cost:
+    def _whole(self) -> InstanceCost:
         cost = self._cost.cost()
-        return Cost(cost.fixed + self._handling, cost.per_tuple)
+        return InstanceCost(cost.fixed + self._handling, cost.per_tuple)
 
     def rows_within(self, seconds: float) -> int | None:
         """So many tuples an instance may take to end in that time; None: any number."""

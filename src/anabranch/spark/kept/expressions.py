@@ -33,7 +33,7 @@ _AGAIN = 64
 """After so many instances of a size the slower way is tried again."""
 
 
-class Choice:
+class PlanChoice:
     """For each size of instance, in octaves: the way that was quicker at the median of the last
     few. A job is tried only if the kept plan goes on taking long: its first instance, in which the
     JVM loads and compiles, says nothing."""
@@ -170,7 +170,7 @@ class Evaluation:
         self._owner = owner
         self.schema = schema
         self._build = build
-        self._choice = Choice()
+        self._choice = PlanChoice()
         self._kept: KeptPlan | None = None
         self.unfit = 'plans = "job"' if owner.mode == "job" else ""
         """Why every instance is a job, if it is."""

@@ -28,7 +28,7 @@ from anabranch.spark.kept.stages import Build, Origins, Unfit, origins, sample, 
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedColumns:
     """`outputs`: by their place, the input columns that they are. `numbers`: the place of the one
     among them that row numbers come back in; None if every row stays."""
 
@@ -79,27 +79,27 @@ class Carried:
         return pa.RecordBatch.from_arrays([found[place] for place in places], schema=schema)
 
 
-def carried(origins: Origins | None, inputs: pa.Schema, outputs: pa.Schema) -> Carried:
+def carried(origins: Origins | None, inputs: pa.Schema, outputs: pa.Schema) -> CarriedColumns:
     """What need not travel of a plan."""
     if origins is None:
-        return Carried()
+        return CarriedColumns()
     same = {
         place: name
         for place, name in enumerate(origins.outputs)
         if name is not None and inputs.field(name).type.equals(outputs.field(place).type)
     }
     if origins.keeps_rows:
-        return Carried(same)
+        return CarriedColumns(same)
     numbers = (
         place
         for place, name in same.items()
         if name not in origins.read and inputs.field(name).type.equals(pa.int64())
     )
     first = next(numbers, None)
-    return Carried() if first is None else Carried(same, first)
+    return CarriedColumns() if first is None else CarriedColumns(same, first)
 
 
-def used(origins: Origins | None, here: Carried, names: Sequence[str]) -> list[str]:
+def used(origins: Origins | None, here: CarriedColumns, names: Sequence[str]) -> list[str]:
     """Those of the input columns `names` that are sent; one at least, which tells how many rows
     there are; all, of a plan that nothing is known of."""
     if origins is None:

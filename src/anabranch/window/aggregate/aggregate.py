@@ -104,7 +104,7 @@ class Lifted:
     """Per COUNT(DISTINCT …): groups, keys and values that occur together."""
 
 
-class Lift(Protocol):
+class Lifter(Protocol):
     def __call__(self, ready: Ready) -> Lifted: ...
 
 
@@ -149,7 +149,7 @@ class WindowAggregate:
         by_position: bool,
         plan: CallPlan,
         keys: pa.Schema,
-        lift: Lift,
+        lift: Lifter,
         block: int = BLOCK,
         pack: Pack = pickle.dumps,
         unpack: Unpack = pickle.loads,

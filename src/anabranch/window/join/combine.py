@@ -129,7 +129,7 @@ class Combinations:
 
 
 @dataclass(frozen=True)
-class Limits:
+class WorkLimits:
     """Sizes at which work is cut or done differently. They never change a result."""
 
     block: int = 200_000
@@ -143,7 +143,7 @@ class Limits:
     for their turn meanwhile."""
 
 
-class Work:
+class WorkCounter:
     """Counts how many combinations have been looked at."""
 
     looked = 0
@@ -154,7 +154,12 @@ Ask = Callable[[Combinations, Sequence[Condition]], I64]
 
 
 def combinations(
-    members: Sequence[Members], path: Path, fresh: I64, ask: Ask, limits: Limits, work: Work
+    members: Sequence[Members],
+    path: Path,
+    fresh: I64,
+    ask: Ask,
+    limits: WorkLimits,
+    work: WorkCounter,
 ) -> Iterator[Combinations]:
     """All combinations with a fresh row of `path.start`, given as `fresh`, in small portions. Some
     portions are empty, so that the caller may stop after any block that was looked at.
@@ -172,8 +177,8 @@ def _follow(
     done: int,
     have: Combinations,
     ask: Ask,
-    limits: Limits,
-    work: Work,
+    limits: WorkLimits,
+    work: WorkCounter,
 ) -> Iterator[Combinations]:
     if done == len(path.reaches):
         yield have
@@ -200,7 +205,7 @@ def _next(members: Sequence[Members], path: Path, done: int) -> int:
 
 
 def _extended(
-    have: Combinations, to: int, target: Members, which: I64, rows: I64, work: Work
+    have: Combinations, to: int, target: Members, which: I64, rows: I64, work: WorkCounter
 ) -> Combinations:
     """The combinations extended by the rows that exist at the same instants as all the others."""
     work.looked += len(which)
@@ -260,7 +265,9 @@ def _spread(start: I64, count: I64, block: int) -> Iterator[tuple[I64, I64]]:
         yield which, np.arange(low, high) + shift
 
 
-def _regrouped(pieces: Iterable[Combinations], block: int, work: Work) -> Iterator[Combinations]:
+def _regrouped(
+    pieces: Iterable[Combinations], block: int, work: WorkCounter
+) -> Iterator[Combinations]:
     """Fewer, larger pieces, because each piece costs a round of later calls. A piece is empty where
     much was looked at and nothing found.
     """

@@ -29,11 +29,18 @@ from anabranch.window.join.buffer import (
     at_start,
     instants,
 )
-from anabranch.window.join.combine import Combinations, Limits, Path, Work, combinations, paths
+from anabranch.window.join.combine import (
+    Combinations,
+    Path,
+    WorkCounter,
+    WorkLimits,
+    combinations,
+    paths,
+)
 from anabranch.window.join.members import OWN, Members
-from anabranch.window.join.results import Evaluator, Results, Source
+from anabranch.window.join.results import Evaluator, JoinResults, RowSource
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = WorkLimits()
 _BLOCK_BYTES = 32_000_000
 _MOST_FRESH = 65_536
 
@@ -49,7 +56,7 @@ class JoinState:
         inputs: Sequence[tuple[str, pa.Schema]],
         uses: Iterable[Use],
         evaluator: Evaluator,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: WorkLimits = DEFAULT_LIMITS,
         check: Callable[[], None] = lambda: None,
         computed: Collection[Use] = (),
     ) -> None:
@@ -83,7 +90,7 @@ class JoinState:
             for reach in path.reaches:
                 if reach.columns:
                     self._members[reach.to].index(reach.columns)
-        self._source = Source(self._aliases, self._members)
+        self._source = RowSource(self._aliases, self._members)
         self._go_along(self._paths)
         self._buffers = [Buffer() for _ in inputs]
         self._watermarks = [START_WATERMARK] * len(inputs)
@@ -91,10 +98,10 @@ class JoinState:
         self._closed_to = START_WATERMARK
         self._waiting: list[Closed | None] = []
         """Per input, the tuples that closed with the instants that are being evaluated."""
-        self._results: Results | None = None
+        self._results: JoinResults | None = None
         self._evaluation: Iterator[bool] | None = None
         self._standing: Outcome | None = None
-        self._work = Work()
+        self._work = WorkCounter()
 
     def _go_along(self, ways: list[Path]) -> None:
         self._paths = ways
@@ -239,8 +246,8 @@ class JoinState:
             self._instant = upto
             yield True
 
-    def _new_results(self, new: Instants, limits: Limits) -> Results:
-        return Results(
+    def _new_results(self, new: Instants, limits: WorkLimits) -> JoinResults:
+        return JoinResults(
             self._source, self._uses, self._join.order, new, self._evaluator, limits.block
         )
 
@@ -262,7 +269,7 @@ class JoinState:
         sizes = sorted(max(1, self._members[i].old) for i in self._in_products)
         return max(1, self._limits.turn // math.prod(sizes[1:]))
 
-    def _advance(self, upto: int, times: I64, limits: Limits) -> Iterator[Combinations]:
+    def _advance(self, upto: int, times: I64, limits: WorkLimits) -> Iterator[Combinations]:
         for members in self._members:
             members.begin(upto, times)
         fresh = [members.alive() for members in self._members]
@@ -280,7 +287,7 @@ class JoinState:
             for r in path.reaches
         )
 
-    def _screen(self, upto: int, limits: Limits) -> Iterator[None]:
+    def _screen(self, upto: int, limits: WorkLimits) -> Iterator[None]:
         """Evaluates conditions on one input before its rows multiply with others, block by block.
         It skips this for few rows, because a call costs more than comparing them.
         """
@@ -305,7 +312,7 @@ class JoinState:
         uses = list(dict.fromkeys(use for c in conditions for use in c.expr.uses))
         return np.sort(self._evaluator.keep(self._source.table(combinations, uses), conditions))
 
-    def _limits_now(self) -> Limits:
+    def _limits_now(self) -> WorkLimits:
         """The limits, with smaller blocks if rows are large."""
         row_bytes = sum(members.row_bytes for members in self._members)
         most = max(1, int(_BLOCK_BYTES / max(1.0, row_bytes)))

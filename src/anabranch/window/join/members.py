@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from anabranch.plan.windows import Relation, Rows, Window
+from anabranch.plan.windows import Rows, TableWindow, Window
 from anabranch.stream.batch import BORN, EVENT_TIME, POSITION, START_WATERMARK
 from anabranch.window.arrays import (
     I64,
@@ -32,22 +32,22 @@ from anabranch.window.join.lifetimes import FOREVER
 
 
 @dataclass(frozen=True)
-class Segment:
+class IndexSegment:
     """Rows by ascending key hash; rows with the same hash keep their own order."""
 
     hashes: U64
     rows: I64
 
     @classmethod
-    def of(cls, hashes: U64, rows: I64) -> Segment:
+    def of(cls, hashes: U64, rows: I64) -> IndexSegment:
         order = np.argsort(hashes, kind="stable")
         return cls(hashes[order], rows[order])
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def only(self, mask: Mask) -> Segment:
-        return self if mask.all() else Segment(self.hashes[mask], self.rows[mask])
+    def only(self, mask: Mask) -> IndexSegment:
+        return self if mask.all() else IndexSegment(self.hashes[mask], self.rows[mask])
 
     def find(self, sorted_hashes: U64) -> tuple[I64, I64, I64]:
         """Which of the hashes are here; for each of those, its first place and the number of its
@@ -66,16 +66,16 @@ class Index:
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
-        self._segments: list[Segment] = []
-        self._fresh: Segment | None = None
+        self._segments: list[IndexSegment] = []
+        self._fresh: IndexSegment | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._segments))
 
     def add(self, hashes: U64, rows: I64) -> None:
-        self._fresh = Segment.of(hashes, rows) if len(rows) else None
+        self._fresh = IndexSegment.of(hashes, rows) if len(rows) else None
 
-    def segments(self, fresh: bool) -> Iterator[Segment]:
+    def segments(self, fresh: bool) -> Iterator[IndexSegment]:
         yield from self._segments
         if fresh and self._fresh is not None:
             yield self._fresh
@@ -96,12 +96,12 @@ class Index:
     def renumber(self, alive: Mask, numbers: I64) -> None:
         """Removes rows that are not `alive`; the others have new numbers, in the same order."""
         kept = (segment.only(alive[segment.rows]) for segment in self._segments)
-        self._segments = [Segment(s.hashes, numbers[s.rows]) for s in kept if len(s)]
+        self._segments = [IndexSegment(s.hashes, numbers[s.rows]) for s in kept if len(s)]
 
 
-def _merged(segments: Sequence[Segment]) -> Segment:
+def _merged(segments: Sequence[IndexSegment]) -> IndexSegment:
     # A stable sort of two ascending runs is a merge, and keeps older rows first.
-    return Segment.of(
+    return IndexSegment.of(
         np.concatenate([segment.hashes for segment in segments]),
         np.concatenate([segment.rows for segment in segments]),
     )
@@ -183,7 +183,7 @@ class Members:
 
     def append(self, closed: Closed) -> None:
         window, removed, when = self.window, None, None
-        if isinstance(window, Relation) and self._own is not None:
+        if isinstance(window, TableWindow) and self._own is not None:
             closed, removed, when = lifetimes.split_removals(closed, self._own)
         if count := len(closed):
             values = {"pos": closed.pos, "ts": closed.ts, "born": closed.born}

@@ -34,7 +34,7 @@ class Evaluator(Protocol):
         """Output columns, and INDEX, of those that fulfil all conditions."""
 
 
-class Source:
+class RowSource:
     """The rows of all inputs, by the names that expressions use."""
 
     def __init__(self, aliases: Sequence[str], members: Sequence[Members]) -> None:
@@ -63,12 +63,12 @@ class Source:
         return born
 
 
-class Results:
+class JoinResults:
     """The output of one step. Call `gather` before rows are renumbered."""
 
     def __init__(
         self,
-        source: Source,
+        source: RowSource,
         uses: Sequence[Use],
         order: Sequence[Use],
         instants: Instants,
