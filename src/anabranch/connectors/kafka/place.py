@@ -20,7 +20,7 @@ _DEFAULTS = {"partitioner": "murmur2_random", "linger.ms": 5}
 
 
 class ResultNotes(Protocol):
-    """What a sink needs of `noted.Notes`."""
+    """What a sink needs of `written.Notes`."""
 
     def read(self, timeout_s: float) -> Noted | None: ...
     def send(self, producer: Producer, noted: Noted, timeout_s: float) -> None: ...
@@ -28,7 +28,7 @@ class ResultNotes(Protocol):
 
 
 class ResultTail(Protocol):
-    """What a sink needs of `tail.Tail`."""
+    """What a sink needs of `written.Tail`."""
 
     def last_position(self) -> tuple[int, bool]: ...
     def behind(self, offsets: Mapping[int, int]) -> tuple[int, bool]: ...
