@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli.show.tables import out, plain_table
 from anabranch.errors import ConfigError
-from bench.commands.commands import measured_long, with_spark
+from bench.commands.commands import measured, measured_long
 
 
 def bench_stage(json_file: Path | None, figures: Path | None, quick: bool) -> None:
@@ -18,31 +18,41 @@ def bench_stage(json_file: Path | None, figures: Path | None, quick: bool) -> No
     if figures:
         stage_figures.require()
     size = stage.QUICK if quick else stage.FULL
-    result = with_spark(lambda spark, progress: stage.run(spark, progress, size), json_file)
+    result = measured(lambda progress: stage.run(progress, size), json_file)
     rows = [
         (
             row["engine"],
             row["input"],
             f"{row['keys']:,}",
             row["zipf"],
+            row["parallelism"],
             f"{row['tuples_per_s']:,.0f}/s",
             f"{row['cpu_s_per_million']:.2f} s",
             f"{row['state_bytes'] / 1e6:,.1f} MB",
         )
         for row in result["rows"]
     ]
-    names = ("engine", "input", "keys", "skew", "throughput", "CPU per million", "state written")
+    point = ("input", "keys", "skew", "cores")
+    names = ("engine", *point, "throughput", "CPU per million", "state written")
     out.print(plain_table(names, rows))
     ratios = [
-        (row["against"], row["input"], f"{row['keys']:,}", row["zipf"], f"{row['ratio']:.2f}")
+        (
+            row["against"],
+            row["input"],
+            f"{row['keys']:,}",
+            row["zipf"],
+            row["parallelism"],
+            f"{row['ratio']:.2f}",
+        )
         for row in result["ratios"]
     ]
-    out.print(plain_table(("stage against", "input", "keys", "skew", "ratio"), ratios))
+    out.print(plain_table(("stage against", *point, "ratio"), ratios))
     spent = [
         (
             row["input"],
             f"{row['keys']:,}",
             row["zipf"],
+            row["parallelism"],
             f"{row['seconds']:.2f} s",
             *(f"{seconds:.2f} s" for seconds in row["parts"].values()),
         )
@@ -50,7 +60,7 @@ def bench_stage(json_file: Path | None, figures: Path | None, quick: bool) -> No
         if row["engine"] == "stage"
     ]
     parts = next(row["parts"] for row in result["rows"] if row["engine"] == "stage")
-    out.print(plain_table(("stage spent", "keys", "skew", "in all", *parts), spent))
+    out.print(plain_table(("stage spent", "keys", "skew", "cores", "in all", *parts), spent))
     out.print(f"throughput with checkpoints every second: {result['checkpoint_ratio']:.2f}")
     out.print(f"time per tuple, width/slide = 60 over 1: {result['slide_ratio']:.2f}")
     out.print(

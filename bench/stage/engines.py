@@ -12,17 +12,28 @@ from pathlib import Path
 
 import duckdb
 import psutil
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from anabranch.config.cluster import SiteConfig
+from anabranch.config.model import ClusterConfig
 from anabranch.errors import TaskError
 from anabranch.plan.stage import Stage
 from anabranch.scratch import scratch_folder
+from anabranch.spark.own import OwnSpark
 from anabranch.stage.messages import WriteCheckpoint
 from anabranch.stage.run import StageRun, cores
 from anabranch.stream.batch import START_WATERMARK
-from bench.stage.input import Workload, stage_over
+from bench.stage.input import LONG_US, Workload, stage_over
+from bench.systems.system import Progress, System
 
+HEAP = "4g"
+"""Of each engine's JVM. The stage's state lies in a process beside it, which takes 2 GB at most."""
+MASTER = "local[{}]"
+OPTIONS = f"-XX:+UseG1GC -Xms{HEAP} -XX:MinHeapFreeRatio=40 -XX:MaxHeapFreeRatio=70"
+"""What a server's JVM has by default; sites have theirs give memory back."""
 _STATE = "org.apache.spark.sql.execution.streaming.state."
 STORES = {
     "spark": "HDFSBackedStateStoreProvider",
@@ -30,6 +41,12 @@ STORES = {
 }
 FILES_PER_BATCH = 2
 """Of Spark's micro-batches: as many as there are cores here."""
+QUERY = """
+CREATE STREAM r (key BIGINT, value BIGINT) FROM file(path = '{folder}') TIMESTAMP ts
+  LATENESS 1d AT here;
+CREATE QUERY sums AS SELECT key, sum(value) AS s FROM r[{day}d] GROUP BY key
+  STAGE INTO parquet(path = 'sums');
+"""
 SCHEMA = "ts BIGINT, key BIGINT, value BIGINT"
 
 
@@ -70,16 +87,36 @@ def cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
+@contextmanager
+def spark_session(parallelism: int, progress: Progress) -> Iterator[SparkSession]:
+    conf = {"spark.driver.memory": HEAP, "spark.driver.extraJavaOptions": OPTIONS}
+    conf["spark.sql.streaming.numRecentProgressUpdates"] = "100000"  # all of a run
+    conf["spark.sql.shuffle.partitions"] = str(parallelism)
+    config = SiteConfig(name="bench", master=MASTER.format(parallelism), conf=conf)
+    spark = OwnSpark(config, "bench", progress=progress)
+    try:
+        yield spark.session
+    finally:
+        spark.close()
+
+
 def stage(
-    spark: SparkSession, workload: Workload, folder: Path, warm: Path, *, checkpoint_s: float = 1.0
+    spark: SparkSession,
+    workload: Workload,
+    folder: Path,
+    warm: Path,
+    *,
+    checkpoint_s: float = 1.0,
+    kind: type[StageRun] = StageRun,
 ) -> Took:
     """Ours, with results and checkpoints, from when it can take its first tuple. Spark ends idle
     Python workers: a short run before has them started again."""
-    with stage_run(spark, stage_over(warm), 1.0) as (run, _):
+    with stage_run(spark, stage_over(warm), 1.0, kind=kind) as (run, _):
         for _ in run.windows(START_WATERMARK):
             pass
     cpu = Cpu()
-    with stage_run(spark, stage_over(folder), checkpoint_s) as (run, state):
+    made = stage_over(folder, lateness_us=LONG_US)
+    with stage_run(spark, made, checkpoint_s, kind=kind) as (run, state):
         begun = time.monotonic()
         groups = total = 0
         for table, _ in run.windows(START_WATERMARK):
@@ -98,20 +135,25 @@ def _written(run: StageRun, state: Path) -> int:
 
 @contextmanager
 def stage_run(
-    spark: SparkSession, made: Stage, checkpoint_s: float, state: Path | None = None
+    spark: SparkSession, made: Stage, checkpoint_s: float, *, kind: type[StageRun] = StageRun
 ) -> Iterator[tuple[StageRun, Path]]:
-    folder = state or scratch_folder()
-    run = stage_started(spark, made, checkpoint_s, folder)
+    folder = scratch_folder()
+    run = stage_started(spark, made, checkpoint_s, folder, kind)
     try:
         yield run, folder
     finally:
         run.close()
-        if state is None:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def stage_started(spark: SparkSession, made: Stage, checkpoint_s: float, state: Path) -> StageRun:
-    run = StageRun(spark, made, state, slots=cores(spark), checkpoint_s=checkpoint_s)
+def stage_started(
+    spark: SparkSession,
+    made: Stage,
+    checkpoint_s: float,
+    state: Path,
+    kind: type[StageRun] = StageRun,
+) -> StageRun:
+    run = kind(spark, made, state, slots=cores(spark), checkpoint_s=checkpoint_s)
     run.start()
     return run
 
@@ -149,10 +191,24 @@ def start_spark_own(
     return writer.option("checkpointLocation", str(checkpoint)).start()
 
 
-def duckdb_alone(workload: Workload, folder: Path) -> Took:
+def product(spark: SparkSession, folder: Path) -> Took:
+    """A query of a system, with its stage, queue, sink task and sink; from when it is deployed."""
+    cluster = ClusterConfig.of_sites(["here"])
+    with System(cluster, spark) as system:
+        cpu = Cpu()
+        system.execute(QUERY.format(folder=folder, day=LONG_US // 86_400_000_000))
+        begun = time.monotonic()
+        system.wait(None)
+        seconds, used = time.monotonic() - begun, cpu.used()
+        results = pq.read_table(system.folder / "sums")
+        total = pc.sum(results.column("s")).as_py()
+    return Took(seconds, used, len(results), int(total))
+
+
+def duckdb_alone(workload: Workload, folder: Path, threads: int = 2) -> Took:
     """The limit: the same files, all at once, without a stream."""
     db = duckdb.connect(":memory:")
-    db.execute("SET threads = 2")
+    db.execute(f"SET threads = {threads}")
     cpu, begun = Cpu(), time.monotonic()
     read = f"read_{workload.suffix}('{folder}/*.{workload.suffix}')"
     found = db.execute(

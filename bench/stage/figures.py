@@ -16,10 +16,12 @@ def draw(rows: list[Row], folder: Path) -> None:
     """By skew, figure 5 shows the rivals, which shuffle, figure 6 all; the third by the number of
     keys."""
     folder.mkdir(parents=True, exist_ok=True)
+    cores = max(row["parallelism"] for row in rows)
+    rows = [row for row in rows if row["parallelism"] == cores]
     most = max(row["keys"] for row in rows)
     for input in ("parquet", "text"):
         skewed = [row for row in rows if row["keys"] == most and row["input"] == input]
-        rivals = [row for row in skewed if row["engine"].startswith(("spark", "flink"))]
+        rivals = [row for row in skewed if row["engine"].startswith(("spark", "flink", "shuffled"))]
         label = f"skew ({input}; 1.0: uniform)"
         _bars(rivals, "zipf", label, folder / f"05-shuffled-by-skew-{input}.svg")
         _bars(skewed, "zipf", label, folder / f"06-all-by-skew-{input}.svg")

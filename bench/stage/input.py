@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +32,12 @@ class Workload:
     zipf: float
     files: int
     rows_per_file: int = ROWS_PER_FILE
+    passes: int = 1
+    """How often all files are there, under other names: what is read takes longer to come."""
 
     @property
     def rows(self) -> int:
-        return self.files * self.rows_per_file
+        return self.passes * self.files * self.rows_per_file
 
     @property
     def suffix(self) -> str:
@@ -42,6 +45,8 @@ class Workload:
 
     def write(self, folder: Path) -> Path:
         """The folder with its files; made once."""
+        if self.passes > 1:
+            return self._linked(replace(self, passes=1).write(folder))
         target = folder / f"{self.input}-{self.keys}-{self.zipf}-{self.files}"
         if not target.exists():
             target.mkdir()
@@ -52,6 +57,15 @@ class Workload:
                     pq.write_table(table, target / f"{number:03}.parquet")
                 else:
                     pa_csv.write_csv(table, target / f"{number:03}.csv")
+        return target
+
+    def _linked(self, once: Path) -> Path:
+        target = once.with_name(f"{once.name}-{self.passes}")
+        if not target.exists():
+            target.mkdir()
+            for number in range(self.passes):
+                for file in once.iterdir():
+                    os.link(file, target / f"{number:04}-{file.name}")
         return target
 
     def _table(self, draw: np.random.Generator, number: int) -> pa.Table:
@@ -73,8 +87,11 @@ def _keys(draw: np.random.Generator, keys: int, zipf: float, rows: int) -> np.nd
     return np.searchsorted(chances, draw.random(rows)).astype(np.int64)
 
 
-def stage_over(folder: Path, width_us: int = LONG_US, slide_us: int = LONG_US) -> Stage:
-    """sum(value) by key over the files in `folder`."""
+def stage_over(
+    folder: Path, width_us: int = LONG_US, slide_us: int = LONG_US, lateness_us: int = 0
+) -> Stage:
+    """sum(value) by key over the files in `folder`. With a lateness of a day, event times may
+    begin anew with each pass."""
     columns = (Column(name="key", type="bigint"), Column(name="value", type="bigint"))
     key, value = Expr.of("r", "key"), Expr.of("r", "value")
     return Stage(
@@ -83,6 +100,7 @@ def stage_over(folder: Path, width_us: int = LONG_US, slide_us: int = LONG_US) -
             columns=columns,
             source=Call(name="file", options={"path": str(folder)}),
             timestamp="ts",
+            lateness_us=lateness_us,
         ),
         aggregate=Aggregate(
             panes=TimePanes(width_us=width_us, slide_us=slide_us),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -9,30 +10,30 @@ from pyspark.sql import SparkSession
 
 from bench.stage import bench, figures
 
-TINY = bench.Size((10, 500), (2.0,), files=2, long=2, runs=2, rows_per_file=6_000)
+TINY = bench.Size((10, 500), (2.0,), files=2, long=2, seconds=0.5, rows_per_file=6_000)
+ENGINES = ("stage", "product", "shuffled", "spark", "spark-rocksdb", "duckdb")
 
 
 @pytest.mark.spark
 def test_a_point(spark: SparkSession, tmp_path: Path) -> None:
-    engines = ["stage", "spark", "spark-rocksdb", "duckdb"]
-    rows = list(bench._measured(spark, engines, TINY.workload("text", 50, 2.0), tmp_path, 1))
-    assert [row["engine"] for row in rows] == engines
+    point = TINY.workload("text", 50, 2.0)
+    rows = list(bench.Bench(spark, tmp_path, 2, 0.01, lambda text: None).point(point))
+    assert tuple(row["engine"] for row in rows if row["engine"] != "flink") == ENGINES
     assert all(row["tuples_per_s"] > 0 for row in rows)
 
 
 @pytest.mark.soak
 @pytest.mark.spark
 def test_what_it_measures(spark: SparkSession, tmp_path: Path) -> None:
-    found = bench.run(spark, lambda text: None, TINY)
+    found = bench.run(lambda text: None, TINY, lambda cores, progress: nullcontext(spark))
     points = {(row["engine"], row["input"], row["keys"], row["zipf"]) for row in found["rows"]}
-    for engine in ("stage", "spark", "spark-rocksdb", "duckdb"):
+    for engine in ENGINES:
         for input in ("parquet", "text"):
             for point in ((10, 1.0), (500, 1.0), (500, 2.0)):
                 assert (engine, input, *point) in points
     for row in found["rows"]:
         assert row["tuples_per_s"] > 0
         assert row["cpu_s_per_million"] >= 0
-        assert row["runs"] == (2 if row["keys"] == 10 and row["engine"] != "flink" else 1)
         if row["engine"] == "stage":
             assert row["state_bytes"] > 0
             assert list(row["parts"]) == ["read", "aggregate", "put", "job", "flush"]

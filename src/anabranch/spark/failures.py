@@ -11,6 +11,7 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 """All that a call into Spark raises when Spark refuses or fails."""
 
 _WRAPPING = re.compile(r".*terminated with exception: |.*most recent failure: .*?Exception: ")
+_IN_PYTHON = "An exception was thrown from the Python worker"
 _CODE = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _STATE = re.compile(r" SQLSTATE: .*$")
 _SETTING = re.compile(r" If necessary,? set \S+ to \S+ to bypass this error\.?")
@@ -20,6 +21,8 @@ _SETTING = re.compile(r" If necessary,? set \S+ to \S+ to bypass this error\.?")
 def cause(error: BaseException) -> str:
     """The innermost message of `error`, its first line, without Spark's codes and stack traces."""
     lines = [line.strip() for line in _innermost(error).splitlines() if line.strip()]
+    if lines and _IN_PYTHON in lines[0]:  # what follows is a stack trace, its last line the message
+        lines = lines[-1:]
     text = _WRAPPING.sub("", lines[0]) if lines else type(error).__name__
     return plain(_CODE.sub("", text))
 

@@ -69,6 +69,7 @@ a thread for each kept plan."""
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 _SECRET = re.compile(r"secret|password|token", re.IGNORECASE)
 """Settings of Spark whose value is nobody's business."""
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _FIRST_HEAP = "-Xms384m"
 """What jobs need anyway, on any machine (pages count once they are used), lest it collect all the
 time on a small one."""
@@ -203,6 +204,8 @@ def _merged(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]
     """The user's settings win; the JVM's options are added up."""
     wanted = conf.get(JVM_OPTIONS, "")
     options = [settings[JVM_OPTIONS]]
+    if _COLLECTOR.search(wanted):  # a JVM refuses to start with two
+        options = [_COLLECTOR.sub("", options[0])]
     if "spark.driver.memory" not in conf:
         options.append(_FIRST_HEAP)
     if WRITING not in wanted:  # a JVM does not write one archive while it uses another

@@ -312,23 +312,26 @@ class StageRun:
 
     def _job(self, server: ServerProcess, range: OffsetRange) -> Report:
         self._jobs.begin(f"{self._stage.input.stream}: {range}")
-        schema = self._columns.serialize().to_pybytes()
-        address = (server.address.port, server.address.token)
-        work = StageWork(self._stage.model_dump_json(), schema, address, self._ranges.combine)
+        work = self._work_for(server)
         context = self._spark.sparkContext
         if self._stage.direct:
             task = partial(_on, partial(take_range, work, range))
             (report,) = context.parallelize([0], 1).map(task).collect()
             return report
         tuples = self._spark.range(0, 1, 1, 1).mapInArrow(
-            partial(read_range, work, range), from_arrow_schema(_tuples(self._stage))
+            partial(read_range, work, range), from_arrow_schema(tuples_schema(self._stage))
         )
-        puts = _applied(self._stage, tuples).mapInArrow(
+        puts = applied(self._stage, tuples).mapInArrow(
             partial(put_range, work, range), from_arrow_schema(REPORT)
         )
         (row,) = puts.collect()
         report = Report(**row.asDict())
         return replace(report, error=json.loads(report.error) if report.error else None)
+
+    def _work_for(self, server: ServerProcess) -> StageWork:
+        schema = self._columns.serialize().to_pybytes()
+        address = (server.address.port, server.address.token)
+        return StageWork(self._stage.model_dump_json(), schema, address, self._ranges.combine)
 
     # -- checkpoints ----------------------------------------------------------------------------
 
@@ -347,7 +350,7 @@ def _shown(status: StateStatus) -> dict[str, Any]:
     return {name: value for name, value in asdict(status).items() if value is not None}
 
 
-def _applied(stage: Stage, tuples: DataFrame) -> DataFrame:
+def applied(stage: Stage, tuples: DataFrame) -> DataFrame:
     """The tuples with conditions, keys and arguments applied by Spark SQL."""
     for condition in stage.conditions:
         tuples = tuples.where(condition.expr.sql(plain))
@@ -355,7 +358,7 @@ def _applied(stage: Stage, tuples: DataFrame) -> DataFrame:
     return tuples.selectExpr(SLICE, *items)
 
 
-def _tuples(stage: Stage) -> pa.Schema:
+def tuples_schema(stage: Stage) -> pa.Schema:
     """The schema that Spark SQL gets: the source's columns, the event time and the slice."""
     times = [pa.field(EVENT_TIME, pa.int64()), pa.field(SLICE, pa.int64())]
     return pa.schema([*arrow_schema(stage.input.columns), *times])
@@ -363,8 +366,8 @@ def _tuples(stage: Stage) -> pa.Schema:
 
 def sample_schema(spark: SparkSession, stage: Stage) -> pa.Schema:
     """The schema of the tuples that are aggregated."""
-    empty = spark.createDataFrame(_tuples(stage).empty_table())
-    schema: pa.Schema = _applied(stage, empty).limit(0).toArrow().schema
+    empty = spark.createDataFrame(tuples_schema(stage).empty_table())
+    schema: pa.Schema = applied(stage, empty).limit(0).toArrow().schema
     return schema
 
 
