@@ -24,7 +24,7 @@ from anabranch.runtime.base import Spawned
 from anabranch.site.tasks import body
 from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Owner, Task
-from anabranch.snapshot.state import Kept, Piece, State
+from anabranch.snapshot.state import KeptPieces, Piece, State
 from anabranch.standby.detector import Patience
 from anabranch.stream.restart import START_WATERMARK, RestartPoint
 from simulation.clock import Process, Violation
@@ -103,7 +103,7 @@ class OperatorBody:
         data = json.dumps(self._operator.state()).encode()
         return State({}, [Piece(data, lambda: data)])
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptPieces) -> None:
         self._operator.restore(json.loads(kept.pieces[0]))
 
     def step(self, inputs: Sequence[body.Taken]) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume, StorageError
-from anabranch.snapshot.state import Kept, Piece, State
+from anabranch.snapshot.state import KeptPieces, Piece, State
 from anabranch.snapshot.store import SnapshotStore, remove_snapshots
 from anabranch.stream.restart import SnapshotName
 
@@ -63,7 +63,7 @@ def piece(text: str) -> Piece:
     return Piece(object(), lambda: data)
 
 
-def texts(kept: Kept | None) -> list[str]:
+def texts(kept: KeptPieces | None) -> list[str]:
     assert kept
     return [one.decode() for one in kept.pieces]
 

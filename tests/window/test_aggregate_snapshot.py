@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from anabranch.disk.real import RealFolder
 from anabranch.plan.operators import AggregateCall
-from anabranch.snapshot.state import Kept
+from anabranch.snapshot.state import KeptPieces
 from anabranch.snapshot.store import SnapshotStore
 from anabranch.stream.restart import SnapshotName
 from anabranch.window.aggregate.aggregate import WindowAggregate
@@ -30,10 +30,10 @@ from tests.window.test_aggregate import (
 )
 
 
-def kept(windows: WindowAggregate) -> Kept:
+def kept(windows: WindowAggregate) -> KeptPieces:
     """As if it had been on a disk, and written by another thread later."""
     state = windows.snapshot()
-    return Kept(state.notes, [piece.to_bytes() for piece in state.pieces])
+    return KeptPieces(state.notes, [piece.to_bytes() for piece in state.pieces])
 
 
 @examples(150)
@@ -49,7 +49,7 @@ def test_a_restored_state_gives_the_same_to_the_bit(
     steps = draw_cuts(data, stream)
     windows = engine(panes, keys, calls, block)
     step = stepper(windows)
-    taken: list[tuple[int, Kept]] = []
+    taken: list[tuple[int, KeptPieces]] = []
 
     def and_keep(rows: Sequence[Row], first: int, cut: Cut) -> Any:
         made = step(rows, first, cut)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from anabranch.plan.expressions import Use
 from anabranch.plan.operators import Condition
 from anabranch.plan.windows import GONE, UNTIL, Range, Rows, TableWindow, Until, Window
+from anabranch.snapshot.state import KeptPieces
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.stream.restart import RestartLog, RestartPoint
 from anabranch.window.arrays import U64, hashed
@@ -104,6 +105,72 @@ def test_dense_streams_whole_cut_and_restarted(case: Case, seed: int, limits: Wo
         _, point = steps[at]
         again = steady(case, random, point.needless)
         assert before + _checked(case, limits, again, point.needless, point.instant) == expected
+
+
+@CUT
+@given(cases(), SEEDS, LIMITS, st.data())
+def test_a_restored_state_gives_exactly_what_is_missing(
+    case: Case, seed: int, limits: WorkLimits, data: st.DataObject
+) -> None:
+    random = Random(seed)
+    _check_states(case, limits, random, lambda after: schedule(case, random, after, 4), data)
+
+
+@settings(CUT, max_examples=60)
+@given(dense_cases(), SEEDS, LIMITS, st.data())
+def test_a_restored_state_of_dense_streams(
+    case: Case, seed: int, limits: WorkLimits, data: st.DataObject
+) -> None:
+    random = Random(seed)
+    _check_states(case, limits, random, lambda after: steady(case, random, after), data)
+
+
+def _check_states(
+    case: Case,
+    limits: WorkLimits,
+    random: Random,
+    steps: Callable[[Sequence[int]], Iterator[Step]],
+    data: st.DataObject,
+) -> None:
+    """The state is kept after every whole step. One of them is restored, perhaps after more was
+    acknowledged, and again on the way; what it then says of a restart without it holds, too."""
+    join = state(case, limits)
+    found, kept = _keep_states(case, join, steps([0] * len(case.streams)))
+    outputs = [result for part in found for result in part]
+    assert outputs == case.expected()
+    at = data.draw(st.integers(0, len(kept) - 1))
+    acknowledged = data.draw(st.integers(at, len(kept) - 1))
+    last, states, _, _ = kept[at]
+    _, _, given, instant = kept[acknowledged]
+    again = state(case, limits)
+    again.open(instant)
+    again.restore(states)
+    parts, later = _keep_states(case, again, steps(last))
+    assert outputs[:given] + [result for part in parts for result in part] == outputs
+    last, states, more, instant = random.choice(later)
+    third = state(case, limits)
+    third.open(instant)
+    third.restore(states)
+    rest = [result for part, _ in run(case, third, steps(last)) for result in part]
+    assert outputs[given + more :] == rest
+
+
+def _keep_states(
+    case: Case, join: JoinState, steps: Iterator[Step]
+) -> tuple[list[list[Result]], list[tuple[list[int], KeptPieces, int, int]]]:
+    """The results; and after each whole step the positions taken, the state, the number of
+    results so far, and the instant."""
+    found: list[list[Result]] = []
+    kept: list[tuple[list[int], KeptPieces, int, int]] = []
+    for step in steps:
+        for part, outcome in run(case, join, iter([step])):
+            found.append(part)
+            if not outcome.more:
+                held = join.snapshot()
+                pieces = [piece.to_bytes() for piece in held.pieces]
+                given = sum(map(len, found))
+                kept.append((step[1], KeptPieces(held.notes, pieces), given, outcome.instant))
+    return found, kept
 
 
 def _run_and_check_restart_points(

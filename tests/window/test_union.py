@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.snapshot.state import Kept
+from anabranch.snapshot.state import KeptPieces
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.union import UnionState
 
@@ -68,7 +68,7 @@ def rows_of(table: pa.Table) -> list[tuple[int, int]]:
 def test_any_cut_gives_one_order_and_any_restart_the_rest(streams, data) -> None:
     play = Play([timely(times) for times in streams])
     found: list[tuple[int, int]] = []
-    states: list[tuple[Kept, list[int]]] = []
+    states: list[tuple[KeptPieces, list[int]]] = []
     while True:
         counts = data.draw(
             st.lists(st.integers(0, 9), min_size=len(streams), max_size=len(streams))
@@ -84,7 +84,7 @@ def test_any_cut_gives_one_order_and_any_restart_the_rest(streams, data) -> None
             rest = rows_of(again.step([99] * len(streams)).table)
             assert found + rest == play.expected()
         state = play.state.snapshot()
-        kept = Kept(state.notes, [piece.to_bytes() for piece in state.pieces])
+        kept = KeptPieces(state.notes, [piece.to_bytes() for piece in state.pieces])
         states.append((kept, list(play.given)))
         restored, given = data.draw(st.sampled_from(states))  # it may have been kept before
         again = Play(play.streams)

@@ -39,7 +39,7 @@ from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.sink import SinkTask
 from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Owner, Task
-from anabranch.snapshot.state import Kept
+from anabranch.snapshot.state import KeptPieces
 from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import FOREVER, RestartPoint, SnapshotName, gather
 
@@ -279,7 +279,7 @@ class Deployment:
         route = self._links.routes[task.spec.output] if task.spec.output else None
         return route is not None and route.standby is not None
 
-    async def fetch_state(self, task: Task, name: SnapshotName) -> Kept | None:
+    async def fetch_state(self, task: Task, name: SnapshotName) -> KeptPieces | None:
         return await self._exchange.fetch(task.spec.name, name)
 
     def ended_early(self, task: Task) -> None:

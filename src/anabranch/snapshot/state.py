@@ -25,7 +25,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptPieces:
     """A state as it was found again: the pieces' bytes, in their order."""
 
     notes: Mapping[str, Any]

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from anabranch.disk.folder import Folder
 from anabranch.disk.records import read_records, record
 from anabranch.errors import CannotResume
-from anabranch.snapshot.state import Kept, Piece, State
+from anabranch.snapshot.state import KeptPieces, Piece, State
 from anabranch.stream.restart import SnapshotName
 
 FORMAT = 1
@@ -29,7 +29,7 @@ REMEDY = "Restore the folder, or drop the query and create it again."
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PiecePlace:
     """Where a piece of so many `nbytes` is: in a record of `size` bytes of `file`, from `offset`
     on."""
 
@@ -42,7 +42,7 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     notes: dict[str, Any]
-    places: tuple[Place, ...]
+    places: tuple[PiecePlace, ...]
 
     @property
     def size(self) -> int:
@@ -87,7 +87,7 @@ class SnapshotStore:
         self._task = task
         self._synced = synced
         self._pattern = _pattern(task)
-        self._written: dict[int, tuple[object, Place]] = {}
+        self._written: dict[int, tuple[object, PiecePlace]] = {}
         """By the identity of what a piece stands for; of the newest snapshot of this process."""
         self._manifests: dict[SnapshotName, Manifest] = {}
         """Those that have been read or written."""
@@ -115,7 +115,7 @@ class SnapshotStore:
         self._manifests[name] = manifest
         return manifest
 
-    def _worth_naming(self, pieces: Sequence[Piece]) -> dict[int, Place]:
+    def _worth_naming(self, pieces: Sequence[Piece]) -> dict[int, PiecePlace]:
         """The pieces that were written before, but for those in files that are mostly waste."""
         used = {id(one.of): self._written[id(one.of)][1] for one in pieces if self._has(one)}
         live: dict[str, int] = {}
@@ -128,10 +128,10 @@ class SnapshotStore:
         known = self._written.get(id(piece.of))
         return known is not None and known[0] is piece.of
 
-    def _write(self, file: str, pieces: Sequence[Piece]) -> dict[int, Place]:
+    def _write(self, file: str, pieces: Sequence[Piece]) -> dict[int, PiecePlace]:
         if not pieces:
             return {}
-        places: dict[int, Place] = {}
+        places: dict[int, PiecePlace] = {}
         offset = 0
         end = self._folder.append_to(file, 0)
         try:
@@ -139,7 +139,7 @@ class SnapshotStore:
                 payload = piece.to_bytes()
                 data = record(payload)
                 end.append(data)
-                places[id(piece.of)] = Place(file, offset, len(data), len(payload))
+                places[id(piece.of)] = PiecePlace(file, offset, len(data), len(payload))
                 offset += len(data)
             if self._synced:
                 end.sync()
@@ -153,12 +153,12 @@ class SnapshotStore:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def load(self, name: SnapshotName) -> Kept | None:
+    def load(self, name: SnapshotName) -> KeptPieces | None:
         """None if there is no such snapshot. Raises CannotResume if it is damaged."""
         manifest = self.manifest(name)
         if manifest is None:
             return None
-        return Kept(manifest.notes, [self._piece(place) for place in manifest.places])
+        return KeptPieces(manifest.notes, [self._piece(place) for place in manifest.places])
 
     def piece(self, name: SnapshotName, number: int) -> bytes:
         """One of them. Raises CannotResume if it is not there whole."""
@@ -183,9 +183,9 @@ class SnapshotStore:
         said = json.loads(data)
         if said["format"] != FORMAT:
             raise self._damaged(file, f"it was written in format {said['format']}, not {FORMAT}")
-        return Manifest(said["notes"], tuple(Place(*place) for place in said["places"]))
+        return Manifest(said["notes"], tuple(PiecePlace(*place) for place in said["places"]))
 
-    def _piece(self, place: Place) -> bytes:
+    def _piece(self, place: PiecePlace) -> bytes:
         data = self._folder.read_at(place.file, place.offset, place.size)
         found = read_records(data, self._folder.place(place.file))
         if found.size != place.size or len(found.payloads) != 1:

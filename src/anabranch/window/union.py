@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from anabranch.snapshot.state import Kept, State
+from anabranch.snapshot.state import KeptPieces, State
 from anabranch.stream.batch import END_WATERMARK, EVENT_TIME, START_WATERMARK
 from anabranch.window.panes import Ints
 from anabranch.window.pieces import tuples_of, tuples_piece
@@ -65,7 +65,7 @@ class UnionState:
         pieces = [tuples_piece(one.table, one.positions) for one in self._streams]
         return State({"streams": notes}, pieces)
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptPieces) -> None:
         """After `open`, and before the first step."""
         for waiting, (last, watermark), piece in zip(
             self._streams, kept.notes["streams"], kept.pieces, strict=True

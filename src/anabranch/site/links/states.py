@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from anabranch.link.messages import FindState, ReadState, StateFound
 from anabranch.link.network import Network
 from anabranch.site.tasks.snapshots import States
-from anabranch.snapshot.state import Kept
+from anabranch.snapshot.state import KeptPieces
 from anabranch.stream.restart import SnapshotName
 
 PORTION = 4_000_000
@@ -22,7 +22,7 @@ class StateExchange:
         self._network = network
         self._states = states
 
-    async def fetch(self, task: str, name: SnapshotName) -> Kept | None:
+    async def fetch(self, task: str, name: SnapshotName) -> KeptPieces | None:
         """From the site that kept it; None if it is not there. Raises SiteError while that is
         away."""
         found = await self._network.call(name.site, FindState(task, name), CALL_S)
@@ -31,7 +31,7 @@ class StateExchange:
         pieces = [
             await self._piece(task, name, number, size) for number, size in enumerate(found.sizes)
         ]
-        return Kept(found.notes, pieces)
+        return KeptPieces(found.notes, pieces)
 
     async def _piece(self, task: str, name: SnapshotName, number: int, size: int) -> bytes:
         data = bytearray()

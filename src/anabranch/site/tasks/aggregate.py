@@ -22,7 +22,7 @@ from anabranch.plan.expressions import plain, quoted
 from anabranch.plan.operators import Aggregate, AggregateCall, Column, Operator, Projection
 from anabranch.plan.windows import RowPanes, TimePanes
 from anabranch.site.tasks.body import Produced, Taken, apply, as_schema
-from anabranch.snapshot.state import Kept, State
+from anabranch.snapshot.state import KeptPieces, State
 from anabranch.spark.kept.expressions import Expressions
 from anabranch.spark.kept.stages import Build
 from anabranch.spark.session import arrow_schema
@@ -205,7 +205,7 @@ class AggregateBody:
     def snapshot(self) -> State:
         return self._windows.snapshot()
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptPieces) -> None:
         self._windows.restore(kept)
 
     def step(self, inputs: Sequence[Taken]) -> Produced:

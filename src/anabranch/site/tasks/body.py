@@ -23,7 +23,7 @@ from anabranch.link.reports import PocketReport
 from anabranch.link.wire import BORN, EVENT_TIME, apart, record_batches, wire_schema
 from anabranch.plan.expressions import Naming, plain, quoted
 from anabranch.plan.operators import Operator, Projection, Selection
-from anabranch.snapshot.state import Kept, State
+from anabranch.snapshot.state import KeptPieces, State
 from anabranch.spark.kept.expressions import Expressions
 from anabranch.stream.batch import START_WATERMARK, Batch
 from anabranch.window.union import UnionState
@@ -107,7 +107,7 @@ class Snapshotting(Protocol):
         """Between steps, of which the last was not cut short. Takes no longer than a step: what is
         large in it is made into bytes later, when the body may have gone on."""
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptPieces) -> None:
         """Called after `open` or `reopen`, whose `instant` may be later than that of the snapshot:
         results up to there are not given again. What follows is the same to the bit."""
 
@@ -263,7 +263,7 @@ class UnionBody:
     def snapshot(self) -> State:
         return self._state.snapshot()
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptPieces) -> None:
         self._state.restore(kept)
 
     def warm_up(self) -> bool:

@@ -23,6 +23,7 @@ from anabranch.link.wire import BORN, EVENT_TIME, POSITION, wire_schema
 from anabranch.plan.expressions import Expr, Use, flat, flat_name, plain, quoted
 from anabranch.plan.operators import Column, Condition, Join, Operator, Projection, Selection
 from anabranch.site.tasks.body import Produced, Taken, apply, as_schema
+from anabranch.snapshot.state import KeptPieces, State
 from anabranch.spark.kept.expressions import Evaluation, Expressions
 from anabranch.spark.session import arrow_schema
 from anabranch.stream.batch import START_WATERMARK
@@ -160,6 +161,12 @@ class JoinBody:
     def reopen(self, instant: int) -> None:
         self._state = self._new_state()
         self._state.open(instant)
+
+    def snapshot(self) -> State:
+        return self._state.snapshot()
+
+    def restore(self, kept: KeptPieces) -> None:
+        self._state.restore(kept)
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         arrivals = [

@@ -13,7 +13,7 @@ from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime, Spawned
 from anabranch.site.tasks.body import Snapshotting, Taken
 from anabranch.site.tasks.restart_points import PointsFile
-from anabranch.snapshot.state import Kept, State
+from anabranch.snapshot.state import KeptPieces, State
 from anabranch.snapshot.store import Manifest, SnapshotStore, remove_snapshots
 from anabranch.snapshot.timing import Held, Limits, why_now
 from anabranch.stream.restart import RestartPoint, SnapshotName
@@ -82,13 +82,13 @@ class States:
         point = self._points.all().get(task)
         return {point.snapshot} if point and point.snapshot else set()
 
-    async def load(self, task: str, name: SnapshotName) -> Kept | None:
+    async def load(self, task: str, name: SnapshotName) -> KeptPieces | None:
         """None if it is not here. Raises CannotResume if it is damaged."""
         if self._folder is None:
             return None
         return await self._runtime.blocking(self._store(task).load, name)
 
-    async def adopt(self, task: str, name: SnapshotName, kept: Kept) -> None:
+    async def adopt(self, task: str, name: SnapshotName, kept: KeptPieces) -> None:
         """What another site has kept, so that it is here as well."""
         if self._folder is not None:
             await self._runtime.blocking(self._store(task).keep, name, kept.as_state())
@@ -190,9 +190,9 @@ class TaskState:
     async def find(
         self,
         name: SnapshotName,
-        fetch: Callable[[SnapshotName], Coroutine[Any, Any, Kept | None]],
+        fetch: Callable[[SnapshotName], Coroutine[Any, Any, KeptPieces | None]],
         patient: Callable[[], bool],
-    ) -> Kept:
+    ) -> KeptPieces:
         """From here, or by `fetch` from the site that has it, which is waited for while `patient`.
         Raises TaskError if it is nowhere, else what `fetch` raises."""
         states = self._states
@@ -218,7 +218,7 @@ class TaskState:
         await states.adopt(self._task, name, found)
         return found
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptPieces) -> None:
         """Blocks."""
         self._body.restore(kept)
 

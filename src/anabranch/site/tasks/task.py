@@ -29,7 +29,7 @@ from anabranch.site.tasks.body import (
 from anabranch.site.tasks.measures import Measures
 from anabranch.site.tasks.snapshots import States, TaskState
 from anabranch.site.tasks.timeliness import Timeliness
-from anabranch.snapshot.state import Kept
+from anabranch.snapshot.state import KeptPieces
 from anabranch.spark.analyse import complaint
 from anabranch.spark.jobs import Jobs
 from anabranch.spark.jvm import NO_JVM, jvm
@@ -66,7 +66,7 @@ class Owner(Protocol):
     def stood_by_for(self, task: Task) -> bool:
         """Another site would take over from what its inputs hold."""
 
-    async def fetch_state(self, task: Task, name: SnapshotName) -> Kept | None:
+    async def fetch_state(self, task: Task, name: SnapshotName) -> KeptPieces | None:
         """From the site that kept it; None if it is not there (any more). Raises SiteError while
         that is away."""
 
@@ -189,7 +189,7 @@ class Task:
             self.outlet.learn(point.readers)
         self._end_if_finished(point)
 
-    async def _kept_at(self, point: RestartPoint, *, patient: bool = False) -> Kept | None:
+    async def _kept_at(self, point: RestartPoint, *, patient: bool = False) -> KeptPieces | None:
         """The state that a run from `point` on begins with. Raises TaskError if it is nowhere, and
         SiteError if it is at a site that is away, or with `patient` waits for that."""
         if point.snapshot is None:
@@ -203,7 +203,7 @@ class Task:
         return await self._kept.find(point.snapshot, partial(self._owner.fetch_state, self), waits)
 
     async def _open(
-        self, point: RestartPoint, open_body: Callable[[int], None], kept: Kept | None
+        self, point: RestartPoint, open_body: Callable[[int], None], kept: KeptPieces | None
     ) -> None:
         body = self._body
         if not isinstance(body, Remembering):

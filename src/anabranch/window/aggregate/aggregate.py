@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from anabranch.snapshot.state import Kept, State
+from anabranch.snapshot.state import KeptPieces, State
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
 from anabranch.window.aggregate.calls import CallPlan
 from anabranch.window.aggregate.keys import Keys, Seen
@@ -197,7 +197,7 @@ class WindowAggregate:
         notes = {"next": self._next, "panes": panes, "seen": [list(one) for one in seen]}
         return State(notes | {"waiting": waiting is not None}, pieces)
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: KeptPieces) -> None:
         """After `open`, and before the first step."""
         pieces = iter(kept.pieces)
         for number, first, folded, parts in kept.notes["panes"]:

@@ -70,6 +70,11 @@ class Buffer:
         self._arrived.append(chunk)
         self._push(chunk)
 
+    def waiting(self) -> list[tuple[Closed, int]]:
+        """The tuples that came together, and how many of each have been closed, in the order in
+        which they came. They never change."""
+        return [(chunk.tuples, chunk.gone) for chunk in self._arrived if not chunk.empty]
+
     def close(self, watermark: int) -> Closed | None:
         """Takes out the tuples with an event time below `watermark`."""
         parts: list[Closed] = []

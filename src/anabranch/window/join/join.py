@@ -18,6 +18,7 @@ import pyarrow as pa
 from anabranch.plan.expressions import Use
 from anabranch.plan.operators import Condition, Join
 from anabranch.plan.windows import Window
+from anabranch.snapshot.state import KeptPieces, Piece, State
 from anabranch.stream.batch import BORN, END_WATERMARK, EVENT_TIME, START_WATERMARK
 from anabranch.window.arrays import I64, hashable
 from anabranch.window.join.buffer import (
@@ -37,7 +38,7 @@ from anabranch.window.join.combine import (
     combinations,
     paths,
 )
-from anabranch.window.join.members import OWN, Members
+from anabranch.window.join.members import OWN, Members, closed_of, closed_piece
 from anabranch.window.join.results import Evaluator, JoinResults, RowSource
 
 DEFAULT_LIMITS = WorkLimits()
@@ -109,7 +110,9 @@ class JoinState:
         self._screens = self._conditions_to_screen()
 
     def try_all(self) -> None:
-        """An address that lets in the first person who opens it."""
+        """Does without computed columns from now on, because those of some tuples are not known.
+        The same comes out, at the price of looking at more combinations.
+        """
         self.tries_all = True
         self._go_along(self._paths_without)
 
@@ -136,6 +139,45 @@ class JoinState:
         only rebuild the state.
         """
         self._instant = instant
+
+    def snapshot(self) -> State:
+        """Between steps, of which the last was whole: the rows of all windows, and the tuples that
+        wait for a watermark."""
+        assert self._evaluation is None
+        pieces: list[Piece] = []
+        members: list[int] = []
+        for one in self._members:
+            own = one.snapshot()
+            members.append(len(own))
+            pieces += own
+        waiting = [buffer.waiting() for buffer in self._buffers]
+        pieces += [closed_piece(tuples) for chunks in waiting for tuples, _ in chunks]
+        notes = {
+            "watermarks": list(self._watermarks),
+            "closed_to": self._closed_to,
+            "needless": self._standing.needless if self._standing else None,
+            "tries_all": self.tries_all,
+            "members": members,
+            "gone": [[gone for _, gone in chunks] for chunks in waiting],
+        }
+        return State(notes, pieces)
+
+    def restore(self, kept: KeptPieces) -> None:
+        """After `open`, and before the first step."""
+        notes, pieces = kept.notes, iter(kept.pieces)
+        if notes["tries_all"] and not self.tries_all:
+            self.try_all()
+        self._watermarks, self._closed_to = list(notes["watermarks"]), notes["closed_to"]
+        for members, count in zip(self._members, notes["members"], strict=True):
+            members.restore([next(pieces) for _ in range(count)])
+        for buffer, chunks in zip(self._buffers, notes["gone"], strict=True):
+            for gone in chunks:
+                tuples = closed_of(next(pieces))
+                left = tuples.slice(gone, len(tuples))
+                buffer.add(left.pos, left.ts, left.born, left.columns)
+        if notes["needless"] is not None:  # a first step that is cut stands where the last did
+            standing = tuple(notes["needless"])
+            self._standing = Outcome(None, START_WATERMARK, standing, self._instant)
 
     @property
     def held(self) -> tuple[int, ...]:

@@ -8,12 +8,13 @@ then those after the newest instant, which wait for the next.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.plan.windows import Rows, TableWindow, Window
+from anabranch.snapshot.state import Piece
 from anabranch.stream.batch import BORN, EVENT_TIME, POSITION, START_WATERMARK
 from anabranch.window.arrays import (
     I64,
@@ -29,6 +30,7 @@ from anabranch.window.arrays import (
 from anabranch.window.join import lifetimes
 from anabranch.window.join.buffer import Closed
 from anabranch.window.join.lifetimes import FOREVER
+from anabranch.window.pieces import bytes_to_table, table_to_bytes
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,35 @@ OWN = {POSITION: "pos", EVENT_TIME: "ts", BORN: "born"}
 """The columns that are not carried but computed with."""
 
 
+@dataclass(frozen=True)
+class _Block:
+    """Rows that were kept as one piece: what is left of it are those from `first` to `stop`."""
+
+    first: int
+    stop: int
+    piece: Piece
+
+    def __len__(self) -> int:
+        return self.stop - self.first
+
+
+def closed_piece(closed: Closed) -> Piece:
+    """Tuples of an input, which are never changed."""
+
+    def to_bytes() -> bytes:
+        arrays = [pa.array(closed.pos), pa.array(closed.ts), pa.array(closed.born)]
+        arrays += closed.columns
+        return table_to_bytes(pa.table(arrays, names=list(map(str, range(len(arrays))))))
+
+    return Piece(closed, to_bytes)
+
+
+def closed_of(data: bytes) -> Closed:
+    columns = [column.combine_chunks() for column in bytes_to_table(data).columns]
+    pos, ts, born = (column.to_numpy(zero_copy_only=False).copy() for column in columns[:3])
+    return Closed(pos, ts, born, columns[3:])
+
+
 class Members:
     """`columns` are carried along; `keys` those of them that an index needs."""
 
@@ -140,6 +171,8 @@ class Members:
             }
         )
         self._carried = Carried([schema.field(name).type for name in self.columns])
+        self._blocks: list[_Block] = []
+        """The rows that were kept, in their order; those behind the last block were not yet."""
         self._indexes: dict[tuple[str, ...], Index] = {}
         self._credit = 0
         self._lowest = FOREVER
@@ -207,6 +240,41 @@ class Members:
             return pa.array(getattr(closed, OWN[name]))
         return closed.columns[self.columns.index(name)]
 
+    def snapshot(self) -> list[Piece]:
+        """All rows, most of them in pieces that were given before. Pieces may also hold rows that
+        have ended since. Where ends change, the last piece has those of the rows that are left."""
+        first = self._blocks[-1].stop if self._blocks else 0
+        while self._blocks and len(self._blocks[-1]) <= MERGED_AT * (len(self) - first):
+            first = self._blocks.pop().first
+        if first < len(self):
+            self._blocks.append(_Block(first, len(self), closed_piece(self._closed(first))))
+        pieces = [block.piece for block in self._blocks]
+        return [*pieces, self._ends()] if self._ends_change else pieces
+
+    @property
+    def _ends_change(self) -> bool:
+        return isinstance(self.window, Rows | TableWindow)
+
+    def _closed(self, first: int) -> Closed:
+        """The rows from `first` on, as they were appended."""
+        pos, ts, born = (self._rows[name][first:].copy() for name in ("pos", "ts", "born"))
+        rows = np.arange(first, len(self))
+        return Closed(pos, ts, born, self._carried.take(range(len(self.columns)), rows))
+
+    def _ends(self) -> Piece:
+        arrays = [pa.array(self._rows[name].copy()) for name in ("pos", "end")]
+        return Piece(arrays, lambda: table_to_bytes(pa.table(arrays, names=["pos", "end"])))
+
+    def restore(self, pieces: Sequence[bytes]) -> None:
+        """Before there are any rows: those of a snapshot."""
+        blocks = pieces[:-1] if self._ends_change else pieces
+        for block in blocks:
+            self.append(closed_of(block))
+        if self._ends_change:
+            table = bytes_to_table(pieces[-1])
+            self._drop(np.isin(self._rows["pos"], table.column("pos").to_numpy()))
+            self.end[:] = table.column("end").to_numpy()
+
     def begin(self, upto: int, times: I64) -> None:
         """Makes rows up to the time `upto` fresh, with the first of `times` not before them."""
         self.fresh = int(np.searchsorted(self.ts, upto, side="right"))
@@ -251,6 +319,9 @@ class Members:
         for index in self._indexes.values():
             index.renumber(alive, numbers)
         self.old = self.fresh = int(np.count_nonzero(alive[: self.old]))
+        left = np.concatenate([[0], np.cumsum(alive)]).tolist()
+        blocks = (replace(one, first=left[one.first], stop=left[one.stop]) for one in self._blocks)
+        self._blocks = [block for block in blocks if len(block)]
         self._rows.keep(alive)
         self._carried.keep(alive)
 
