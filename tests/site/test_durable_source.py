@@ -338,6 +338,30 @@ def test_a_watermark_that_the_clock_moved_holds_after_a_restart(tmp_path: Path) 
     assert again.outlet.watermark >= promised
 
 
+def test_a_tuple_that_the_source_knew_of_is_not_late_after_a_restart(tmp_path: Path) -> None:
+    """Though promises are kept for a second ahead."""
+    start = time.time_ns() // 1_000_000_000 * 1_000_000 - 5_000_000
+    live = Live([start])
+    live.upcoming = start + 1_300_000
+    ingest = reading(live, Journal(RealFolder(tmp_path), "j"))
+    ingest.outlet.attach("c")
+    ingest.start()
+    eventually(lambda: ingest.outlet.last == 1 and not ingest.reading._holding)
+    ingest.reading.heard -= 4.0
+    eventually(lambda: ingest.outlet.watermark == start + 1_300_000 - 2)
+    live.stopped.set()
+    ingest.close()
+
+    known = Live([start, start + 1_300_000])
+    again = reading(known, Journal(RealFolder(tmp_path), "j"))
+    again.resume(0)
+    again.start()
+    eventually(lambda: again.outlet.last + again.late == 2)
+    known.stopped.set()
+    again.close()
+    assert (given(again), again.late) == ([0, 1], 0)
+
+
 def test_many_small_tables_are_read_again_at_once(tmp_path: Path) -> None:
     times = list(range(15_000))
     journal = Journal(RealFolder(tmp_path), "j")

@@ -320,7 +320,10 @@ class Reading:
         journal = self._journal
         if journal is None or journal.state is None or floor <= journal.promised:
             return
-        journal.promise(math.ceil(floor / PROMISE_US) * PROMISE_US, journal.state)
+        ahead = math.ceil(floor / PROMISE_US) * PROMISE_US
+        if (upcoming := self._source.upcoming) is not None:  # it will not be late after a restart
+            ahead = max(floor, min(ahead, upcoming - self._stream.lateness_us))
+        journal.promise(ahead, journal.state)
         journal.trim(self._outlet.released)
         if self._synced:
             journal.sync()
