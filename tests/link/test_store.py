@@ -327,6 +327,21 @@ def test_one_that_is_closed_leaves_nothing_and_tells_readers_to_look_elsewhere(
     assert not outlet._store._shelves.memory.used
 
 
+def test_one_that_is_closed_while_its_disk_is_read_passes_for_closed(outlet: LiveOutlet) -> None:
+    """And not for damaged, which would make its readers fail."""
+    outlet.attach("c")
+    fill(outlet)
+    eventually(is_idle(outlet))
+
+    def read(*asked: Any) -> None:
+        outlet.close()
+        raise CannotResume("its files are gone")
+
+    outlet._store._read = read  # type: ignore[method-assign,assignment]
+    with pytest.raises(SiteError, match="is not given here any more"):
+        LOOP.run(outlet._store.read(0))
+
+
 def test_what_another_process_has_spilled_is_removed(disk: Disk, budget: DiskBudget) -> None:
     shelves = Shelves(Budget(LOOP, MEMORY), budget, Spills(disk).new)
     outlet = an_outlet(shelves)

@@ -152,7 +152,7 @@ class OutletStore(Generic[P]):
             except StorageError as error:
                 raise SiteError(f"stream {outlet.stream}: {error.line()}") from error
             except CannotResume:
-                if self.outlet is outlet and outlet.released <= after:
+                if not self._closed and self.outlet is outlet and outlet.released <= after:
                     raise  # else it was let go of meanwhile
 
     def _read(self, outlet: Outlet[P], log: StreamLog, after: int) -> Batch[P]:
