@@ -12,27 +12,19 @@ import numpy as np
 
 from anabranch.connectors.sink import ANEW, Beginning, Continued, Sink
 from anabranch.errors import AnabranchError, SinkError
-from anabranch.link.inlet import Budget, LiveInlet
-from anabranch.link.outlet import LiveOutlet
-from anabranch.link.reports import SourceReport, TaskReport
-from anabranch.link.store import Shelves
-from anabranch.link.wire import Unpack
-from anabranch.plan.catalog import StreamDef, TableDef
-from anabranch.plan.places import Looked
-from anabranch.plan.tasks import TaskInput, TaskSpec
-from anabranch.runtime.base import Spawned
+from anabranch.link.reports import TaskReport
+from anabranch.plan.tasks import TaskSpec
 from anabranch.site.tasks import body
-from anabranch.site.tasks.snapshots import States
-from anabranch.site.tasks.task import Owner, Task
+from anabranch.site.tasks.task import Task
 from anabranch.snapshot.state import KeptPieces, Piece, State
 from anabranch.standby.detector import Patience
 from anabranch.stream.restart import START_WATERMARK, RestartPoint
 from simulation.clock import Process, Violation
 from simulation.ledger import Life
 from simulation.operators import Operator, Produced, Taken
-from simulation.plan import SourceSpec
-from simulation.reports import a_source, a_task
-from simulation.rows import Row, RowPayloads, Rows
+from simulation.outlets import CheckedOutlet
+from simulation.reports import a_task
+from simulation.rows import Row, Rows
 
 ROOM_S = 0.05
 SLOW, SLOW_WRITE = 0.15, 400
@@ -174,66 +166,7 @@ def _numbered(taken: body.Taken) -> Taken:
     return Taken(rows, taken.last, taken.watermark)
 
 
-Check = Callable[[str, Life | None, int, tuple[Row, ...]], None]
 Begins = Callable[[TaskSpec, RestartPoint], Life | None]
-
-
-class CheckedOutlet(LiveOutlet[Rows]):
-    """Shows every tuple with its position."""
-
-    def __init__(self, check: Check, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.life: Life | None = None
-        self._check = check
-
-    def append(self, batches: Any, watermark: int) -> int:
-        first = self.last + 1
-        parts = list(batches)
-        last = super().append(parts, watermark)
-        if parts:
-            self._check(
-                self.stream, self.life, first, tuple(row for one in parts for row in one.rows)
-            )
-        return last
-
-
-class Source:
-    """What is due, in whatever pieces time and room cut it into; then the end."""
-
-    def __init__(self, runtime: Process, spec: SourceSpec, outlet: LiveOutlet[Rows]) -> None:
-        self.outlet = outlet
-        self.error: AnabranchError | None = None
-        self._runtime = runtime
-        self._spec = spec
-        self._reading: Spawned[None] | None = None
-
-    def resume(self, position: int) -> None:
-        self.outlet.start_at(position)
-
-    def start(self) -> None:
-        if self._reading is None:
-            self._reading = self._runtime.spawn(self._read(), f"read-{self._spec.name}")
-
-    def close(self) -> None:
-        if self._reading:
-            self._reading.cancel()
-
-    def report(self) -> SourceReport:
-        state = "running" if self._reading else "waiting"
-        return a_source(self._spec.name, state=state, site=self._spec.site)
-
-    async def _read(self) -> None:
-        spec, clock, count = self._spec, self._runtime.clock, len(self._spec.rows)
-        while (last := self.outlet.last) < count:
-            ready = last
-            while ready < count and spec.due[ready] <= clock.now:
-                ready += 1
-            if ready == last:
-                await self._runtime.sleep((spec.due[last] - clock.now) / 1000)
-            elif await self.outlet.room_within(ROOM_S):
-                rows = Rows(spec.rows[last:ready])
-                self.outlet.append([rows], spec.watermarks[ready - 1])
-        self.outlet.end()
 
 
 class SimTask(Task):
@@ -274,149 +207,3 @@ class SimTask(Task):
             return
         kind = type(error).__name__
         raise Violation(f"{self.spec.name} ({self.role}): {kind}: {error}")
-
-
-class SimBuilder:
-    """Of one process. `operators` makes what a creation of a query does; `begins` hears of each
-    task that begins."""
-
-    def __init__(
-        self,
-        process: Process,
-        places: Places,
-        sources: Mapping[str, SourceSpec],
-        operators: Callable[[str], Operator],
-        check: Check,
-        begins: Begins,
-        queue_bytes: int,
-        heartbeat_s: float,
-        shelves: Shelves,
-        states: States,
-    ) -> None:
-        self._states = states
-        self._shelves = shelves
-        self._begins = begins
-        self._process = process
-        self._places = places
-        self._sources = sources
-        self._operators = operators
-        self._check = check
-        self._queue_bytes = queue_bytes
-        self._heartbeat_s = heartbeat_s
-        self._budget = Budget(process, queue_bytes)
-
-    def source(self, definition: StreamDef | TableDef, *, resume: bool) -> Source:
-        spec = self._sources[definition.name]
-        return Source(self._process, spec, self._outlet(definition.name))
-
-    def check_source(self, definition: StreamDef | TableDef) -> Looked:
-        """It is there."""
-        return Looked(())
-
-    def check_sink(self, spec: TaskSpec) -> Looked:
-        """It can be written."""
-        return Looked(())
-
-    def task(
-        self, spec: TaskSpec, outlets: Mapping[str, Any], owner: Owner, *, resume: bool
-    ) -> Task:
-        if spec.output is None:
-            operator: Operator = SinkOperator(self._places.sink(spec.name, spec.run))
-            outlet = None
-        else:
-            operator, outlet = self._operators(spec.base), self._outlet(spec.output)
-        runs, inlets = OperatorBody(operator), self.inlets(spec)
-        states = self._states if outlet else None
-        return SimTask(
-            self._begins,
-            self._process,
-            owner,
-            spec,
-            runs,
-            inlets,
-            outlet,
-            NoJobs(),
-            tuple,
-            1_000_000,
-            states,
-        )
-
-    def inlets(self, spec: TaskSpec) -> list[LiveInlet[Rows]]:
-        return [
-            LiveInlet(one.stream, limit=self._queue_bytes, budget=self._budget)
-            for one in spec.inputs
-        ]
-
-    def unpacker(self, source: TaskInput, codec: str | None) -> Unpack:
-        return lambda batch: batch
-
-    def pocket_executor(self, name: str) -> Any:
-        raise NotImplementedError("no pockets here")
-
-    def _outlet(self, stream: str) -> LiveOutlet[Rows]:
-        return CheckedOutlet(
-            self._check,
-            self._process,
-            stream,
-            RowPayloads(),
-            limit=max(1, self._queue_bytes // 4),
-            heartbeat_s=self._heartbeat_s,
-            shelves=self._shelves,
-        )
-
-
-class NoJobs:
-    """There is no Spark."""
-
-    def begin(self, description: str) -> None: ...
-
-    def cancel(self) -> None: ...
-
-
-class SimExecutor:
-    """As `site.tasks.executor`, with as many slots as there are tasks; `patience` is how long a
-    lazy standby's instance waits at most. `progress` hears of every instance."""
-
-    def __init__(
-        self,
-        process: Process,
-        rng: Any,
-        work: int,
-        patience: int,
-        progress: Callable[[Task], None],
-    ) -> None:
-        self._process = process
-        self._rng = rng
-        self._work = work
-        self._patience = patience
-        self._progress = progress
-        self._seen: set[Task] = set()
-        self._lazy: dict[Task, bool] = {}
-
-    def consider(self, task: Task) -> None:
-        if task not in self._seen and task.ready():
-            self._seen.add(task)
-            lazy = self._lazy.setdefault(task, self._rng.random() < 0.5)
-            most = self._patience if lazy and task.role == "standby" else self._work
-            self._process.later(self._rng.randint(0, most) / 1000, self._begin, task)
-
-    def run(self, do: Callable[[], float], *, patience_s: float) -> float | None:
-        return do()
-
-    def close(self) -> None:
-        """It dies with its process."""
-
-    def _begin(self, task: Task) -> None:
-        taken = task.take()
-        if taken is None:
-            self._seen.discard(task)
-        else:
-            slow = task.outlet is None and self._rng.random() < SLOW
-            most = SLOW_WRITE if slow else self._work
-            self._process.later(self._rng.randint(0, most) / 1000, self._end, task, taken)
-
-    def _end(self, task: Task, taken: Any) -> None:
-        task.give(taken, task.process(taken))
-        self._seen.discard(task)
-        self._progress(task)
-        self.consider(task)

@@ -22,6 +22,14 @@ FAILURES: tuple[Callable[[], Exception], ...] = (
 )
 
 
+class Killed(BaseException):
+    """The process has died in the middle of a call, for so long; nothing catches that."""
+
+    def __init__(self, lasts: int) -> None:
+        super().__init__(lasts)
+        self.lasts = lasts
+
+
 class Violation(Exception):
     """Something happened that never may."""
 
@@ -59,8 +67,10 @@ class Process(Runtime):
         self.alive = True
         self.paused = False
         self._begun: list[Spawned[Any]] = []
-        self._rng = rng
+        self.rng = rng
         self._ahead = ahead
+        self.wall_ahead = ahead
+        """By so much its wall clock is ahead, which somebody may set."""
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What would have happened to it while it was paused."""
         self.failing = 0.0
@@ -69,6 +79,8 @@ class Process(Runtime):
         """Some have."""
         self.under_way: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         """Calls that block."""
+        self.kill: Callable[[int], None] = lambda lasts: None
+        """Have it die, for so long."""
         self._steps_left = 0
         self._end: Callable[[], None] | None = None
 
@@ -90,27 +102,53 @@ class Process(Runtime):
         delay = (round(seconds * 1000) or 1) if seconds > 0 else 0
         self.clock.after(delay, self.do, do, *args)
 
-    async def blocking(self, do: Callable[..., T], *args: Any) -> T:
+    def wall_ns(self) -> int:
+        return (self.clock.now + self.wall_ahead) * 1_000_000
+
+    async def in_thread(self, do: Callable[..., T], *args: Any) -> T:
         """A crash may come first, or in the middle of it."""
-        if self._rng.random() < 0.5:
+        await self._takes_time(do, args)
+        return await self._done(do, args)
+
+    async def blocking(self, do: Callable[..., T], *args: Any) -> T:
+        """As `in_thread`; and it may fail."""
+        await self._takes_time(do, args)
+        if self.failing and self.rng.random() < self.failing:
+            self.troubled = True
+            if self.rng.random() < 0.5:
+                await self._done(do, args)
+            raise self.rng.choice(FAILURES)()
+        return await self._done(do, args)
+
+    async def _done(self, do: Callable[..., T], args: tuple[Any, ...]) -> T:
+        try:
+            return do(*args)
+        except Killed as killed:
+            self.kill(killed.lasts)
+            await self.sleep(0)
+            raise AssertionError("a dead process goes on") from None
+
+    async def _takes_time(self, do: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        if self.rng.random() < 0.5:
             call = do, args
             self.under_way.append(call)
             try:
-                await self.sleep(self._rng.randint(1, 3) / 1000)
+                await self.sleep(self.rng.randint(1, 3) / 1000)
             finally:
                 self.under_way.remove(call)
-        if self.failing and self._rng.random() < self.failing:
-            self.troubled = True
-            if self._rng.random() < 0.5:
-                do(*args)
-            raise self._rng.choice(FAILURES)()
-        return do(*args)
+
+    def fails_now(self) -> bool:
+        """Whether the machine refuses what is asked of it."""
+        if not self.failing or self.rng.random() >= self.failing:
+            return False
+        self.troubled = True
+        return True
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         raise NotImplementedError("there are no threads here")
 
     def chance(self, least: float, most: float) -> float:
-        return self._rng.uniform(least, most)
+        return self.rng.uniform(least, most)
 
     def crashed(self, name: str, error: Exception) -> None:
         self._must_be_environment(name, error)

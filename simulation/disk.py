@@ -11,11 +11,7 @@ from random import Random
 from typing import Any
 
 from anabranch.errors import StorageError
-from simulation.clock import Process
-
-
-class Killed(BaseException):
-    """The process has died in the middle of a call; nothing catches that."""
+from simulation.clock import Killed, Process
 
 
 @dataclass
@@ -28,6 +24,8 @@ class Disk:
     full: bool = False
     dying: bool = False
     """Whoever writes now dies on the way."""
+    fuse: tuple[int, int] | None = None
+    """Whoever makes so many writes more dies in the last of them, for so long."""
     holder: Process | None = None
     """Who has the lock."""
 
@@ -43,6 +41,10 @@ class Disk:
             self.files[name] = self._torn(kept, data)
         self.files |= {name: data for name, data in self.synced.items() if name not in self.files}
         self.synced = dict(self.files)
+
+    def go_back(self, files: dict[str, bytes]) -> None:
+        """To an older state, of all files."""
+        self.files, self.synced = dict(files), dict(files)
 
     def _torn(self, kept: bytes, data: bytes) -> bytes:
         if not data.startswith(kept):  # it was cut before it was written to again
@@ -71,12 +73,15 @@ class SimFolder:
         return f"{self._process.name}:{name}"
 
     def names(self) -> list[str]:
+        self._may_fail("")
         return sorted(self.disk.files)
 
     def read(self, name: str) -> bytes | None:
+        self._may_fail(name)
         return self.disk.files.get(name)
 
     def read_at(self, name: str, offset: int, size: int) -> bytes:
+        self._may_fail(name)
         return self.disk.files.get(name, b"")[offset : offset + size]
 
     def size(self, name: str) -> int:
@@ -104,9 +109,21 @@ class SimFolder:
     def must_have_room(self, name: str, *, grows: bool = True) -> None:
         """Raises what a full disk does to a write, and dies if the process is about to."""
         if self.disk.dying and self.disk.rng.random() < 0.5:
-            raise Killed
+            raise Killed(0)
+        if self.disk.fuse and not self.disk.dying:
+            self._burn(*self.disk.fuse)
         if self.disk.full and grows:
             raise StorageError("No space left on device", place=self.place(name))
+        self._may_fail(name)
+
+    def _burn(self, writes: int, lasts: int) -> None:
+        self.disk.fuse = (writes - 1, lasts) if writes > 1 else None
+        if writes == 1:
+            raise Killed(lasts)
+
+    def _may_fail(self, name: str) -> None:
+        if self._process.fails_now():
+            raise StorageError("Input/output error", place=self.place(name))
 
 
 class SimAppending:
@@ -133,9 +150,8 @@ class SimAppending:
         """After an error some of it may have been synced all the same."""
         disk = self._folder.disk
         if disk.dying:
-            raise Killed
-        if disk.full:
-            raise StorageError("Input/output error", place=self._folder.place(self._name))
+            raise Killed(0)
+        self._folder.must_have_room(self._name)
         disk.synced[self._name] = disk.files[self._name]
 
     def close(self) -> None:

@@ -20,6 +20,15 @@ from simulation.faults import (
     Strike,
     Unprotected,
 )
+from simulation.outages import (
+    ClockSet,
+    DiesWriting,
+    Older,
+    Outage,
+    PowerCut,
+    TopicAway,
+    TopicChanged,
+)
 
 if TYPE_CHECKING:
     from simulation.site import SimSite
@@ -30,13 +39,16 @@ class Injection:
     def __init__(self, world: World) -> None:
         self._world = world
         self._clock = world.clock
+        self._older: dict[str, dict[str, bytes]] = {}
 
-    def schedule(self, faults: Iterable[Fault | Edge]) -> None:
+    def schedule(self, faults: Iterable[Fault | Edge | Outage]) -> None:
         """From now on."""
         for fault in faults:
             self._clock.after(fault.at, self.befall, fault)
+            if isinstance(fault, Older):
+                self._clock.after(max(0, fault.at - fault.before), self._snapshot, fault.site)
 
-    def befall(self, fault: Fault | Edge) -> None:
+    def befall(self, fault: Fault | Edge | Outage) -> None:
         match fault:
             case Crash():
                 self._world.crash(fault.site, fault.lasts)
@@ -53,6 +65,14 @@ class Injection:
                 self._world.coordinator.process.end_after(fault.steps, crash)
             case Cut() | Deaf() | Flap() | Part() | Change():
                 self._to_network(fault)
+            case ClockSet() | PowerCut() | DiesWriting() | Older():
+                self._to_machine(fault)
+            case TopicAway():
+                self._world.log(fault.stream, f"is away for {fault.lasts}")
+                self._world.topics[fault.stream].away = True
+                self._clock.after(fault.lasts, self._topic_back, fault.stream)
+            case TopicChanged():
+                self._change(fault)
             case Move() | MoveAll() | Unprotected():
                 self._to_coordinator(fault)
             case Strike():
@@ -104,6 +124,43 @@ class Injection:
         else:
             self._cut(fault.one, fault.other, fault.down)
         self._clock.after(fault.period, self._flap, fault, until)
+
+    # -- what is kept, and what is read ----------------------------------------------------------
+
+    def _snapshot(self, site: str) -> None:
+        self._older[site] = dict(self._world.disks[site].files)
+
+    def _to_machine(self, fault: ClockSet | PowerCut | DiesWriting | Older) -> None:
+        world, disk = self._world, self._world.disks[fault.site]
+        match fault:
+            case ClockSet():
+                if fault.lasts:
+                    world.crash(fault.site, fault.lasts)
+                world.set_clock(fault.site, fault.ahead)
+            case PowerCut():
+                world.crash(fault.site, fault.lasts)
+                if world.plan.synced:
+                    disk.lose_power()
+            case DiesWriting():
+                disk.fuse = fault.writes, fault.lasts
+            case Older():
+                world.crash(fault.site, fault.lasts)
+                disk.go_back(self._older[fault.site])
+                world.warrant_at(fault.site, "its folder is older than what it has said")
+
+    def _topic_back(self, stream: str) -> None:
+        self._world.topics[stream].away = False
+
+    def _change(self, fault: TopicChanged) -> None:
+        """Only of what has been given: what comes later is read as it is then."""
+        world, topic = self._world, self._world.topics[fault.stream]
+        if not world.deployed:
+            return
+        getattr(topic, fault.how)(world.rng, world.ledger.count(fault.stream))
+        if topic.changed:
+            world.log(fault.stream, f"has records that are not what they were: {fault.how}")
+            world.warranted.setdefault(fault.stream, "what it reads has changed")
+        world.crash(topic.spec.site, fault.lasts)
 
     # -- what is asked for -----------------------------------------------------------------------
 

@@ -30,6 +30,10 @@ class SourceSpec:
     rows: tuple[Row, ...]
     due: tuple[int, ...]
     watermarks: tuple[int, ...]
+    late: int = 0
+    """By so much a tuple may be out of order."""
+    arrival: bool = False
+    """Its event times are when its tuples come."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ class Plan:
     stream_ms: int
     unprotected: frozenset[str] = frozenset()
     """Queries without a standby: then nothing may go wrong."""
+    synced: bool = False
+    """Sites keep what they keep so that it outlives a loss of power."""
     replan_ms: int = 0
     """Every so often all queries are placed anew; 0: they are pinned."""
 
@@ -94,7 +100,14 @@ class Plan:
 
     def streams(self) -> list[StreamDef]:
         return [
-            StreamDef(name=one.name, columns=COLUMNS, site=one.site, source=Call(name="sim"))
+            StreamDef(
+                name=one.name,
+                columns=COLUMNS,
+                site=one.site,
+                source=Call(name="sim"),
+                timestamp=None if one.arrival else "at",
+                lateness_us=0 if one.arrival else one.late * 1000,
+            )
             for one in self.sources
         ]
 
@@ -126,6 +139,7 @@ class Plan:
             heartbeat_interval_us=self.pace.heartbeat * 1000,
             missed_heartbeats=self.pace.missed,
             queue_bytes=self.pace.queue_bytes,
+            durability="power" if self.synced else "process",
             placement=PlacementSettings(sample_us=SAMPLE_US, replan_us=self.replan_ms * 1000),
         )
 
@@ -144,6 +158,12 @@ def with_shelves(rng: Random, drawn: Plan) -> Plan:
     memory = rng.choice((1_000_000_000, 1_000_000, 240_000, 30_000))
     disk = rng.choice((1_000_000_000, 1_000_000_000, 10_000, 1_000))
     return replace(drawn, pace=replace(drawn.pace, memory_bytes=memory, disk_bytes=disk))
+
+
+def with_disks(rng: Random, drawn: Plan) -> Plan:
+    """Some sources bring no event times, and some sites outlive a loss of power."""
+    sources = [replace(one, arrival=rng.random() < 0.3) for one in drawn.sources]
+    return replace(drawn, sources=tuple(sources), synced=rng.random() < 0.5)
 
 
 def draw(rng: Random) -> Plan:
@@ -190,7 +210,7 @@ def _source(rng: Random, name: str, site: str, stream_ms: int) -> SourceSpec:
         times.append((ts, rng.randint(1, 1000)))
         watermarks.append(newest - late)
         due.append(at)
-    return SourceSpec(name, site, tuple(times), tuple(due), tuple(watermarks))
+    return SourceSpec(name, site, tuple(times), tuple(due), tuple(watermarks), late)
 
 
 def _tasks(rng: Random, sources: list[str], stream_ms: int) -> list[TaskPlan]:

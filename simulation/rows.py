@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from anabranch.stream.batch import Batch
 
@@ -36,7 +37,7 @@ RowBatch = Batch[Rows]
 
 class RowPayloads:
     nothing = NONE
-    schema = None
+    schema: Any = None
 
     def joined(self, parts: Sequence[Rows]) -> Rows:
         return Rows(tuple(row for part in parts for row in part.rows))

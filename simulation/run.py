@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from anabranch.errors import AnabranchError
-from simulation import edges, faults, plan, statements
+from simulation import edges, faults, outages, plan, statements
 from simulation.clock import Violation
 from simulation.truths import past
-from simulation.world import World
+from simulation.world import Suffered, World
 
 DRAIN = 150_000
 """Milliseconds after the last fault within which everything must have arrived: a move that is
@@ -50,7 +50,8 @@ def simulate(
     `early`: users drop and create queries, and things go wrong from the first moment on."""
     rng = Random(seed)
     drawn = plan.with_shelves(Random(f"shelves {seed}"), plan.draw(rng))
-    suffered: tuple[faults.Fault | edges.Edge, ...]
+    drawn = plan.with_disks(Random(f"disks {seed}"), drawn)
+    suffered: tuple[Suffered, ...]
     if moves:
         drawn = drawn.unhurried(rng, MOVING)
         suffered = faults.draw_moves(rng, drawn, moves)
@@ -70,7 +71,8 @@ def simulate(
     if early:
         crashes = edges.draw_crashes(Random(f"crashes {seed}"), drawn)
         machines = edges.draw_machines(Random(f"machines {seed}"), drawn)
-        suffered = (*suffered, *crashes, *machines)
+        out = outages.draw(Random(f"outages {seed}"), drawn)
+        suffered = (*suffered, *crashes, *machines, *out)
     if trace:
         lines += map(str, (*suffered, *asked))
     world.suffer(suffered, asked, at_once=early)

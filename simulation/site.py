@@ -19,9 +19,10 @@ from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Task
 from anabranch.snapshot.timing import Limits
 from anabranch.stream.restart import RestartPoint
-from simulation.bodies import SimBuilder, SimExecutor
+from simulation.builder import SimBuilder
 from simulation.clock import Process
 from simulation.disk import SimFolder
+from simulation.executor import SimExecutor
 from simulation.faults import COORDINATOR
 from simulation.ledger import Life
 from simulation.network import Host, SimNetwork
@@ -46,21 +47,23 @@ class SimSite:
         self.name = name
         self.pid = pid
         self.process = Process(name, world.clock, world.rng, world.skew(name))
+        self.process.wall_ahead = world.walls[name]
         self.network = SimNetwork(world.wires, self.process, plan.sites)
         self.disk = DiskBudget(plan.pace.disk_bytes)
         ledger = world.ledger
         folder = SimFolder(world.disks[name], self.process)
-        points = PointsFile(folder)
-        states = States(name, self.process, folder, points, limits=STATES)
+        points = PointsFile(folder, synced=plan.synced)
+        states = States(name, self.process, folder, points, limits=STATES, synced=plan.synced)
         builder = SimBuilder(
             self.process,
+            plan.cluster,
+            folder,
             world.places[name],
-            {one.name: one for one in plan.sources},
+            world.topics,
             lambda creation: (ledger.kind(creation) or PASS).make(),
-            ledger.check,
+            ledger,
             self._begins,
-            plan.pace.queue_bytes,
-            plan.pace.heartbeat / 1000,
+            world.refused,
             Shelves(
                 Budget(self.process, plan.pace.memory_bytes),
                 self.disk,

@@ -38,7 +38,7 @@ def _sinks(world: World) -> Iterator[str]:
             wanted = world.ledger.sink(sink.name, query.run)
             rows = world.written(sink)
             if wanted is None:
-                yield f"sink {sink.name} has not begun"
+                yield f"sink {sink.name} has not begun, or its sources bring more"
             elif len(rows) < len(wanted):
                 yield f"sink {sink.name} has {len(rows)} of {len(wanted)} tuples"
             elif difference := first_difference(rows, wanted):
@@ -46,9 +46,12 @@ def _sinks(world: World) -> Iterator[str]:
 
 
 def past(world: World) -> Iterator[str]:
-    """What creations that are gone wrote was right, as far as it went."""
+    """What was put out was right, as far as it went."""
+    yield from world.ledger.differences()
     for (sink, run), rows in world.all_sinks():
-        wanted = world.ledger.sink(sink, run) or []
+        wanted = world.ledger.sink(sink, run)
+        if wanted is None:
+            continue
         if difference := first_difference(rows, wanted[: len(rows)]):
             yield f"sink {sink} of {run}: {difference}"
 

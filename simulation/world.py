@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from anabranch.coordinator.protection.assignments import Assignments
+from anabranch.errors import CannotResume
 from anabranch.plan.catalog import QueryDef
 from simulation.bodies import Places, Sinks
-from simulation.clock import Clock, Process
+from simulation.clock import Clock, Process, Violation
 from simulation.coordinator import SimCoordinator
 from simulation.disk import Disk
 from simulation.edges import Edge
@@ -18,17 +20,22 @@ from simulation.injection import Injection
 from simulation.kept_catalog import KeptCatalog
 from simulation.ledger import Ledger
 from simulation.network import Wires
+from simulation.outages import Outage
 from simulation.plan import Plan, SinkPlan
 from simulation.rows import Row
 from simulation.site import SimSite
 from simulation.statements import Script, first_script
-from simulation.truths import truths
+from simulation.topics import Topic
+from simulation.truths import past, truths
 from simulation.user import User
 
 if TYPE_CHECKING:
     from anabranch.site.tasks.task import Task
 
 LOOK_MS = 50
+STUCK_MS = 10_000
+"""So long a run goes on in which a stream has been refused."""
+Suffered = Fault | Edge | Outage
 
 
 class World:
@@ -46,19 +53,27 @@ class World:
         self.places = {name: Places(self._shared) for name in plan.sites}
         self.disks = {name: Disk(Random(rng.random())) for name in plan.sites}
         self.catalog = KeptCatalog()
-        rows = {one.name: one.rows for one in plan.sources}
-        self.ledger = Ledger(rows, lambda task: Assignments(self.catalog).incarnation(task))
+        self.topics = {one.name: Topic(one) for one in plan.sources}
+        self.ledger = Ledger(plan.sources, lambda task: Assignments(self.catalog).incarnation(task))
         self.deployed = False
         self.done = False
         """Everything is as it should be."""
         self.wrong = ""
         """What is not, as far as somebody looked."""
         self.moved = 0
+        self.warranted: dict[str, str] = {}
+        """Streams that may be unable to go on, and why: what their sites kept, or what they read,
+        is not what it was."""
+        self.stuck: dict[str, CannotResume] = {}
+        """Those that have said so."""
         self._skew = {name: rng.choice((0, 0, 300, 7_000)) for name in (*plan.sites, COORDINATOR)}
+        self.walls = dict(self._skew)
+        """By how much wall clocks are ahead."""
         self.sites: dict[str, SimSite] = {}
         self.coordinator = self._new_coordinator()
         self._pids = 0
-        self._faults: tuple[Fault | Edge, ...] = ()
+        self._last_fault = 0
+        self._faults: tuple[Suffered, ...] = ()
         self._scripts: tuple[Script, ...] = ()
         self.injection = Injection(self)
         for name in plan.sites:
@@ -83,6 +98,19 @@ class World:
         if self.lines is not None:
             self.lines.append(f"{self.clock.now:6} {site:12} {text}")
 
+    def warrant_at(self, site: str, why: str) -> None:
+        for source in self.plan.sources:
+            if source.site == site:
+                self.warranted.setdefault(source.name, why)
+
+    def refused(self, stream: str, error: CannotResume, final: bool) -> None:
+        """A site says that a stream cannot go on: for good only if there is a reason."""
+        self.log(stream, f"cannot go on: {error}")
+        if stream in self.warranted:
+            self.stuck[stream] = error
+        elif final:
+            raise Violation(f"stream {stream} is refused without a reason: {error}")
+
     def close(self) -> None:
         for process in self._processes:
             process.bury()
@@ -92,6 +120,7 @@ class World:
     def _boot(self, name: str) -> None:
         self._pids += 1
         site = self.sites[name] = SimSite(self, name, self._pids)
+        site.process.kill = partial(self.crash, name)
         self._processes.append(site.process)
         self.wires.hosts[name] = site.host()
 
@@ -110,24 +139,28 @@ class World:
         if not self.deployed:
             self.deployed = True
             self.log(COORDINATOR, "has deployed everything")
-            self.injection.schedule(self._faults)
+            self._schedule(self._faults)
             self.user.also(self._scripts)
 
     # -- faults ----------------------------------------------------------------------------------
 
     def suffer(
         self,
-        faults: Sequence[Fault | Edge],
+        faults: Sequence[Suffered],
         scripts: Sequence[Script] = (),
         *,
         at_once: bool = False,
     ) -> None:
         """Once everything is deployed, or `at_once`, while it is."""
         if at_once:
-            self.injection.schedule(faults)
+            self._schedule(faults)
             self.user.also(scripts)
         else:
             self._faults, self._scripts = tuple(faults), tuple(scripts)
+
+    def _schedule(self, faults: Sequence[Suffered]) -> None:
+        self.injection.schedule(faults)
+        self._last_fault = self.clock.now + max((one.at for one in faults), default=0)
 
     def _process(self, name: str) -> Process:
         return self.coordinator.process if name == COORDINATOR else self.sites[name].process
@@ -144,14 +177,18 @@ class World:
         process = self._process(name)
         if self._ends(process, f"vanishes, for {lasts}"):
             self.wires.vanished(process)
+            if self.plan.synced:
+                self.disks[name].lose_power()
             self.clock.after(lasts, self._appear, name, process)
 
     def _ends(self, process: Process, said: str) -> bool:
         if not process.alive:
             return False
         self.log(process.name, said)
+        self.log(process.name, said)
         if disk := self.disks.get(process.name):
             disk.kill(process.under_way)
+            disk.fuse = None
         process.alive = process.paused = False
         process.deferred.clear()
         return True
@@ -174,6 +211,11 @@ class World:
             self.log(name, f"stands still for {lasts}")
             process.paused = True
             self.clock.after(lasts, self._go_on, name, process)
+
+    def set_clock(self, name: str, ahead: int) -> None:
+        self.log(name, f"has its clock set, to be ahead by {ahead}")
+        self.walls[name] = ahead
+        self._process(name).wall_ahead = ahead
 
     def fill(self, name: str, lasts: int) -> None:
         """A site's disk takes nothing for a while."""
@@ -201,7 +243,10 @@ class World:
 
     def _look(self) -> None:
         self.clock.after(LOOK_MS, self._look)
-        if self.user.content:
+        if self.stuck:  # the rest waits for a person; what has come of it is right
+            self.wrong = next(past(self), "")
+            self.done = self.clock.now > self._last_fault + STUCK_MS
+        elif self.user.content:
             self.wrong = next(truths(self), "")
             self.done = not self.wrong
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from anabranch.coordinator.control.restorer import Restoration
 from anabranch.coordinator.deploy.deploy import Rollout as Deploying
 from anabranch.coordinator.protection.protect import Protector
 from anabranch.disk.folder import Folder
-from anabranch.errors import Gap, SiteError
+from anabranch.errors import CannotResume, Gap, SiteError, StorageError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.messages import ConsumerState
 from anabranch.link.outlet import LiveOutlet
@@ -24,11 +25,18 @@ from anabranch.link.subscription import Subscription
 from anabranch.log.segment import Entry, Segment
 from anabranch.log.stream_log import StreamLog
 from anabranch.plan.tasks import TaskSpec
+from anabranch.runtime.base import Runtime
 from anabranch.site.deployment import Deployment
 from anabranch.site.links.links import Links
+from anabranch.site.sources import reading_again
+from anabranch.site.sources.intake import Intake, Parts
+from anabranch.site.sources.journal import Journal
+from anabranch.site.sources.pace import Steps
+from anabranch.site.sources.reading import Reading
 from anabranch.site.standby.guard import Guard
 from anabranch.site.standby.inputs import StandbyInputs
 from anabranch.site.standby.protection import StandbyGuards
+from anabranch.site.tasks.restart_points import PointsKeeper
 from anabranch.site.tasks.snapshots import States
 from anabranch.site.tasks.task import Task
 from anabranch.snapshot.state import State
@@ -36,19 +44,22 @@ from anabranch.standby.secondary import Restart, Secondary
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.outlet import Consumer, Outlet
 from anabranch.stream.restart import RestartLog, RestartPoint, SnapshotName
+from simulation.disk import SimAppending
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: list[Mutant] = []
 NOTICED_BY = {
-    "those_who_need_no_more_are_waited_for": 98,
-    "others_are_not_replayed": 12,
-    "what_is_shipped_is_let_go_of": 24,
-    "nobody_is_superseded": 17,
-    "inputs_are_not_claimed": 16,
-    "the_claim_is_not_believed": 16,
-    "sinks_are_not_fenced": 84,
-    "states_are_told_before_they_are_kept": 81,
-    "a_state_is_taken_for_the_inputs_after_it": 81,
+    "windows_are_forgotten": 17,
+    "receipt_releases": 5,
+    "level0_moves_the_point": 17,
+    "the_slowest_consumer_does_not_count": 14,
+    "outputs_are_counted": 5,
+    "instants_are_forgotten": 17,
+    "a_journal_that_is_too_short_is_gone_on_with": 77,
+    "what_is_given_is_not_journaled_before": 31,
+    "nothing_is_forced_to_the_disk": 58,
+    "what_the_clock_moved_is_not_kept": 25,
+    "half_a_record_stays_in_the_journal": 34,
 }
 """A seed that notices the mutant, where others have to be tried for long."""
 
@@ -78,8 +89,8 @@ def receipt_releases(patch: pytest.MonkeyPatch) -> None:
     """A tuple is let go of when it has merely arrived."""
     whole = Outlet.level0
 
-    def level0(self: Outlet, consumer: str, position: int, epoch: int, own: int) -> None:
-        whole(self, consumer, position, epoch, own)
+    def level0(self: Outlet, consumer: str, *told: int) -> None:
+        whole(self, consumer, *told)
         if known := self.consumers.get(consumer):
             known.released = max(known.released, known.received)
         self._release()
@@ -112,8 +123,8 @@ def outputs_are_counted(patch: pytest.MonkeyPatch) -> None:
     """A standby that begins anew goes on with its own numbers instead of the point's."""
     whole = LiveOutlet.start_at
 
-    def start_at(self: LiveOutlet, position: int) -> None:
-        whole(self, self.last or position)
+    def start_at(self: LiveOutlet, position: int, given: int | None = None) -> None:
+        whole(self, self.last or position, given)
 
     patch.setattr(LiveOutlet, "start_at", start_at)
 
@@ -127,6 +138,96 @@ def instants_are_forgotten(patch: pytest.MonkeyPatch) -> None:
         whole(self, replace(point, instant=START_WATERMARK))
 
     patch.setattr(RestartLog, "add", add)
+
+
+# -- sources and what they keep ------------------------------------------------------------------
+
+
+@mutant
+def a_journal_that_is_too_short_is_gone_on_with(patch: pytest.MonkeyPatch) -> None:
+    """C2: nobody compares it with the restart point, or with what readers have had."""
+    patch.setattr(Reading, "_must_cover", lambda self, position: None)
+    patch.setattr(Reading, "_must_not_be_behind", lambda self: None)
+
+
+@mutant
+def what_is_given_is_not_journaled_before(patch: pytest.MonkeyPatch) -> None:
+    """C2: a process that dies in between gives other tuples at the same positions."""
+    whole = Reading._give
+
+    def give(self: Reading, judged: Any, given: int = 0) -> Steps:
+        yield from whole(self, judged, given)
+        if late := self.__dict__.pop("late", None):
+            late()
+
+    def enter(self: Reading, journal: Journal, entry: Any) -> None:
+        self.__dict__["late"] = lambda: journal.add(entry)
+
+    patch.setattr(Reading, "_give", give)
+    patch.setattr(Reading, "_enter", enter)
+
+
+@mutant
+def nothing_is_forced_to_the_disk(patch: pytest.MonkeyPatch) -> None:
+    """C2: a loss of power takes what others were told."""
+    patch.setattr(SimAppending, "sync", lambda self: None)
+
+
+@mutant
+def what_the_clock_moved_is_not_kept(patch: pytest.MonkeyPatch) -> None:
+    """H2: a watermark was sent, and the next process knows nothing of it."""
+    patch.setattr(Reading, "_promise", lambda self, floor: None)
+
+
+@mutant
+def half_a_record_stays_in_the_journal(patch: pytest.MonkeyPatch) -> None:
+    """H4: a write that failed leaves something behind, and the next one follows it."""
+    whole = SimAppending.append
+
+    def append(self: SimAppending, data: bytes) -> None:
+        try:
+            whole(self, data)
+        except StorageError:
+            self._size = len(self._folder.disk.files[self._name])
+            raise
+
+    patch.setattr(SimAppending, "append", append)
+
+
+@mutant
+def points_are_told_before_they_are_kept(patch: pytest.MonkeyPatch) -> None:
+    """H4: upstream lets go of what a task that is killed needs again."""
+
+    async def keep(self: PointsKeeper, points: Any) -> None:
+        """Later, perhaps."""
+
+    patch.setattr(PointsKeeper, "keep", keep)
+
+
+@mutant
+def what_is_read_again_is_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """H9: a compacted topic gives fewer tuples, and all later ones other positions."""
+    patch.setattr(reading_again, "_verify", lambda table, entries: None)
+    whole = Intake.again
+
+    def again(self: Intake, table: Any, entries: list[Any]) -> Any:
+        with suppress(CannotResume):
+            return whole(self, table, entries)
+        rows = [len(table)] if len(entries) == 1 else [one.rows for one in entries]
+        moments = [one.after.now_us for one in entries]
+        return self._judged(table, Parts(rows, moments, [one.after.floor for one in entries]))
+
+    patch.setattr(Intake, "again", again)
+
+
+@mutant
+def one_error_ends_a_coroutine_for_good(patch: pytest.MonkeyPatch) -> None:
+    """H3: what goes on by itself is not begun again after a full disk."""
+
+    def supervise(self: Runtime, name: str, make: Callable[[], Any]) -> Any:
+        return self.spawn(make(), name)
+
+    patch.setattr(Runtime, "supervise", supervise)
 
 
 # -- what memory does not hold -------------------------------------------------------------------
@@ -181,10 +282,10 @@ def those_who_need_no_more_are_waited_for(patch: pytest.MonkeyPatch) -> None:
     """A consumer that has all from another producer of the stream holds this one up."""
     whole = Outlet.level0
 
-    def level0(self: Outlet, consumer: str, position: int, epoch: int, own: int = 0) -> None:
+    def level0(self: Outlet, consumer: str, *told: int) -> None:
         known = self.consumers.get(consumer)
         sent = known.sent if known else 0
-        whole(self, consumer, position, epoch, own)
+        whole(self, consumer, *told)
         if known:
             known.sent = sent
 
@@ -248,7 +349,7 @@ def nobody_is_superseded(patch: pytest.MonkeyPatch) -> None:
     of them, that does no harm as long as one who was overtaken goes on where it is told to."""
     gaps_are_final(patch)
 
-    def current(self: Outlet, consumer: str, epoch: int) -> Consumer | None:
+    def current(self: Outlet, consumer: str, *asked: Any, **more: Any) -> Consumer | None:
         return self.consumers.get(consumer)
 
     patch.setattr(Outlet, "_current", current)
