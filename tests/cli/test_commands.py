@@ -101,6 +101,9 @@ def test_a_wrong_command_line_says_where_help_is(anabranch: Run, arguments: tupl
         (("down", "--state", "died"), "Start it again with `anabranch up`, which takes them over"),
         (("up", "--state", "a_file"), "a_file: this is a file. Choose another folder"),
         (("status", "--state", "damaged"), "damaged/coordinator.json: this file is damaged."),
+        (("status", "--state", "other"), "other/coordinator.json: this file is damaged."),
+        (("status", "--state", "binary"), "binary/coordinator.json: this file is damaged."),
+        (("up", "--state", "binary"), "binary/token: this is no token: it has other characters"),
         (("site", "a", "--coordinator", "h:p"), "--coordinator: 'h:p' is not an address. Write"),
         (("site", "a", "--coordinator", "h:1", "--listen", "x"), "--listen: 'x' is not an address"),
         (("site", "a", "--coordinator", "h:1", "--tls-ca", "none"), "cannot read none: No such"),
@@ -118,6 +121,10 @@ def test_an_error_is_one_line(
     (tmp_path / "latin.sql").write_bytes("-- é".encode("latin-1"))
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "coordinator.json").write_text("{")
+    for name, data in {"other": b'{"pid": "x"}', "binary": bytes(range(128, 256))}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "coordinator.json").write_bytes(data)
+        (tmp_path / name / "token").write_bytes(data)
     (tmp_path / "died").mkdir()
     (tmp_path / "died" / "coordinator.json").write_text(
         '{"address": "127.0.0.1:1", "pid": 999999999, "tls_ca": null, "token_file": null}'

@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Any, TextIO
 
 from anabranch.config.address import read_address
 from anabranch.config.cluster import ClusterConfig
-from anabranch.disk.real import readable_by_all
+from anabranch.disk.real import RealFolder, readable_by_all
 from anabranch.errors import ConfigError, SetupError, SiteError
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer
@@ -19,7 +20,7 @@ from anabranch.link.peer import Peer
 
 def read_token(path: Path) -> str:
     try:
-        token = path.read_text().strip()
+        token = path.read_bytes().strip().decode("ascii", errors="replace")
     except OSError as error:
         raise ConfigError(
             f"cannot read the token file: {error.strerror}",
@@ -29,6 +30,13 @@ def read_token(path: Path) -> str:
     if not token:
         remedy = "Write a long random text into it, the same on every site."
         raise ConfigError("the token file is empty", place=str(path), remedy=remedy)
+    if not re.fullmatch(r"[!-~]+", token):
+        raise ConfigError(
+            "this is no token: it has other characters than letters, digits and punctuation",
+            place=str(path),
+            remedy="Restore it; or write another, the same on every site: a line of long random"
+            " text.",
+        )
     return token
 
 
@@ -48,9 +56,7 @@ def credentials_for(cluster: ClusterConfig, state: Path) -> Credentials:
     given = Path(security.token_file) if security.token_file else None
     path = given or state / "token"
     if given is None and not path.exists():
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_urlsafe(32))
+        RealFolder(state).replace(path.name, secrets.token_urlsafe(32).encode())
     return Credentials(read_token(path), security.tls_cert, security.tls_key, security.tls_ca)
 
 
@@ -116,21 +122,22 @@ def http_in(state: Path) -> tuple[str, Credentials]:
 
 def _endpoint(state: Path) -> dict[str, Any]:
     try:
-        endpoint: dict[str, Any] = json.loads((state / "coordinator.json").read_text())
+        endpoint: dict[str, Any] = json.loads((state / "coordinator.json").read_bytes())
+        address, pid = read_address(endpoint["address"]), int(endpoint["pid"])
     except OSError:
         raise SiteError(
             f"no coordinator has its state in {state.resolve()}",
             remedy="Start one with `anabranch up`, or point at another folder with --state.",
         ) from None
-    except ValueError:
+    except (ValueError, KeyError, TypeError, ConfigError):
         raise SiteError(
             "this file is damaged",
             place=str(state / "coordinator.json"),
             remedy="Remove it; `anabranch up` writes it anew.",
         ) from None
-    if read_address(endpoint["address"]).loopback and not _runs(endpoint["pid"]):
+    if address.loopback and not _runs(pid):
         raise SiteError(
-            f"the coordinator (process {endpoint['pid']}) has died without stopping",
+            f"the coordinator (process {pid}) has died without stopping",
             remedy="Sites with processes of their own go on. Start it again with `anabranch up`,"
             " which takes them over; `anabranch down` then stops all.",
         )
