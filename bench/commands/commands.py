@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.show.tables import err, out, plain_table, working
+from anabranch.config.model import Durability
 from anabranch.errors import ConfigError, TaskError
 
 if TYPE_CHECKING:
@@ -191,11 +192,14 @@ def bench_crowd(json_file: Path | None, seconds: float, tps: float) -> None:
     out.print(plain_table(("each stream", "results", "p50", "p99", "cores", "threads"), rows))
 
 
-def bench_kafka(json_file: Path | None, servers: str | None, seconds: float) -> None:
+def bench_kafka(
+    json_file: Path | None, servers: str | None, seconds: float, durability: Durability
+) -> None:
     from bench.hops import kafka
 
     result = with_spark(
-        lambda spark, progress: kafka.run(spark, progress, servers, seconds), json_file
+        lambda spark, progress: kafka.run(spark, progress, servers, seconds, durability=durability),
+        json_file,
     )
     rows = [
         (name, f"{row['p50_ms']:,.1f} ms", f"{row['p99_ms']:,.1f} ms", f"{row['results']:,}")

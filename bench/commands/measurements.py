@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from anabranch.config.model import Durability
 from bench.commands.edges import app as edges
 
 app = typer.Typer(
@@ -140,11 +141,14 @@ def bench_kafka(
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="To measure each.", min=1)] = 30.0,
+    durability: Annotated[
+        Durability, typer.Option(help="Of ours: what it keeps outlives the process, or power.")
+    ] = "process",
 ) -> None:
     """Kafka to Kafka through a selection, against Spark's micro-batches."""
     from bench.commands.commands import bench_kafka as measure
 
-    measure(json, servers, seconds)
+    measure(json, servers, seconds, durability)
 
 
 @app.command("chain")

@@ -10,8 +10,9 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,11 +24,13 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import LongType, StructField, StructType
 
 from anabranch.config.cluster import ClusterConfig
+from anabranch.config.model import Durability
 from anabranch.scratch import scratch_folder
 from bench.systems.kafka import Broker
 from bench.systems.system import System
 
 Progress = Callable[[str], None]
+Start = Callable[[SparkSession, str, str, str], Any]
 PER_S = 1_000
 WARM_UP_S = 15.0
 PATIENCE_S = 60.0
@@ -48,20 +51,30 @@ def run(
     servers: str | None,
     seconds: float = 30.0,
     warm_up_s: float = WARM_UP_S,
+    durability: Durability = "process",
 ) -> dict[str, Any]:
     """Milliseconds from sending a record until its result is read; on a broker of its own if none
-    is named."""
+    is named. `durability` is ours."""
+    starts: dict[str, Start] = {
+        "ours": partial(_ours, durability),
+        "micro_batch": _micro_batches,
+    }
     if servers is not None:
-        return _measure(spark, progress, servers, seconds, warm_up_s)
+        return _measure(starts, spark, progress, servers, seconds, warm_up_s)
     with _own_broker() as broker:
-        return _measure(spark, progress, broker.servers, seconds, warm_up_s)
+        return _measure(starts, spark, progress, broker.servers, seconds, warm_up_s)
 
 
 def _measure(
-    spark: SparkSession, progress: Progress, servers: str, seconds: float, warm_up_s: float
+    starts: Mapping[str, Start],
+    spark: SparkSession,
+    progress: Progress,
+    servers: str,
+    seconds: float,
+    warm_up_s: float,
 ) -> dict[str, Any]:
     result: dict[str, Any] = {"tuples_per_s": PER_S}
-    for name, start in (("ours", _ours), ("micro_batch", _micro_batches)):
+    for name, start in starts.items():
         progress(f"{name}: warming up …")
         source, target = (_topic(servers, f"bench-{uuid.uuid4().hex[:8]}") for _ in range(2))
         with closing(start(spark, servers, source, target)), closing(Load(servers, source)):
@@ -151,8 +164,10 @@ def _ages_ms(
     return ages
 
 
-def _ours(spark: SparkSession, servers: str, source: str, target: str) -> System:
-    system = System(ClusterConfig.of_sites(["here"]), spark)
+def _ours(
+    durability: Durability, spark: SparkSession, servers: str, source: str, target: str
+) -> System:
+    system = System(replace(ClusterConfig.of_sites(["here"]), durability=durability), spark)
     system.execute(SCRIPT.format(servers=servers, source=source, target=target))
     return system
 
