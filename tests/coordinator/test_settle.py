@@ -187,6 +187,31 @@ def test_it_is_tried_again_without_end(
     assert {one.state for one in status(coordinator)[0].values()} == {"running"}
 
 
+def test_what_hangs_together_is_tried_again_together(
+    coordinator: Coordinator, here: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query does not go on, nor is it said to, while its stream cannot."""
+
+    class Uneven:
+        def pause_s(self, tries: int, name: str) -> float:
+            return 0.1 if name == "hot" else 2.5
+
+    monkeypatch.setattr("anabranch.coordinator.base.turns.FINAL", Uneven())
+    here.in_the_way["fire"] = CannotResume("its journal is damaged")
+    coordinator.settle()
+    deadline = time.monotonic() + 6
+    while time.monotonic() < deadline:
+        here.beat()
+        assert "hot" not in here.runs()
+        time.sleep(0.02)
+    tried = [
+        {one.name for one in asked.sources} | {task.name for task in asked.tasks}
+        for asked in here.prepared
+    ]
+    assert sum("fire" in names for names in tried) > 2
+    assert all(("hot" in names) == ("fire" in names) for names in tried)
+
+
 def test_a_site_that_runs_all_of_it_is_left_alone(coordinator: Coordinator, here: Site) -> None:
     coordinator.settle()
     prepared = list(here.prepared)

@@ -88,19 +88,24 @@ class Obstacles:
         self._met: dict[str, Obstacle] = {}
 
     def met(self, names: Iterable[str], error: AnabranchError, now: float) -> None:
+        """Notes what is in the way of these, which hang together: so they are tried again
+        together.
+        """
         pauses = PASSING if error.passes else FINAL
-        error_: AnabranchError | None = None
-        for name in sorted(names):
+        tries = {name: self._tries(name, error) for name in sorted(names)}
+        again_at = now + pauses.pause_s(max(tries.values(), default=1), min(tries, default=""))
+        new = False
+        for name, count in tries.items():
             before = self._met.get(name)
-            same = before is not None and before.error.passes == error.passes
-            tries = before.tries + 1 if before and same else 1
-            again_at = now + pauses.pause_s(tries, name)
-            if before is None or before.error.line() != error.line():
-                error_ = error
-            self._met[name] = Obstacle(error, before.since if before else now, tries, again_at)
-        if error_:
+            new = new or before is None or before.error.line() != error.line()
+            self._met[name] = Obstacle(error, before.since if before else now, count, again_at)
+        if new:
             how = "it is tried again" if error.passes else "it is left as it is"
             self._say(f"cannot go on yet: {error.line().rstrip('.')}; {how}")
+
+    def _tries(self, name: str, error: AnabranchError) -> int:
+        before = self._met.get(name)
+        return before.tries + 1 if before and before.error.passes == error.passes else 1
 
     def over(self, names: Iterable[str], now: float) -> None:
         """Ends the obstacles of these names, which run or no longer exist."""
