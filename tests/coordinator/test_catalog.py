@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.coordinator.base.catalog import Catalog, Intention
-from anabranch.errors import Damaged
+from anabranch.coordinator.service.state import write_endpoint
+from anabranch.errors import Damaged, StorageError
+from anabranch.link.gate import Credentials
 from anabranch.plan.catalog import QueryDef
 from anabranch.plan.spec import Call
 from tests.plan.samples import FAHRENHEIT, HOT, a_query, a_stream
@@ -165,3 +167,9 @@ def test_what_is_no_catalog_any_more_is_said(tmp_path: Path) -> None:
     path.write_bytes(b"garbage" * 1000)
     with pytest.raises(Damaged, match="the catalog is damaged: file is not a database"):
         Catalog(path)
+
+
+def test_a_disk_that_is_full_when_the_coordinator_starts_is_said_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "coordinator.json.new").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match=r"coordinator.json: No space left on device. Free some"):
+        write_endpoint(tmp_path, "127.0.0.1:1", Credentials("secret"))

@@ -186,7 +186,7 @@ class Catalog:
     def _away(self, error: Exception) -> StorageError:
         return StorageError(
             f"the catalog {self._place} cannot be read or written: {error}",
-            remedy="It is tried again. See that the disk has room and is mounted.",
+            remedy="See that the disk has room and is mounted.",
         )
 
     @contextmanager

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from anabranch.config.address import read_address
 from anabranch.config.cluster import ClusterConfig
 from anabranch.disk.real import RealFolder, readable_by_all
-from anabranch.errors import ConfigError, SetupError, SiteError
+from anabranch.errors import ConfigError, SetupError, SiteError, StorageError
 from anabranch.link.gate import Credentials
 from anabranch.link.peer import Peer
 
@@ -64,7 +64,14 @@ def claim(state: Path) -> TextIO:
     """Claims this folder for as long as the returned file is open, or this process lives. Raises
     SetupError if another coordinator has it.
     """
-    file = (state / "lock").open("a")
+    try:
+        file = (state / "lock").open("a")
+    except OSError as error:
+        raise StorageError(
+            error.strerror or str(error),
+            place=str(state / "lock"),
+            remedy="See that the disk has room and that this user may write there.",
+        ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -93,9 +100,7 @@ def write_endpoint(
         "tls_ca": credentials.tls_ca,
         "token_file": str(Path(token_file).resolve()) if token_file else None,
     }
-    temporary = state / "coordinator.json.new"
-    temporary.write_text(json.dumps(endpoint))
-    temporary.replace(state / "coordinator.json")
+    RealFolder(state).replace("coordinator.json", json.dumps(endpoint).encode())
 
 
 def find_coordinator(state: Path) -> Peer:
