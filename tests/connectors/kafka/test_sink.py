@@ -14,7 +14,7 @@ import pytest
 
 from anabranch.connectors import SinkContext, make_sink
 from anabranch.connectors.kafka import sink as kafka_sink
-from anabranch.connectors.kafka import written as kafka_tail
+from anabranch.connectors.kafka import written as kafka_written
 from anabranch.connectors.kafka.written import Notes, Tail
 from anabranch.connectors.sink import Beginning, Continued
 from anabranch.errors import Fenced, SinkAway, SinkBehind, SinkError
@@ -185,7 +185,7 @@ def test_a_new_instance_fences_the_old_one(kafka, topic, make):
 
 
 def test_written_among_others_and_over_partitions(kafka, tmp_path, monkeypatch):
-    monkeypatch.setattr(kafka_tail, "WINDOW", 4)
+    monkeypatch.setattr(kafka_written, "WINDOW", 4)
     monkeypatch.setattr(Notes, "read", lambda self, timeout_s: None)  # as of before notes
     topic = kafka.topic(partitions=3)
     given = {"servers": kafka.servers, "topic": topic, "key": "a"}
@@ -224,7 +224,7 @@ def test_written_waits_for_the_transactions_of_others(kafka, topic, make, monkey
     other.flush(10)
     made.write(numbered(6, 5))  # not to be seen as long as the other one is open
     with monkeypatch.context() as hasty:
-        hasty.setattr(kafka_tail, "OTHERS_S", 0.5)
+        hasty.setattr(kafka_written, "OTHERS_S", 0.5)
         again = make()
         assert "somebody else's transaction is open for more than 0.5 s" in message(again.open)
     threading.Timer(0.5, other.abort_transaction, (10,)).start()

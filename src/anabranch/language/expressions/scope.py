@@ -14,7 +14,8 @@ from anabranch.language.source import Script, Span, did_you_mean_name, listed
 from anabranch.plan.catalog import Relation, StreamDef, TableDef
 from anabranch.plan.expressions import Expr, Naming, Use, flat, flat_name, plain, quoted
 from anabranch.plan.operators import Column
-from anabranch.stream import batch as wire
+from anabranch.stream.batch import BORN, POSITION
+from anabranch.stream.batch import EVENT_TIME as TIME_COLUMN
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def expr(script: Script, tokens: Sequence[Token], placed: Iterable[Placed]) -> E
     return Expr(pieces=tuple(pieces), uses=tuple(uses))
 
 
-EVENT_TIME = Column(name=wire.EVENT_TIME, type="BIGINT")
+EVENT_TIME = Column(name=TIME_COLUMN, type="BIGINT")
 """The only system column that expressions may use: event time in µs."""
 
 _FEW = 12
@@ -214,7 +215,7 @@ class Scope:
     def _unknown_column(self, name: Name, among: Sequence[QueryInput]) -> ScriptError:
         low = name.text.lower()
         event_time = "Use _ts, the event time in µs."
-        if low in (wire.POSITION, wire.BORN):
+        if low in (POSITION, BORN):
             return self.script.error(name.span, f"'{name.text}' is not for queries", event_time)
         if low == EVENT_TIME.name:
             return self.script.error(name.span, "a table has no event time")
