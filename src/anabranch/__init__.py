@@ -20,7 +20,7 @@ _HOMES = {"Pocket": "anabranch.pocket"} | dict.fromkeys(
 
 
 def __getattr__(name: str) -> Any:
-    """What is exported here is imported when it is first used: Spark takes a moment."""
+    """Imports what is exported here when it is first used, because Spark takes a moment to load."""
     if name not in _HOMES:
         raise AttributeError(f"module 'anabranch' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

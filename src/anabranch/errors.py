@@ -43,7 +43,7 @@ _LONGEST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """An error as it is told to other processes. Only a ScriptError has an excerpt."""
+    """An error in the form in which other processes get it. Only a ScriptError has an excerpt."""
 
     kind: str
     message: str
@@ -52,7 +52,7 @@ class ErrorReport:
     excerpt: str | None = None
 
     def error(self) -> AnabranchError:
-        """The error that this is the report of; of an unknown kind it is the base class."""
+        """The error of this report; an unknown kind becomes the base class."""
         if self.kind == "ScriptError":
             return ScriptError(
                 self.message, place=self.place, remedy=self.remedy, excerpt=self.excerpt or ""
@@ -77,7 +77,7 @@ class AnabranchError(Exception):
         self.remedy = shown(remedy)
 
     def line(self) -> str:
-        """A message that quotes a name of a thousand letters is cut."""
+        """The line. A message that quotes a name of a thousand letters is cut."""
         message = self.message
         if len(message) > _LONGEST:
             message = f"{message[:_LONGEST]}…"
@@ -138,7 +138,7 @@ class Refused(SiteError):
 
 
 class StorageError(AnabranchError):
-    """What was to be kept is not kept, so nothing that relies on it was told to anybody."""
+    """State that was to be kept is not kept, so nothing that relies on it was told to anybody."""
 
     passes = True
 
@@ -172,8 +172,9 @@ class SinkAway(SinkError):
 
 
 class SinkBehind(SinkError):
-    """Rows that were acknowledged are missing: a replica without the last commits, a restored
-    backup. Going on would leave a gap, so a person decides."""
+    """Acknowledged rows are missing: a replica without the last commits, or a restored backup.
+    Going on would leave a gap, so a person decides.
+    """
 
     lacks: tuple[int, int] = (0, 0)
     """The first and the last position of what is missing, where it is raised."""
@@ -204,7 +205,7 @@ class StaleEpoch(ProtocolError):
 
 
 class Superseded(ProtocolError):
-    """Another runs this task now. Whoever hears it of a task of its own stops it."""
+    """Another site runs this task now. A site that gets this for a task of its own stops it."""
 
 
 class Gap(ProtocolError):

@@ -1,7 +1,7 @@
-"""Passwords in texts: which parts of a text are some, and those that this process knows.
+"""Finds passwords in texts, and masks those that this process knows.
 
-Whatever people get to see of this process goes by here: a statement's text without the passwords
-that are written in it, an error without those that an option stood for.
+All texts that this process shows to people go through here: a statement's text without the
+passwords that are written in it, an error without those in its options.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _TEXT = re.compile(
 
 
 def names_password(option: str) -> bool:
-    """Whether the value of an option of this name is nobody's business."""
+    """Whether the value of an option of this name is secret."""
     return _OPTION.search(option) is not None
 
 
 def passwords_in(text: str) -> list[tuple[int, int]]:
-    """Where passwords stand in a URL, or in settings such as `user=a password=b`."""
+    """The places of passwords in a URL, or in settings such as `user=a password=b`."""
     found = {one.span(1) for one in (*_IN_URL.finditer(text), *_IN_TEXT.finditer(text))}
     return _apart(found)
 
 
 def passwords_in_script(text: str) -> list[tuple[int, int]]:
-    """Where they stand in statements, which need not be right, without the quotes around them."""
+    """Their places in statements, which need not be correct, without the quotes around them."""
     return _apart(set(_in_script(text)))
 
 
@@ -56,7 +56,7 @@ def masked(text: str) -> str:
 
 
 def without(text: str, spans: list[tuple[int, int]], first: int = 0, end: int | None = None) -> str:
-    """`text` from `first` to `end`, with a mask for what of the spans is in it."""
+    """`text` from `first` to `end`, with a mask for the parts of the spans in it."""
     end = len(text) if end is None else end
     parts, at = [], first
     for begins, ends in spans:
@@ -67,8 +67,7 @@ def without(text: str, spans: list[tuple[int, int]], first: int = 0, end: int | 
 
 
 def hide(value: str, shown: str) -> None:
-    """From now on `shown` stands for `value`, and for the passwords in it, wherever they come up in
-    what people get to see."""
+    """From now on `shown` replaces `value`, and the passwords in it, in all texts for people."""
     lines = [line for line in value.splitlines() if len(line) > 15 and not line.startswith("--")]
     for part in (value, *(value[first:end] for first, end in passwords_in(value)), *lines):
         for spelling in (part, repr(part)[1:-1]):
@@ -77,7 +76,7 @@ def hide(value: str, shown: str) -> None:
 
 
 def shown(text: str) -> str:
-    """What people get to see of a text."""
+    """The text as people get to see it."""
     for value in sorted(_known, key=len, reverse=True):
         if value in text:
             text = text.replace(value, _known[value])
@@ -101,7 +100,7 @@ def _in_script(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _apart(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:
-    """In order; those that overlap are one."""
+    """The spans in order; those that overlap are joined."""
     found: list[tuple[int, int]] = []
     for first, end in sorted(spans):
         if found and first < found[-1][1]:

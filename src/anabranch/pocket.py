@@ -7,7 +7,7 @@
         def row(self, row):
             yield {"message": f"fire in {row['room']}: {row['Temp']:.0f} °C"}
 
-`anabranch submit fire_alarm.py` starts it. It is never moved once it runs, but to its standby.
+`anabranch submit fire_alarm.py` starts it. Once it runs it never moves, except to its standby.
 """
 
 from __future__ import annotations
@@ -56,24 +56,28 @@ class Pocket:
         raise NotImplementedError
 
     def watermark(self, time: int) -> Any:
-        """Called for each whole multiple of `every` since the first tuple: behind all tuples with
-        an event time before `time` (µs), and before all others. Gives rows as `row` does, of that
-        time."""
+        """Called for each whole multiple of `every` since the first tuple: after all tuples with an
+        event time before `time` (µs), and before all others. Returns rows as `row` does, with that
+        time.
+        """
         raise NotImplementedError
 
     def snapshot(self) -> Any:
-        """All that later results depend on, if that is not all attributes as they can be pickled.
-        Called now and then, between tuples."""
+        """All that later results depend on, if that is not simply all attributes as they can be
+        pickled. Called now and then, between tuples.
+        """
         return vars(self)
 
     def restore(self, state: Any) -> None:
-        """Called behind `open` when the pocket goes on after its site has ended, with what
-        `snapshot` gave last. The tuples since then come again."""
+        """Called after `open` when the pocket goes on after its site has ended, with the last
+        result of `snapshot`. The tuples since then come again.
+        """
         vars(self).update(state)
 
     def close(self) -> Any:
-        """Called once: when the input has ended, and then what it gives, as `row` does, is put out;
-        or when the pocket is dropped or its site stops, which nothing can follow."""
+        """Called once: when the input has ended, and then its result, as of `row`, is put out; or
+        when the pocket is dropped or its site stops, and then no result can follow.
+        """
 
 
 def by_row(pocket: type[Pocket]) -> bool:
@@ -81,7 +85,7 @@ def by_row(pocket: type[Pocket]) -> bool:
 
 
 def by_time(pocket: type[Pocket]) -> bool:
-    """It wants to be told of the watermark."""
+    """Whether it wants to be told of the watermark."""
     return pocket.watermark is not Pocket.watermark
 
 

@@ -1,4 +1,4 @@
-"""Which process a number means: numbers are given out again when processes have ended."""
+"""Which process a number means: numbers are used again when processes have ended."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ LOOK_S = 0.02
 
 
 def birth(pid: int) -> str:
-    """Tells a process from all others that ever had or will have its number, on this machine or
-    another; empty if there is none."""
+    """A text that tells a process from all others that ever had or will have its number, on this
+    machine or another; empty if there is none.
+    """
     try:
         if psutil.Process(pid).status() in _GONE:
             return ""
@@ -30,8 +31,9 @@ def birth(pid: int) -> str:
 
 
 def end(pid: int, born: str, seconds: float) -> bool:
-    """Kill this process, and the group that it leads: its JVM. Whether it has ended by then; true
-    at once if the number means another by now."""
+    """Kills this process, and the group that it leads: its JVM. Returns whether it has ended by
+    then; true at once if the number means another by now.
+    """
     deadline = time.monotonic() + seconds
     while born and birth(pid) == born:
         with suppress(ProcessLookupError):

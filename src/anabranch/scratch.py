@@ -1,4 +1,4 @@
-"""Temporary folders, which whoever made them removes, or the next one if that was killed."""
+"""Temporary folders. Their makers remove them; if a maker was killed, the next one does."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ OWNER = "owner"
 
 
 def scratch_folder(kind: str = "") -> Path:
-    """A new temporary folder; whoever asked for it removes it. Those that killed processes have
-    left are removed first."""
+    """A new temporary folder; the caller removes it. Folders that killed processes have left are
+    removed first.
+    """
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if _abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -27,7 +28,9 @@ def scratch_folder(kind: str = "") -> Path:
 
 
 def _abandoned(folder: Path) -> bool:
-    """Made by a process that is no more. What does not say whose it is stays."""
+    """Whether its maker is a process that no longer exists. A folder that does not name its maker
+    stays.
+    """
     with suppress(OSError, ValueError, psutil.AccessDenied):
         pid, started = (folder / OWNER).read_text().split()
         if folder.stat().st_uid != os.getuid():

@@ -50,7 +50,7 @@ def _split(text: str, example: str) -> tuple[float, str]:
 
 
 def duration_us(text: str) -> int:
-    """Microseconds of a duration such as `250ms`; the unit is required."""
+    """The microseconds of a duration such as `250ms`; the unit is required."""
     value, unit = _split(text, "250ms")
     if unit not in _DURATIONS_US:
         meant = unit_meant(unit)
@@ -70,7 +70,7 @@ def unit_meant(word: str) -> str | None:
 
 
 def byte_count(text: str) -> int:
-    """Bytes of a size such as `16MB`; the unit is required."""
+    """The bytes of a size such as `16MB`; the unit is required."""
     value, unit = _split(str(text), "16MB")
     if unit.lower() not in _SIZES:
         raise ConfigError(f"{text!r} is not a size", remedy="Write it like 16MB or 64KiB.")
@@ -78,7 +78,7 @@ def byte_count(text: str) -> int:
 
 
 def show_bytes(size: int) -> str:
-    """`16MB`, `1.5kB`."""
+    """A size as people write it: `16MB`, `1.5kB`."""
     for unit, whole in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= whole:
             return f"{size / whole:.4g}{unit}"
@@ -86,7 +86,7 @@ def show_bytes(size: int) -> str:
 
 
 def bytes_per_second(text: str) -> float:
-    """Bytes a second of a bandwidth such as `10MB/s`."""
+    """The bytes a second of a bandwidth such as `10MB/s`."""
     value, unit = _split(text, "10MB/s")
     size = unit.lower().removesuffix("/s")
     if not unit.lower().endswith("/s") or size not in _SIZES:
@@ -110,7 +110,7 @@ def show_ms(value: float | None) -> str:
 
 
 def exact_duration(us: int) -> str:
-    """In the largest unit of which it is a whole number: `90m`, `36500d`, `1µs`."""
+    """The duration in the largest unit of which it is a whole number: `90m`, `36500d`, `1µs`."""
     for unit in ("d", "h", "m", "s", "ms"):
         if us % _DURATIONS_US[unit] == 0:
             return f"{us // _DURATIONS_US[unit]}{unit}"

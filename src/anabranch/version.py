@@ -1,3 +1,3 @@
-"""Which version of Anabranch this is."""
+"""The version of Anabranch."""
 
 VERSION = "0.1.0"

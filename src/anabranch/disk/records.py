@@ -1,7 +1,8 @@
 """Records in a file, each with its length and a checksum, so that a damaged one is known.
 
-A killed process or a power cut leaves at most a broken end: that was told nobody and counts as not
-written. A broken record with whole ones behind it is damage, and nothing is left out for it.
+A killed process or a power cut leaves at most a broken end: nobody was told of it, and it counts as
+not written. A broken record with whole ones after it is damage, and nothing is left out because of
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Records:
 
     @property
     def size(self) -> int:
-        """How many bytes they take up."""
+        """The number of bytes that they take up."""
         return self.ends[-1] if self.ends else 0
 
 
@@ -40,14 +41,17 @@ class _Record(NamedTuple):
 
 
 def record(payload: bytes) -> bytes:
-    """As it stands in a file: checksum and length in a line, then the payload and a line break."""
+    """The record as it stands in a file: checksum and length in a line, then the payload and a line
+    break.
+    """
     length = b"%x" % len(payload)
     return b"%08x %s\n%s\n" % (_checksum(length, payload), length, payload)
 
 
 def read_records(data: bytes, place: str) -> Records:
-    """Those of a file up to its broken end, if it has one. Raises CannotResume for damage before
-    that; `place` is what the file is called."""
+    """The records of a file up to its broken end, if it has one. Raises CannotResume for damage
+    before that; `place` is the file's name in messages.
+    """
     records = Records([], [])
     while records.size < len(data):
         found = _record_at(data, records.size)
@@ -81,8 +85,9 @@ def records_from(
     folder: Folder, name: str, at: int, end: int, piece: int
 ) -> Iterator[tuple[int, memoryview]]:
     """The records of a file between the bytes `at` and `end`, between which all are whole, each
-    with where it begins. Reads `piece` bytes at a time, or a record. Raises CannotResume if one is
-    not whole."""
+    with its start. Reads `piece` bytes at a time, or a record. Raises CannotResume if one is not
+    whole.
+    """
     while at < end:
         data = folder.read_at(name, at, min(piece, end - at))
         if not _record_at(data, 0):
@@ -101,7 +106,7 @@ def records_from(
 
 
 def _length(data: bytes) -> int:
-    """Of the record that `data` begins with, which may go on behind it; 0 if it is none."""
+    """The length of the record at the start of `data`, which may be cut off; 0 if there is none."""
     head = _HEAD.match(data)
     return head.end() + int(head[2], 16) + 1 if head else 0
 

@@ -1,8 +1,9 @@
-"""The door of a port: who connects proves soon, and before much has come, that the token is known.
+"""The door of a port: a client must prove soon, and before it has sent much, that it knows the
+token.
 
 Servers take in what is sent before they let anybody look at it: gRPC a whole request, however long,
-and any of them a connection that says nothing. So the connections of the port are looked at from
-the side, in the list of this process's open files, and those that prove nothing are cut off.
+and any of them a connection that says nothing. So this module watches the connections of the port
+from the side, in the list of this process's open files, and cuts off those that prove nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Open = tuple[int, int]
 
 
 class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # Arrow says no types
-    """Of a Flight server: no call without the token."""
+    """The check of a Flight server: no call without the token."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -58,8 +59,9 @@ class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # Arrow
 
 
 class Door:
-    """Of one TCP port that this process listens on already, until closed. `most_bytes`: None where
-    the server itself reads no more than it is asked for."""
+    """The door of one TCP port that this process listens on already, until closed. `most_bytes` is
+    None where the server itself reads no more than it is asked for.
+    """
 
     def __init__(
         self,
@@ -76,7 +78,9 @@ class Door:
         _WATCH.begin(self)
 
     def proved(self, address: Address | str) -> None:
-        """Whoever is connected from there knows the token. Called for every request."""
+        """Takes note that the client at this address knows the token. It is called for every
+        request.
+        """
         _WATCH.said.append(_of_grpc(address) if isinstance(address, str) else _plain(address))
 
     def close(self) -> None:
@@ -85,7 +89,7 @@ class Door:
     def look(
         self, strangers: Mapping[Open, socket.socket], said: Collection[Address], now: float
     ) -> set[Open]:
-        """Those of the strangers that have proved themselves."""
+        """Looks at the strangers; returns those that have proved themselves."""
         proved = {one for one, there in strangers.items() if _other_end(there) in said}
         self._since = {one: self._since.get(one, now) for one in strangers.keys() - proved}
         oldest = sorted(self._since, key=lambda one: (self._since[one], one[1]))
@@ -98,7 +102,7 @@ class Door:
 
     @property
     def waits(self) -> bool:
-        """For somebody to prove it."""
+        """Whether it waits for somebody's proof."""
         return bool(self._since)
 
     def _has_sent_much(self, one: socket.socket) -> bool:
@@ -110,7 +114,7 @@ class Door:
 
 
 class _Watch:
-    """Of all doors of this process, in one thread."""
+    """Watches all doors of this process, in one thread."""
 
     def __init__(self) -> None:
         self.said: deque[Address] = deque()
@@ -178,7 +182,7 @@ def _open_sockets() -> Iterator[Open]:
 
 
 def _handle(one: Open) -> socket.socket | None:
-    """A second one to an open socket, if it is one of TCP. It may have been closed meanwhile."""
+    """A second handle of an open TCP socket; None if it is another file or was closed meanwhile."""
     try:
         own = os.dup(one[0])
     except OSError:
@@ -206,7 +210,9 @@ def _listens(one: socket.socket) -> bool:
 
 
 def _cut_off(one: socket.socket) -> None:
-    """Its server hears of the end, and closes it; the kernel keeps nothing of it then."""
+    """Cuts the connection off. Its server notices the end and closes it; the kernel then keeps
+    nothing of it.
+    """
     with suppress(OSError):  # it ends by itself
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         one.shutdown(socket.SHUT_RDWR)
@@ -220,13 +226,13 @@ def _other_end(one: socket.socket) -> Address | None:
 
 
 def _of_grpc(peer: str) -> Address:
-    """`ipv4:127.0.0.1:4711` or `ipv6:%5B::1%5D:4711`."""
+    """The address in `ipv4:127.0.0.1:4711` or `ipv6:%5B::1%5D:4711`."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return _plain((host.strip("[]"), int(port or 0)))
 
 
 def _plain(address: tuple[object, ...]) -> Address:
-    """However it is written."""
+    """The address in one form, however it was written."""
     host, port = str(address[0]).partition("%")[0], int(str(address[1]))
     try:
         found = ip_address(host)

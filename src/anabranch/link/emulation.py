@@ -24,7 +24,7 @@ FLYING_BYTES = 10_000_000
 
 @dataclass
 class Emulation:
-    """A link as it is now: it may change while batches are under way."""
+    """A link in its present state: it may change while batches are under way."""
 
     delay_s: float = 0.0
     jitter_s: float = 0.0
@@ -41,9 +41,10 @@ class Emulation:
 
 
 class Slowed(Generic[P]):
-    """What `inner` brings, each batch no earlier than the link would deliver it. At most about
-    FLYING_BYTES are under way, since who sends takes for delivered what is not; then sending waits,
-    as it would on a real link."""
+    """The batches of `inner`, each no earlier than the link would deliver it. At most about
+    FLYING_BYTES are under way, since a sender takes all others for delivered; then sending waits,
+    as it would on a real link.
+    """
 
     def __init__(
         self, runtime: Runtime, inner: Incoming[Batch[P]], link: Emulation, silence_s: float | None
@@ -58,7 +59,9 @@ class Slowed(Generic[P]):
         self._sender = runtime.spawn(self._transmit(), "link-emulation")
 
     async def receive(self, seconds: float | None = None) -> Batch[P] | None:
-        """Silence is that of the link below: what travels is not silent."""
+        """The next batch. Silence is that of the link below: a batch that still travels is not
+        silence.
+        """
         while not self._flying:
             await self._changed.wait()
         due, item = self._flying.popleft()
@@ -102,7 +105,7 @@ class Slowed(Generic[P]):
 
 
 class EmulatedNetwork:
-    """One `Emulation` for each pair of sites: whoever holds it sees it change."""
+    """One `Emulation` for each pair of sites: its holders see it change."""
 
     def __init__(self, cluster: ClusterConfig) -> None:
         self._cluster = cluster
@@ -118,12 +121,12 @@ class EmulatedNetwork:
         return found
 
     def change(self, delays_s: Mapping[str, Mapping[str, float]]) -> None:
-        """Sender → receiver → its delay from now on."""
+        """Sets delays from now on: sender → receiver → its delay."""
         for sender, receivers in delays_s.items():
             for receiver, delay_s in receivers.items():
                 self.link(sender, receiver).delay_s = delay_s
 
     def round_trip_s(self, here: str, there: str) -> float:
-        """What the emulation would add to a call and its answer."""
+        """The time that the emulation would add to a call and its answer."""
         ways = (self.link(here, there), self.link(there, here))
         return sum(way.travel_s(self._rng) for way in ways)

@@ -1,8 +1,8 @@
 """A gate: the one port of a site (or of the coordinator), an Arrow Flight server.
 
-Streams are followed with DoGet, everything else is a message with an answer. A table that a message
-comes with goes to the gate with DoPut, one that it is answered with comes with DoGet. Every call
-must carry the cluster's token. What comes before it is bounded: see `door`.
+Streams are followed with DoGet, everything else is a message with an answer. A table that comes
+with a message goes to the gate with DoPut, a table in an answer comes with DoGet. Every call must
+carry the cluster's token. What a client sends before it is bounded: see `door`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NOTHING: dict[str, LiveOutlet[Any]] = {}
 
 @dataclass(frozen=True)
 class Credentials:
-    """The shared token, and the certificate files for TLS (none: plain TCP)."""
+    """The shared token, and the certificate files for TLS (without them: plain TCP)."""
 
     token: str
     tls_cert: str | None = None
@@ -60,8 +60,9 @@ class Credentials:
 
     @property
     def reader_token(self) -> str:
-        """Lets a program look over HTTP, and change nothing. It follows from the token, which does
-        not follow from it."""
+        """A token that lets a program look over HTTP, and change nothing. It is computed from the
+        token; the token cannot be computed from it.
+        """
         return hmac.new(self.token.encode(), b"anabranch reader", "sha256").hexdigest()
 
     @property
@@ -75,7 +76,7 @@ class Credentials:
 
 
 def read_secret(path: str) -> bytes:
-    """A certificate or key. Raises SetupError if there is none."""
+    """The content of a certificate or key file. Raises SetupError if there is none."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -85,8 +86,9 @@ def read_secret(path: str) -> bytes:
 
 
 def check_address(listen: str, patience_s: float = 0.0) -> None:
-    """Raises SetupError if nobody can listen there, now or within `patience_s`. Flight does not
-    say why, and gRPC says a lot on stderr: so it is tried without them first."""
+    """Raises SetupError if nobody can listen there, now or within `patience_s`. Flight does not say
+    why, and gRPC prints a lot on stderr: so this tries it without them first.
+    """
     deadline = time.monotonic() + patience_s
     while why := _obstacle(listen):
         if time.monotonic() >= deadline:
@@ -99,7 +101,7 @@ def check_address(listen: str, patience_s: float = 0.0) -> None:
 
 
 def _obstacle(listen: str) -> str:
-    """Why nobody can listen there; nothing if one can."""
+    """Why nobody can listen there; empty if somebody can."""
     host, _, port = listen.rpartition(":")
     try:
         family, kind, *_, address = socket.getaddrinfo(
@@ -124,7 +126,7 @@ def _cannot_listen(listen: str, credentials: Credentials) -> SetupError:
 
 
 class _ServedPipe(Pipe[pa.RecordBatch]):
-    """Read by the thread of a Flight call."""
+    """A pipe that the thread of a Flight call reads."""
 
     def __init__(self, runtime: Runtime, context: flight.ServerCallContext) -> None:
         super().__init__(runtime, limit=0)
@@ -155,7 +157,7 @@ def _drain(
 
 
 def packer(traffic: Traffic, codec: str | None) -> Pack:
-    """What goes over the wire of a shipment, once counted."""
+    """Puts a shipment into the form in which it goes over the wire, and counts it."""
 
     def packed(batch: Batch[pa.RecordBatch]) -> pa.RecordBatch:
         data = pack(batch.data, codec) if codec else batch.data
@@ -168,7 +170,7 @@ def packer(traffic: Traffic, codec: str | None) -> Pack:
 def serve(
     outlet: LiveOutlet[Any], request: Follow | Ship, out: Outgoing[pa.RecordBatch]
 ) -> Coroutine[Any, Any, None]:
-    """Send what is asked for until it ends or nobody reads any more."""
+    """Sends what is asked for until it ends or nobody reads any more."""
     if isinstance(request, Ship):
         return outlet.ship(
             out, request.consumer, request.after, request.epoch, max(1, request.batch)
@@ -217,8 +219,9 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
         return f"{self.host}:{self.port}"
 
     def shutdown(self) -> None:
-        """Stop listening, and let the calls under way end; but not wait for ever, since a follower
-        that does not read holds its sender until its connection breaks."""
+        """Stops listening, and lets running calls end, though not for ever: a follower that does
+        not read holds its sender until its connection breaks.
+        """
         for address in [address for address, gate in LOCAL.items() if gate is self]:
             LOCAL.pop(address, None)
         self._door.close()
@@ -281,14 +284,17 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
             return written({"error": _unexpected(name, error).report()})
 
     def _handler(self, action: str) -> tuple[type[Message[Any]], Handler]:
-        """Raises SiteError for a message that is not for this gate, as from another version."""
+        """The handler. Raises SiteError for a message that is not for this gate, for example from
+        another version.
+        """
         if action not in self._actions:
             raise SiteError(f"nobody answers {action} at {self.address}")
         return self._actions[action]
 
     async def answer(self, asked: Message[A], seconds: float) -> A:
         """The same for a caller in this process. Raises what the other side raised, and SiteError
-        after so many seconds: what was asked for may yet be done."""
+        after this time: the request may still be carried out.
+        """
         _, handler = self._handler(asked.action)
         try:
             answer: Any = handler(asked)
@@ -310,7 +316,7 @@ def _fetched(handler: Handler, asked: Fetch[Any]) -> flight.RecordBatchStream:
 
 @contextmanager
 def _carried(action: str) -> Iterator[None]:
-    """An error in here arrives whole, where no answer can carry it."""
+    """Carries an error in the block whole to the other side, where no answer can carry it."""
     try:
         yield
     except AnabranchError as error:
@@ -320,15 +326,18 @@ def _carried(action: str) -> Iterator[None]:
 
 
 def _as_flight(error: AnabranchError) -> flight.FlightServerError:
-    """It travels among the headers, for which there are only some kilobytes."""
+    """The error as Flight's. It travels among the headers, which have room for a few kilobytes
+    only.
+    """
     report = error.report()
     report = replace(report, message=report.message[:_LONGEST])
     return flight.FlightServerError(report.message, extra_info=written(report))
 
 
 def _unexpected(action: str, error: Exception) -> AnabranchError:
-    """A fault of ours: it is told whole here, and in a line to whoever asked, who can still undo
-    what was begun."""
+    """The error for a fault of ours: it is printed whole here, and the caller gets a line and can
+    still undo what was begun.
+    """
     print_trace(error)
     return AnabranchError(f"action {action} failed: {type(error).__name__}: {error}")
 
@@ -336,7 +345,7 @@ def _unexpected(action: str, error: Exception) -> AnabranchError:
 async def within(
     runtime: Runtime, coroutine: Coroutine[Any, Any, Any], seconds: float, who: str
 ) -> Any:
-    """What it returns or raises; SiteError if that takes longer."""
+    """Returns or raises what the coroutine does; SiteError if that takes longer."""
     done = runtime.signal()
     found: list[tuple[Any, Exception | None]] = []
 

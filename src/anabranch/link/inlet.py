@@ -18,8 +18,8 @@ class Budget:
     """Counts what waits in the inlets that share it and what running instances took from them.
 
     A single busy inlet may use all of it, several share it. It paces and does not allocate: an
-    inlet with little waiting goes beyond it, else those that used it up might wait for ever for the
-    ones behind them. `changed` wakes those who wait for space.
+    inlet with little waiting goes beyond it; otherwise those that used it up might wait for ever
+    for the ones after them. `changed` wakes those who wait for space.
     """
 
     def __init__(self, runtime: Runtime, total: int) -> None:
@@ -34,7 +34,7 @@ class Budget:
 
     @property
     def used(self) -> bool:
-        """Something waits or runs."""
+        """Whether something waits or runs."""
         return self._used > 0
 
     def use(self, size: int) -> None:
@@ -49,10 +49,10 @@ _FEW = 4096
 
 
 class LiveInlet(Generic[P]):
-    """Bounded: whoever offers waits for `space` first, which there is not while `limit` bytes wait;
-    that stops the link and so the producer. With an eighth of that waiting there is none already
-    while the `budget` shared with other inlets is used up. What an instance took counts there until
-    the task is `done` with it.
+    """Bounded: an offerer first waits for `space`, which is missing while `limit` bytes wait; that
+    stops the link and so the producer. While the `budget` shared with other inlets is used up, an
+    eighth of that is enough to stop it. What an instance took counts there until the task is `done`
+    with it.
     """
 
     def __init__(self, stream: str, *, limit: int, budget: Budget) -> None:
@@ -70,16 +70,16 @@ class LiveInlet(Generic[P]):
         """Last position and time of arrival, of what waits."""
 
     def start_at(self, position: int) -> None:
-        """Expect the tuple behind `position` first. Before anything is offered."""
+        """Expects the tuple after `position` first. Call it before anything is offered."""
         self._inlet = Inlet(self.stream, position)
 
     def preload(self, batches: Iterable[Batch[P]]) -> None:
-        """Add batches that are there already, whether or not there is space. Nobody is told."""
+        """Adds batches that are already here, whether or not there is space. Nobody is told."""
         for batch in batches:
             self._add(batch)
 
     def expect(self, epoch: int) -> None:
-        """Refuse what producers of earlier epochs still send."""
+        """Refuses what producers of earlier epochs still send."""
         self._inlet.epoch = max(self._inlet.epoch, epoch)
 
     @property
@@ -112,23 +112,23 @@ class LiveInlet(Generic[P]):
 
     @property
     def ready(self) -> bool:
-        """There is something to take."""
+        """Whether there is something to take."""
         return self._inlet.progress
 
     @property
     def full(self) -> bool:
-        """Nothing more comes in."""
+        """Whether it accepts nothing more for now."""
         return self._full or self._inlet.waiting_bytes >= self._limit
 
     async def space(self) -> None:
-        """Wait until something may be offered, or nobody wants anything any more."""
+        """Waits until something may be offered, or nobody wants anything any more."""
         while not (self._closed or self._space()):
             self._full = True
             await self._budget.changed.wait()
         self._full = False
 
     async def offer(self, batch: Batch[P]) -> None:
-        """Add what is new in `batch`. Raises Gap and StaleEpoch."""
+        """Adds what is new in `batch`. Raises Gap and StaleEpoch."""
         if self._closed:
             return
         if self._add(batch):
@@ -148,8 +148,9 @@ class LiveInlet(Generic[P]):
         return waiting < self._least or (waiting < self._limit and self._budget.left)
 
     def oldest(self) -> tuple[int, int] | None:
-        """When the first tuple that waits arrived here, and when it entered the system; in µs. None
-        if none waits."""
+        """The time when the first waiting tuple arrived here, and when it entered the system, in
+        µs; None if none waits.
+        """
         batch = self._inlet.oldest
         while self._arrivals and self._arrivals[0][0] <= self._inlet.taken:
             self._arrivals.popleft()
@@ -161,14 +162,15 @@ class LiveInlet(Generic[P]):
 
     @property
     def portion(self) -> int:
-        """Tuples that are a quarter of what may wait: an instance that takes more would leave those
-        before and behind it without anything to do while it runs. Not fewer than `_FEW`, which take
-        no time worth sharing."""
+        """A quarter of the tuples that may wait: an instance that takes more would leave the tasks
+        before and after it idle while it runs. It is not less than `_FEW`, which take no time worth
+        sharing.
+        """
         bytes_waiting = max(1, self._inlet.waiting_bytes)
         return max(_FEW, self._inlet.waiting * (self._limit // 4) // bytes_waiting)
 
     def take(self, max_rows: int) -> Sequence[Batch[P]]:
-        """The oldest waiting tuples, for an instance; after it comes `done`."""
+        """The oldest waiting tuples, for an instance; `done` must follow."""
         with self._runtime:
             before = self._inlet.waiting_bytes
             batches = self._inlet.take(max_rows)
@@ -179,7 +181,9 @@ class LiveInlet(Generic[P]):
             return batches
 
     def done(self) -> None:
-        """The instance that took has ended, whether or not its task still needs the tuples."""
+        """Takes note that the instance has ended, whether or not its task still needs the
+        tuples.
+        """
         with self._runtime:
             self._full = False  # there may be space now; if not, the link says so again
             self._budget.give_back(self._running_bytes)
@@ -187,7 +191,7 @@ class LiveInlet(Generic[P]):
 
     @property
     def ack_overdue(self) -> bool:
-        """So much arrived since the last ack that the producer should hear of it now."""
+        """Whether so much arrived since the last ack that the producer should hear of it now."""
         return self._unacked_bytes > self._limit // 4
 
     def acked(self) -> int:

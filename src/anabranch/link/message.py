@@ -1,7 +1,7 @@
-"""What all messages have in common: their names, their answers, and how both travel.
+"""The common parts of all messages: their names, their answers, and how both travel.
 
-A message travels as JSON and is checked where it arrives; inside a process it is handed over as it
-is. All is derived from the dataclasses: their fields are the keys.
+A message travels as JSON and is checked where it arrives; inside a process it is handed over
+unchanged. All is derived from the dataclasses: their fields are the keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _LEAVES = frozenset((str, int, float, bool, type(None)))
 
 class Message(Generic[A]):
     """A frozen dataclass, which is answered by an A. Its `action` is the name of the class in small
-    letters, if the class does not say otherwise."""
+    letters, unless the class sets another.
+    """
 
     __slots__ = ()
     action: ClassVar[str]
@@ -50,20 +51,20 @@ class Message(Generic[A]):
 
 
 class Bring(Message[A]):
-    """Asks with a table, which follows the message."""
+    """A message that comes with a table."""
 
     __slots__ = ()
 
 
 class Fetch(Message[A]):
-    """Is answered with a table, and with an A that goes along with it."""
+    """A message that is answered with a table, and with an A that goes along with it."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The catalog that somebody belongs to: its identity, and the state folder that it is in."""
+    """A catalog that somebody belongs to: its identity, and the state folder that it is in."""
 
     id: str = ""
     folder: str = ""
@@ -71,7 +72,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order(Message[A]):
-    """What a coordinator has a site do. One that runs something for another catalog refuses."""
+    """A coordinator's order to a site. A site that runs something for another catalog refuses
+    it.
+    """
 
     origin: Origin = field(default_factory=Origin)
 
@@ -80,7 +83,7 @@ class Order(Message[A]):
 
 
 def gathered(name: str, key: str) -> Callable[[Any, Any], Any]:
-    """For a validator before reading: an INLINE part is there if its `key` is."""
+    """A validator to run before reading: an INLINE part is there if its `key` is."""
 
     def gather(cls: Any, data: Any) -> Any:
         return {**data, name: data} if isinstance(data, dict) and key in data else data
@@ -89,7 +92,7 @@ def gathered(name: str, key: str) -> Callable[[Any, Any], Any]:
 
 
 def plain(value: Any) -> Any:
-    """What JSON knows of `value`. A field that is None by default is left out while it is."""
+    """The value in JSON's types. A field that is None by default is left out while it is None."""
     if type(value) in _LEAVES:
         return value
     if is_dataclass(value):
@@ -126,8 +129,9 @@ def written(value: Any) -> bytes:
 
 
 def read(kind: type[T], data: Any, what: str = "") -> T:
-    """From what `plain` gave. What a later version has added, at any depth, is ignored. Raises
-    ProtocolError if something is missing or wrong."""
+    """The value that `plain` was given. What a later version has added, at any depth, is ignored.
+    Raises ProtocolError if something is missing or wrong.
+    """
     try:
         found: T = _reader(kind).validate_python(data, extra="ignore")
         return found
@@ -136,7 +140,7 @@ def read(kind: type[T], data: Any, what: str = "") -> T:
 
 
 def read_message(kind: type[M], data: bytes) -> M:
-    """Raises ProtocolError if `data` is no such message."""
+    """The message in `data`. Raises ProtocolError if there is no such message."""
     try:
         found: M = _reader(kind).validate_json(data or b"{}", extra="ignore")
         return found

@@ -1,4 +1,6 @@
-"""How a process reaches the sites of its cluster: next door by a call, else over Flight."""
+"""How a process reaches the sites of its cluster: in the same process by a call, otherwise over
+Flight.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,15 @@ Connection = Incoming[Batch[Any]]
 
 
 class Network(Protocol):
-    """As sites see it, real or simulated."""
+    """The network as sites see it, real or simulated."""
 
     async def call(self, site: str, message: Message[A], seconds: float) -> A:
         """The answer. Raises the error it answered, Refused if nobody listens there, and SiteError
-        if none came in time."""
+        if none came in time.
+        """
 
     def connect(self, site: str, request: Follow | Ship) -> Connection:
-        """A stream from there; what is wrong shows when it is read."""
+        """A stream from there; errors show when it is read."""
 
     def sites(self) -> list[str]: ...
 
@@ -84,14 +87,14 @@ class FlightNetwork:
         return pipe
 
     def _here(self, site: str) -> Gate | None:
-        """The gate of a site in this process."""
+        """The gate of a site in this process, if it is one."""
         address = self._peers.address(site)
         gate = LOCAL.get(address) if address else None
         return gate if gate and self._peers.token == gate.token else None
 
 
 class _Shipped:
-    """Counts what is shipped next door; to another site as it would go over the wire."""
+    """Counts what is shipped inside the process, in the size that it would have on the wire."""
 
     def __init__(
         self,
@@ -119,7 +122,9 @@ class _Shipped:
 
 
 class _FarPipe:
-    """A stream from another process, read by a thread of its own: Flight's reading blocks."""
+    """A stream from another process, read by a thread of its own, because Flight's reading
+    blocks.
+    """
 
     def __init__(self, runtime: Runtime, open_it: Callable[[], RemoteStream]) -> None:
         self._runtime = runtime

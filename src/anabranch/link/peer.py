@@ -1,4 +1,4 @@
-"""Calling another gate: actions, and following its streams."""
+"""Calls another gate: actions, and its streams."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CUT_OFF = ("connection refused", "connection reset by peer", "socket closed", "
 
 
 class Peer:
-    """One gate elsewhere. Connects on first use; safe to use from several threads."""
+    """One gate elsewhere. It connects on first use; several threads may use it."""
 
     def __init__(self, name: str, address: str, credentials: Credentials) -> None:
         self.name = name
@@ -93,8 +93,9 @@ class Peer:
     def _calling(
         self, timeout_s: float, nbytes: int
     ) -> Iterator[tuple[flight.FlightClient, flight.FlightCallOptions]]:
-        """For a call that sends so much. Raises what the gate raised, or SiteError if it is not
-        there."""
+        """A connection for a call that sends this many bytes. Raises what the gate raised, or
+        SiteError if it is not there.
+        """
         options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
         client = self._client
         if client is None:
@@ -109,8 +110,9 @@ class Peer:
             raise self._unreachable(error) from error
 
     def open(self, request: Follow | Ship) -> RemoteStream:
-        """Begin to read a stream. On a connection of its own: when one goes silent, the next is not
-        the same one again. Raises SiteError if the gate is not there."""
+        """Begins to read a stream, on a connection of its own: after silence the next read does not
+        use the same connection again. Raises SiteError if the gate is not there.
+        """
         stream = request.stream
         ticket = flight.Ticket(_named(request))
         options = flight.FlightCallOptions(headers=self._headers)
@@ -122,8 +124,9 @@ class Peer:
             raise self._unreachable(error) from error
 
     def close(self) -> None:
-        """The connection ends with the last call on it: closing it under another thread's call
-        would bring the whole process down."""
+        """Closes the connection with the last call on it: closing it under another thread's call
+        would bring the whole process down.
+        """
         self._client = None
 
     def _unreachable(self, error: Exception) -> AnabranchError:
@@ -147,8 +150,10 @@ def _named(message: Message[Any]) -> bytes:
 
 
 def _cut_off(error: Exception) -> bool:
-    """gRPC tells a dead process from a silent one only in its own words about the socket, which
-    stand behind everything that names or messages of ours could bring into the text."""
+    """Whether the process is dead. gRPC tells a dead process from a silent one only in its own
+    words about the socket, which stand after everything that names or messages of ours could bring
+    into the text.
+    """
     if not isinstance(error, flight.FlightUnavailableError):
         return False
     reason = _reason(error).lower()
@@ -165,7 +170,7 @@ def _reason(error: Exception) -> str:
 
 
 class RemoteStream:
-    """Iterator over a stream's batches; `cancel` from another thread ends a blocked read."""
+    """An iterator over a stream's batches; `cancel` from another thread ends a blocked read."""
 
     def __init__(
         self,
@@ -200,7 +205,9 @@ class RemoteStream:
 
 
 class Peers:
-    """The gates of a cluster by site name. Addresses may change; a changed one is reconnected."""
+    """The gates of a cluster by site name. Addresses may change; then the next call connects
+    again.
+    """
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials

@@ -15,7 +15,9 @@ LAST_RETRY_S = 1.0
 
 
 class Receiver(Protocol[P]):
-    """Where a subscription puts what comes: a LiveInlet, or a standby's collection of inputs."""
+    """The place where a subscription puts what comes: a LiveInlet, or a standby's collection of
+    inputs.
+    """
 
     @property
     def stream(self) -> str: ...
@@ -30,9 +32,9 @@ class Subscription(Generic[P]):
     """Follows a stream from where its receiver stands, and again after every break.
 
     `connect(after)` opens the stream anew; it is broken if it brings not even a heartbeat for
-    `silence_s`. A site that is away is tried again, and so is one whose epoch is over: the next try
-    goes to its successor. Anything else, such as a gap, cannot be mended that way: `on_failure`
-    gets it and the subscription ends.
+    `silence_s`. It tries again if the site is away, or if its epoch is over: the next try goes to
+    its successor. Other errors, such as a gap, cannot be cured that way: `on_failure` gets them and
+    the subscription ends.
     """
 
     def __init__(
@@ -63,14 +65,16 @@ class Subscription(Generic[P]):
         return self._coroutine.done
 
     def reroute(self) -> None:
-        """The stream is produced elsewhere now: follow it there, at once."""
+        """The stream is produced elsewhere now: follows it there, at once."""
         self._elsewhere = True
         if self._open:
             self._open.close()
         self._wake.notify()
 
     def close(self) -> None:
-        """Nothing is offered any more, but for what is just being."""
+        """Ends the subscription. Nothing is offered any more, except what is being offered just
+        now.
+        """
         self._stopped = True
         self._receiver.close()
         if not self._offering:
@@ -100,7 +104,7 @@ class Subscription(Generic[P]):
             retry_s = FIRST_RETRY_S if self._elsewhere else min(2 * retry_s, LAST_RETRY_S)
 
     async def _feed(self) -> bool:
-        """Follow the stream until it breaks (False) or ends (True)."""
+        """Follows the stream until it breaks (False) or ends (True)."""
         self._elsewhere = False
         connection = self._open = self._connect(self._receiver.received)
         try:

@@ -1,1 +1,1 @@
-"""The log of a stream: its tuples on the disk, by position, for those who may read them again."""
+"""The log of a stream: its tuples on the disk, by position, for readers who may need them again."""

@@ -21,8 +21,9 @@ _HEAD = struct.Struct("<qqqqI")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`rows` tuples from position `first` on, which only who wrote `body` can read. After them
-    `watermark` holds. Without rows it keeps a promise about the watermark alone."""
+    """`rows` tuples from position `first` on; only the writer of `body` can read it. After them
+    `watermark` holds. Without rows it keeps a promise about the watermark alone.
+    """
 
     first: int
     rows: int
@@ -62,12 +63,13 @@ REMEDY = "Restore the folder, or drop the stream and create it again."
 class Segment:
     """Its name and its first entry say where the stream stands, even if nothing follows.
 
-    One thread may append while others read: these see what was there when they began.
+    One thread may append while others read: these see the entries that existed when they began.
     """
 
     def __init__(self, name: str, first: int, size: int, before: int, *, anew: bool) -> None:
-        """`size` is that of its first entry, which has no tuples; `before` the greatest event time
-        of all that came before it. `anew`: what lies before it does not count any more."""
+        """`size` is that of its first entry, which has no tuples; `before` is the greatest event
+        time of all that came before it. With `anew`, what lies before it does not count any more.
+        """
         self.name = name
         self.first = first
         self.before = before
@@ -85,7 +87,7 @@ class Segment:
         return self._end[1]
 
     def grow_to(self, last: int, size: int) -> None:
-        """This is its last position and its size from now on."""
+        """Takes note of its new last position and size."""
         self._mark(*self._end)
         self._end = last, size
 
@@ -94,9 +96,11 @@ class Segment:
             self._marks.append((after, at))
 
     def entries(self, folder: Folder, after: int = 0) -> Iterator[Entry]:
-        """Those with tuples after this position, and those without tuples that follow one of them,
-        but not the first of all, which is about the segment.
-        Raises CannotResume where they are damaged or do not lead to its last position."""
+        """The entries with tuples after this position, and those without tuples that follow one of
+        them, but not the first of all, which is about the segment.
+
+        Raises CannotResume where they are damaged or do not lead to its last position.
+        """
         last, end = self._end
         position, at = self._marks[max(0, bisect_right(self._marks, (after, end)) - 1)]
         for start, payload in records_from(folder, self.name, at, end, PIECE_BYTES):

@@ -1,4 +1,6 @@
-"""Logs that end with their process: what memory does not hold of what it could make again."""
+"""Logs that end with their process: tuples that do not fit in memory and could be computed
+again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _FILE = re.compile(r".*\.\d+\.spill\.\d{20}\.log")
 
 
 class Spills:
-    """Of one folder. What another process has left there is removed at once."""
+    """The spills in one folder. Files that another process has left there are removed at once."""
 
     def __init__(self, folder: Folder, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._folder = folder
@@ -23,6 +25,6 @@ class Spills:
             folder.remove(name)
 
     def new(self, stream: str) -> StreamLog:
-        """An empty log, like no other."""
+        """An empty log, unlike any other."""
         name = f"{quote(stream, safe='')}.{next(self._numbers)}.spill"
         return StreamLog(self._folder, name, lasting=False, segment_bytes=self._segment_bytes)

@@ -121,7 +121,7 @@ def dearer_elsewhere(problem: PlacementProblem, sites: Sites) -> Array:
 
 
 def local_costs(problem: PlacementProblem, sites: Sites) -> Array:
-    """(vertices, sites): what each vertex's links would cost there, all others staying."""
+    """(vertices, sites): the cost of each vertex's links there, with all others where they are."""
     costs = problem.penalties.copy()
     for link, (a, b) in enumerate(zip(problem.producers, problem.consumers, strict=True)):
         if a != b:

@@ -30,7 +30,7 @@ _Factor = tuple[tuple[int, ...], Array]
 
 @dataclass(frozen=True)
 class _Step:
-    """`best` is the choice of `vertex`, by index, for each combination of those behind it."""
+    """`best` is the choice of `vertex`, by index, for each combination of the vertices after it."""
 
     vertex: int
     behind: tuple[int, ...]
@@ -64,7 +64,9 @@ class Elimination:
         self._gather()
 
     def _gather(self) -> None:
-        """Links to a vertex without a choice only make sites dearer for the other."""
+        """Gathers the costs. Links to a vertex without a choice only make sites dearer for the
+        other.
+        """
         one = [len(choices) == 1 for choices in self._choices]
         problem = self._problem
         for link, (a, b) in enumerate(
@@ -93,7 +95,7 @@ class Elimination:
         return priced
 
     def run(self, largest: int = LARGEST_TABLE) -> Sites | None:
-        """The best placement; None if a table would be larger than that."""
+        """The best placement; None if a table would be larger than `largest`."""
         done = self._eliminate(largest)
         if done is None:
             return None
@@ -119,7 +121,9 @@ class Elimination:
     def _eliminate(
         self, largest: int, kept: int | None = None
     ) -> tuple[list[_Step], list[_Factor]] | None:
-        """All vertices but `kept`, those with the fewest neighbours first; what is left over."""
+        """Eliminates all vertices but `kept`, those with the fewest neighbours first; returns the
+        steps and the factors that are left.
+        """
         adjacent = self._adjacent()
         factors: list[_Factor] = []
         steps: list[_Step] = []
@@ -154,7 +158,7 @@ class Elimination:
     def _best(
         self, vertex: int, behind: tuple[int, ...], factors: list[_Factor]
     ) -> tuple[NDArray[np.intp], Array]:
-        """The best choice of `vertex` for each combination of those behind it, and its cost."""
+        """The best choice of `vertex` for each combination of those after it, and its cost."""
         if len(behind) == 1 and all(scope == (vertex,) for scope, _ in factors):
             return self._best_of_leaf(vertex, behind[0], [costs for _, costs in factors])
         table = self._table(vertex, behind, factors)
@@ -164,7 +168,9 @@ class Elimination:
     def _best_of_leaf(
         self, vertex: int, other: int, factors: list[Array]
     ) -> tuple[NDArray[np.intp], Array]:
-        """As on a tree: one sum over all pairs of sites and one look for the smallest."""
+        """The best choice as on a tree: one sum over all pairs of sites and one search for the
+        smallest.
+        """
         alone = np.add.reduce([self._alone[vertex], *factors])
         first, *rest = self._pairs[min(vertex, other), max(vertex, other)]
         rate = self._problem.costs.rate[first]
@@ -175,7 +181,7 @@ class Elimination:
         return best, rate * table[np.arange(len(table)), best]
 
     def _table(self, vertex: int, behind: tuple[int, ...], factors: list[_Factor]) -> Array:
-        """What it costs that `vertex` is at each site, for each combination of those behind it."""
+        """The cost of `vertex` at each site, for each combination of those after it."""
         axes = (vertex, *behind)
         alone = self._alone[vertex].reshape(-1, *(1 for _ in behind))
         table: Array = np.zeros(tuple(len(self._choices[v]) for v in axes)) + alone
@@ -188,7 +194,7 @@ class Elimination:
         return table
 
     def _square_of(self, link: int, vertex: int, other: int) -> Array:
-        """For each choice of the one and of the other."""
+        """The squared latency for each choice of the two vertices."""
         here, there = self._choices[vertex], self._choices[other]
         unit = self._problem.costs.unit(link)
         if self._pair_price is not None:
@@ -206,7 +212,7 @@ def _next(left: set[int], adjacent: Adjacent) -> tuple[int, tuple[int, ...]]:
 
 
 def _drop(vertex: int, behind: tuple[int, ...], left: set[int], adjacent: Adjacent) -> None:
-    """What is behind it is from now on joined by its table."""
+    """Removes the vertex; from now on its table joins the vertices after it."""
     left.remove(vertex)
     for other in behind:
         adjacent[other] |= set(behind) - {other}
@@ -228,8 +234,9 @@ TURNS = 5
 
 
 def with_pockets(problem: PlacementProblem, start: Sites) -> PlacementProblem:
-    """The same with every pocket pinned. `start` is a placement of everything at once; where the
-    plan re-merges too much to do better, its pockets stay."""
+    """The problem with every pocket pinned. `start` is a placement of everything at once; where the
+    plan re-merges too much to do better, its pockets stay.
+    """
     pockets = [
         v
         for v, one in enumerate(problem.vertices)

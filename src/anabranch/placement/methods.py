@@ -42,7 +42,7 @@ class Dp:
 
 
 def _exact(problem: PlacementProblem) -> Placement | None:
-    """None if the plan re-merges too much."""
+    """The exact placement; None if the plan re-merges too much."""
 
     def solve(pinned: PlacementProblem, prices: Prices | None = None) -> Sites | None:
         return Elimination(pinned, prices).run()
@@ -79,7 +79,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Best:
-    """Exact where that is possible, else the search."""
+    """Exact where that is possible, otherwise by search."""
 
     name: str = "best"
 
@@ -90,7 +90,8 @@ class Best:
 @dataclass(frozen=True)
 class Sbon:
     """The paper's sweeps (Pietzuch et al., 2006) over the mean of the samples; with `landmarks`, by
-    coordinates in the latency space that they span."""
+    coordinates in the latency space that they span.
+    """
 
     name: str = "sbon"
     landmarks: int = 0

@@ -54,12 +54,12 @@ class NetworkSamples:
 
     @cached_property
     def squares(self) -> Array:
-        """Squared latency of every sample, gaps filled: (k, n, n)."""
+        """The squared latency of every sample, gaps filled: (k, n, n)."""
         return np.square(filled(self.latency))
 
     @cached_property
     def mean_square(self) -> Array:
-        """Over the samples: what a tuple a second between two sites costs."""
+        """The mean over the samples: the cost of a tuple a second between two sites."""
         mean: Array = self.squares.mean(axis=0)
         return mean
 
@@ -81,13 +81,14 @@ class NetworkSamples:
         return limits if np.isfinite(limits).any() else None
 
     def part(self, samples: slice) -> NetworkSamples:
-        """The same with some of the samples."""
+        """The network with some of the samples."""
         return replace(self, latency=self.latency[samples])
 
 
 def filled(latency: Array) -> Array:
-    """Gaps filled with the pair's mean over the other samples; of a pair that never was measured,
-    with the shortest way over others; or with more than the worst."""
+    """The latencies with gaps filled by the pair's mean over the other samples. A pair that was
+    never measured gets the shortest way over others, or more than the worst.
+    """
     found = np.array(latency, dtype=np.float64)
     n = found.shape[1]
     found[:, np.arange(n), np.arange(n)] = 0.0
@@ -104,7 +105,9 @@ def filled(latency: Array) -> Array:
 
 
 def _over_others(mean: Array) -> Array:
-    """A pair measured one way only is taken to be as far the other way."""
+    """The shortest ways over other sites. A pair measured one way only is taken to be as far the
+    other way.
+    """
     known = np.minimum(mean, mean.T)
     measured = known[np.isfinite(known) & ~np.eye(len(known), dtype=bool)]
     worst = FAR * measured.max() if measured.size else UNMEASURED_S

@@ -28,8 +28,9 @@ _ARROW = (
 
 
 def picture(problem: PlacementProblem, sites: Mapping[str, str]) -> str:
-    """An SVG document. Arrows are the wider the more they carry, with their share of the cost and
-    the latency."""
+    """An SVG document. Arrows that carry more are wider; they show their share of the cost and the
+    latency.
+    """
     placed = problem.indexes(sites)
     where = _layout(np.sqrt(problem.network.mean_square))
     inside: dict[int, list[int]] = defaultdict(list)
@@ -47,8 +48,9 @@ def picture(problem: PlacementProblem, sites: Mapping[str, str]) -> str:
 
 
 def _layout(latency: Array) -> Array:
-    """Points in the picture whose distances are about the latencies (classical scaling); pushed
-    apart where boxes would lie on each other."""
+    """Points in the picture whose distances are about the latencies (classical scaling), pushed
+    apart where boxes would overlap.
+    """
     far = np.square((latency + latency.T) / 2)
     n = len(far)
     centred = np.eye(n) - 1 / n
@@ -125,7 +127,7 @@ def _links(
 
 
 def _curve(begin: Array, end: Array, height: float, other: float) -> tuple[str, Array]:
-    """From the edge of one box to that of the other, bent to its left; and its middle."""
+    """A curve from the edge of one box to that of the other, bent to its left; and its middle."""
     bend = (begin + end) / 2 + 0.12 * np.array([begin[1] - end[1], end[0] - begin[0]])
     t = np.linspace(0, 1, 101)[:, None]
     points = (1 - t) ** 2 * begin + 2 * t * (1 - t) * bend + t**2 * end

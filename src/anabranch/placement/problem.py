@@ -79,7 +79,7 @@ class PlacementProblem:
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
-        """(vertices, sites): may it be there?"""
+        """(vertices, sites): whether the vertex may be there."""
         allowed = np.ones((len(self.vertices), len(self.network.sites)), dtype=bool)
         for row, vertex in zip(allowed, self.vertices, strict=True):
             wanted = {vertex.at} if vertex.kind == "pocket" and vertex.at else vertex.sites
@@ -114,7 +114,9 @@ class PlacementProblem:
 
     @cached_property
     def present(self) -> Sites:
-        """Where each vertex is now, or has to be; -1 if nowhere, or at a site that is gone."""
+        """The present site of each vertex, or the only possible one; -1 if it has none, or is at a
+        site that is gone.
+        """
         found = [self.network.index.get(vertex.at or "", -1) for vertex in self.vertices]
         pinned = np.where(self.allowed.sum(axis=1) == 1, self.allowed.argmax(axis=1), -1)
         at = np.array(found, dtype=np.intp)
@@ -122,7 +124,7 @@ class PlacementProblem:
 
     @cached_property
     def penalties(self) -> Array:
-        """(vertices, sites): what it costs that a vertex is there, whatever the others do."""
+        """(vertices, sites): the cost of a vertex there, whatever the others do."""
         costs = np.zeros(self.allowed.shape)
         if self.move_penalty:
             there = self.present >= 0
@@ -133,15 +135,15 @@ class PlacementProblem:
         return costs
 
     def link_costs(self, sites: Sites) -> Array:
-        """Of each link under a placement; `sites` may be a stack of placements."""
+        """The cost of each link under a placement; `sites` may be a stack of placements."""
         return self.costs.between(sites[..., self.producers], sites[..., self.consumers])
 
     def cost(self, sites: Sites) -> float:
-        """Of the links alone: what a placement costs once it is there."""
+        """The cost of the links alone: what a placement costs once it is in place."""
         return float(self.link_costs(sites).sum())
 
     def objective(self, sites: Sites) -> float:
-        """What a placer minimises."""
+        """The number that a placer minimises."""
         moves = self.penalties[np.arange(len(self.vertices)), sites].sum()
         return self.cost(sites) + float(moves) + self.excess(sites)
 
@@ -173,7 +175,9 @@ class PlacementProblem:
         return OVERLOAD * (self.random_cost or 1.0) / float(total) if total else 0.0
 
     def neighbours(self) -> list[list[tuple[int, int, bool]]]:
-        """Of each vertex its links: (link, the vertex at the other end, do we produce it?)."""
+        """For each vertex its links: (link, the vertex at the other end, whether this one produces
+        it).
+        """
         found: list[list[tuple[int, int, bool]]] = [[] for _ in self.vertices]
         for link, (a, b) in enumerate(zip(self.producers, self.consumers, strict=True)):
             if a != b:
@@ -188,7 +192,7 @@ class PlacementProblem:
         return loads
 
     def load_of(self, sites: Sites) -> Array:
-        """What a placement asks of each site."""
+        """The load of each site under a placement."""
         mine = self.loads_at[np.arange(len(sites)), sites]
         asked = np.bincount(sites, weights=mine, minlength=len(self.network.sites))
         return asked.astype(np.float64)
@@ -239,7 +243,7 @@ class Placement:
     exact: bool = False
 
     def moves(self, problem: PlacementProblem) -> dict[str, tuple[str, str]]:
-        """Vertex → from where to where, of those that were somewhere."""
+        """Vertex → its former and its new site, for those that had a site and move."""
         return {
             one.name: (one.at, self.sites[one.name])
             for one in problem.vertices

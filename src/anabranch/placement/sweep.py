@@ -52,7 +52,7 @@ def sweep(problem: PlacementProblem, squares: Array, rates: Array) -> Sites:
 
 
 def from_sources(problem: PlacementProblem) -> list[int]:
-    """The vertices, each behind those it reads; a cycle's are taken as they come."""
+    """The vertices, each after those it reads; those of a cycle are in any order."""
     left = dict.fromkeys(range(len(problem.vertices)))
     reads: list[set[int]] = [set() for _ in left]
     for a, b in zip(problem.producers.tolist(), problem.consumers.tolist(), strict=True):
@@ -74,7 +74,7 @@ def _cheapest(
     vertex: int,
     links: list[tuple[int, int, bool]],
 ) -> Sites:
-    """The best site of one vertex in each sample, the others being where they are."""
+    """The best site of one vertex in each sample, with the others where they are."""
     rows = np.arange(len(squares))
     costs = np.where(problem.allowed[vertex], problem.penalties[vertex], np.inf)
     costs = np.repeat(costs[None], len(squares), axis=0)
@@ -95,8 +95,10 @@ def _totals(problem: PlacementProblem, squares: Array, rates: Array, sites: Site
 
 
 def landmark_squares(squares: Array, landmarks: int) -> Array:
-    """Squared distances in the latency space that so many landmark sites span: a site's coordinates
-    are its latencies to them. Each next landmark is the site farthest from those before it."""
+    """Squared distances in the latency space that this many landmark sites span: a site's
+    coordinates are its latencies to them. Each next landmark is the site farthest from those before
+    it.
+    """
     latency = np.sqrt(squares)
     found = np.empty_like(squares)
     for sample, far in zip(found, latency, strict=True):
@@ -156,7 +158,7 @@ def _descend(
     rng: np.random.Generator,
     rounds: int,
 ) -> tuple[Sites, float, int]:
-    """Until some rounds in a row found nothing better."""
+    """Runs rounds until several in a row found nothing better."""
     value, idle, used = _value(problem, sites, prices), 0, 0
     while idle < PATIENCE and used < min(rounds, MOST_ROUNDS):
         forest = _forest(problem, free, rng)
@@ -171,7 +173,7 @@ def _descend(
 
 
 def _forest(problem: PlacementProblem, free: list[int], rng: np.random.Generator) -> list[int]:
-    """Vertices, as many as it comes, between which the links form no cycle."""
+    """As many vertices as possible between which the links form no cycle."""
     neighbours = problem.neighbours()
     root: dict[int, int] = {}
 
@@ -193,7 +195,7 @@ def _forest(problem: PlacementProblem, free: list[int], rng: np.random.Generator
 def _kicked(
     problem: PlacementProblem, sites: Sites, free: list[int], rng: np.random.Generator
 ) -> Sites:
-    """With some vertices where one of their neighbours is, or anywhere."""
+    """The placement with some vertices at the site of one of their neighbours, or anywhere."""
     kicked = sites.copy()
     neighbours = problem.neighbours()
     for vertex in rng.choice(free, size=max(1, len(free) // 4), replace=False).tolist():

@@ -18,8 +18,9 @@ BEAT_S = 3.0
 
 
 class Heartbeat:
-    """`beat` tells the coordinator once. One that is away changes nothing here: it is told again
-    when it is back, every `interval_s` and whenever there is `news`."""
+    """`beat` tells the coordinator once. If the coordinator is away, nothing changes here: it is
+    told again when it is back, every `interval_s` and whenever there is `news`.
+    """
 
     def __init__(
         self,
@@ -55,7 +56,8 @@ TIMEOUT_S = 2.0
 
 class RoundTrips:
     """Seconds there and back, emulated delays included, of the last call to each site that
-    answered."""
+    answered.
+    """
 
     def __init__(
         self, name: str, runtime: Runtime, network: Network, emulated: EmulatedNetwork
@@ -93,7 +95,7 @@ class RoundTrips:
             self._known[other] = took + self._emulated.round_trip_s(self._name, other)
 
     def _next(self, others: list[str]) -> list[str]:
-        """Each in turn, in an order that changes from turn to turn."""
+        """The next sites, each in turn, in an order that changes from turn to turn."""
         if not self._turn:
             self._turn = list(others)
             self._rng.shuffle(self._turn)

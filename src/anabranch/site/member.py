@@ -22,7 +22,7 @@ from anabranch.process import birth
 
 
 class Member:
-    """`runs` says whether anything is deployed here. Only then does it matter for whom."""
+    """`runs` says whether anything is deployed here. Only then does the catalog matter."""
 
     def __init__(self, name: str, runs: Callable[[], bool]) -> None:
         self.life = 0
@@ -35,12 +35,13 @@ class Member:
         """When the process was."""
 
     def belongs_to(self, origin: Origin) -> None:
-        """Who has taken our report is who we belong to."""
+        """Takes note of the catalog that we belong to: the one that has taken our report."""
         self.origin = origin
 
     def check(self, order: Order[Any]) -> None:
         """Raises SiteError if another catalog's coordinator gives orders, while something runs for
-        ours."""
+        ours.
+        """
         theirs, ours = order.origin, self.origin
         if theirs.id and ours.id and theirs.id != ours.id and self._runs():
             raise SiteError(
@@ -82,7 +83,9 @@ class StateFolder:
 
     @classmethod
     def hold(cls, path: Path, site: str, patience_s: float = PATIENCE_S) -> StateFolder:
-        """Raises StorageError that says who holds it, if that does not end soon."""
+        """Holds the folder. Raises StorageError that says who else holds it, if that does not end
+        soon.
+        """
         files = RealFolder(path)
         lock = _locked(files, f"site {site}, process {os.getpid()}", patience_s)
         try:
@@ -92,7 +95,7 @@ class StateFolder:
             raise
 
     def close(self) -> None:
-        """Another process may have it. Idempotent."""
+        """Releases the folder for other processes. Calling it again does no harm."""
         self.lock.close()
 
 

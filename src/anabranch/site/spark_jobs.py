@@ -71,7 +71,7 @@ def learn_model(spark: SparkSession, asked: LearnModel) -> ModelArrays:
 
 
 def _pieces(first: int, newest: int, slide: int) -> list[tuple[int, int]]:
-    """Ends of windows, from and up to, of each task."""
+    """The pieces of the tasks: each from and up to the end of a window."""
     count = (newest - first) // slide + 1
     size = max(BLOCK, -(-count // BLOCKS))
     return [
@@ -95,7 +95,7 @@ def _first(asked: LearnModel) -> int:
 
 
 def _read(asked: LearnModel, piece: tuple[int, int]) -> WindowBlock:
-    """What was computed, not what was estimated, in windows that end in this piece of time."""
+    """The computed rows, without estimates, of windows that end in this piece of time."""
     start, end = piece
     statement = sql.SQL(
         "SELECT _ts, {}, {} FROM {} WHERE _stream LIKE {} AND _ts >= {} AND _ts <= {}"

@@ -21,7 +21,7 @@ __all__ = ["END_WATERMARK", "START_WATERMARK", "Batch", "P", "Payload"]
 
 
 class Payload(Protocol):
-    """What a batch carries; an Arrow record batch is one."""
+    """The data of a batch; an Arrow record batch is an example."""
 
     @property
     def num_rows(self) -> int: ...
@@ -36,7 +36,8 @@ P = TypeVar("P", bound=Payload)
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[P]):
     """Tuples `first`…`last` of `stream`. An empty batch has `last == first - 1` and is a heartbeat:
-    it only carries the watermark. No tuple behind it has an event time below `watermark`."""
+    it only carries the watermark. No tuple after it has an event time below `watermark`.
+    """
 
     stream: str
     first: int
@@ -50,13 +51,13 @@ class Batch(Generic[P]):
 
     @property
     def nbytes(self) -> int:
-        """Of `data`; asked for many times on the way, and slow to find out."""
+        """The bytes of `data`, kept because many ask for them and they take long to compute."""
         if self._nbytes < 0:
             object.__setattr__(self, "_nbytes", self.data.nbytes)
         return self._nbytes
 
     def at(self, watermark: int) -> Batch[P]:
-        """The same tuples; by now `watermark` holds behind them."""
+        """The same tuples, with the `watermark` that holds after them by now."""
         same = replace(self, watermark=watermark)
         object.__setattr__(same, "_nbytes", self._nbytes)
         return same
@@ -70,7 +71,7 @@ class Batch(Generic[P]):
         return self.first + self.data.num_rows - 1
 
     def after(self, position: int) -> Batch[P]:
-        """The part behind `position`; empty if there is none."""
+        """The part after `position`; empty if there is none."""
         gone = min(max(position + 1 - self.first, 0), self.rows)
         if gone == 0:
             return self

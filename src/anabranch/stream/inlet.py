@@ -12,7 +12,8 @@ from anabranch.stream.batch import END_WATERMARK, START_WATERMARK, Batch, P
 
 class Inlet(Generic[P]):
     """`received` is the last position that arrived, `taken` the last one handed to the task;
-    `watermark` holds behind `taken` (not behind what still waits)."""
+    `watermark` holds after `taken` (not after what still waits).
+    """
 
     def __init__(self, stream: str, position: int = 0, epoch: int = 0) -> None:
         self.stream = stream
@@ -30,21 +31,21 @@ class Inlet(Generic[P]):
 
     @property
     def oldest(self) -> Batch[P] | None:
-        """What `take` would give first."""
+        """The batch that `take` would give first."""
         return self._waiting[0] if self._waiting else None
 
     @property
     def drained(self) -> bool:
-        """The stream has ended, and whoever takes has seen its last tuple and its end."""
+        """Whether the stream has ended, and its taker has seen its last tuple and its end."""
         return self.watermark == END_WATERMARK
 
     @property
     def progress(self) -> bool:
-        """`take` would change something: tuples wait, or the watermark moved."""
+        """Whether `take` would change something: tuples wait, or the watermark moved."""
         return bool(self._waiting) or self._newest_watermark > self.watermark
 
     def offer(self, batch: Batch[P]) -> int:
-        """Add what is new in `batch`; returns how many tuples that was.
+        """Adds what is new in `batch`; returns how many tuples that was.
 
         Raises StaleEpoch for a batch of an earlier epoch than seen, Gap if tuples before it are
         missing. A batch seen before changes nothing.

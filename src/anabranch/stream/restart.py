@@ -55,8 +55,9 @@ class RestartPoint:
     snapshot: SnapshotName | None = None
 
     def join(self, other: RestartPoint) -> RestartPoint:
-        """A point that is as far as both, for those who know both: what one run of the task did not
-        need for its results behind `output`, none needs for those behind a later one."""
+        """A point that is as far as both: input that one run of the task did not need for its
+        results after `output`, none needs for results after a later one.
+        """
         if other is self or other == self:
             return self
         if self.incarnation != other.incarnation:
@@ -78,16 +79,16 @@ class RestartPoint:
 
     @property
     def finished(self) -> bool:
-        """All its results are out and safe, though an input may go on."""
+        """Whether all its results are out and safe, though an input may go on."""
         return FOREVER in self.inputs
 
     @property
     def alone(self) -> RestartPoint:
-        """Without its readers'."""
+        """The point without its readers'."""
         return self.before({}) if self.readers else self
 
     def before(self, readers: Mapping[str, RestartPoint]) -> RestartPoint:
-        """The same with other `readers`."""
+        """The same point with other `readers`."""
         return RestartPoint(
             self.inputs, self.output, self.instant, self.incarnation, readers, self.snapshot
         )
@@ -105,15 +106,16 @@ Points = Mapping[str, RestartPoint]
 
 
 def join_all(one: Points, other: Points) -> dict[str, RestartPoint]:
-    """All that either knows, joined where both do."""
+    """All that either knows, joined where both know something."""
     if not one or one is other:
         return dict(other)
     return {**one, **{name: point.join(one.get(name, point)) for name, point in other.items()}}
 
 
 def beyond(task: str, consumers: Points) -> dict[str, RestartPoint]:
-    """What a task's point says of its readers, from what these said as consumers: nothing of
-    itself, should its results come back to it in a circle."""
+    """What a task's point says of its readers, from what these said as consumers. It says nothing
+    of the task itself, in case its results come back to it in a circle.
+    """
     found: dict[str, RestartPoint] = {}
     for name, point in consumers.items():
         told = {_task(name, consumers): point.alone}
@@ -123,8 +125,9 @@ def beyond(task: str, consumers: Points) -> dict[str, RestartPoint]:
 
 
 def gather(known: Iterable[Points]) -> dict[str, RestartPoint]:
-    """Task → the newest point that is known, of these and of all behind them. Of a task that only
-    others told of, its readers are among theirs."""
+    """Task → the newest known point, from these and from all tasks downstream of them. For a task
+    that only others told of, its readers are among theirs.
+    """
     found: dict[str, RestartPoint] = {}
     for points in known:
         for name, point in points.items():
@@ -137,7 +140,9 @@ def gather(known: Iterable[Points]) -> dict[str, RestartPoint]:
 
 
 def told_to(consumer: str, readers: Points) -> RestartPoint | None:
-    """What a point's `readers` say of one who reads under this name, with all behind it."""
+    """What a point's `readers` say of the reader with this name, and of all tasks downstream of
+    it.
+    """
     base = consumer.rpartition("#")[0]
     task = consumer if consumer in readers or not base else base
     if task not in readers:
@@ -147,14 +152,15 @@ def told_to(consumer: str, readers: Points) -> RestartPoint | None:
 
 
 def _task(name: str, points: Points) -> str:
-    """Who reads under this name: `q#2` is the second input of `q`, if both are of one incarnation,
-    else a task that is called so."""
+    """The task that reads under this name: `q#2` is the second input of `q`, if both are of one
+    incarnation, or else a task with this very name.
+    """
     first = points.get(base := name.rpartition("#")[0])
     return base if first and first.incarnation == points[name].incarnation else name
 
 
 def point_of(data: Mapping[str, Any]) -> RestartPoint:
-    """From what `asdict` made of one; what else is in `data` is another's."""
+    """The point that `asdict` turned into `data`, which may hold other keys, too."""
     return RestartPoint(
         tuple(data["inputs"]),
         data["output"],
@@ -220,7 +226,9 @@ class RestartLog:
         return self.acknowledge(self._acknowledged)
 
     def acknowledge(self, output: int) -> RestartPoint | None:
-        """Nobody needs the results up to `output` any more: the newest point this frees, if any."""
+        """Takes note that nobody needs the results up to `output` any more; returns the newest
+        point that this frees, if any.
+        """
         before = self._current
         self._acknowledged = max(self._acknowledged, output)
         while self._ahead and self._ahead[0].output <= output:
@@ -228,6 +236,7 @@ class RestartLog:
         return self._current if self._current != before else None
 
     def learn(self, point: RestartPoint) -> None:
-        """Another run of the task got acks for this point: whoever restarts need not go back
-        behind it, though this run may not be there yet."""
+        """Learns that another run of the task got acks for this point: a restart need not go back
+        before it, though this run may not be there yet.
+        """
         self._current = self._current.join(point.alone)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`site` produces the stream in `epoch`; `standby`, if there is one, would in `claim`."""
+    """`site` produces the stream in `epoch`; `standby`, if there is one, would do so in `claim`."""
 
     site: str
     epoch: int = 0
@@ -17,7 +17,7 @@ class Route:
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Those that acks go to."""
+        """The sites to which acks go."""
         return (self.site,) if self.standby is None else (self.site, self.standby)
 
     @property
@@ -25,7 +25,7 @@ class Route:
         return self.epoch, self.claim
 
     def dismisses(self, site: str, claim: int) -> bool:
-        """The standby at `site` that would take over in `claim` has been replaced."""
+        """Whether the standby at `site` that would take over in `claim` has been replaced."""
         return self.claim > claim and self.standby != site
 
     def replaces(self, other: Route) -> bool:
@@ -33,7 +33,7 @@ class Route:
 
 
 class Routes:
-    """News come from several sides, in any order; the newest holds."""
+    """Routes arrive from several sides, in any order; the newest holds."""
 
     def __init__(self) -> None:
         self._known: dict[str, Route] = {}
@@ -46,12 +46,12 @@ class Routes:
         return {stream: (route.site, route.epoch) for stream, route in list(self._known.items())}
 
     def newest(self) -> int:
-        """The greatest epoch that anybody has or would take over in."""
+        """The greatest epoch of any producer or claim."""
         known = list(self._known.values())
         return max((number for one in known for number in (one.epoch, one.claim)), default=0)
 
     def learn(self, news: Mapping[str, Route]) -> dict[str, Route]:
-        """Those of the `news` that are news."""
+        """Learns the `news`; returns those that were new."""
         fresh = {
             stream: route
             for stream, route in news.items()

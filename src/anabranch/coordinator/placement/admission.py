@@ -1,4 +1,4 @@
-"""Admission: do all deadlines hold with one more query, and what is every task's part of them?"""
+"""Admission: whether all deadlines hold with one more query, and every task's part of them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ STRETCHES = 10
 
 @dataclass(frozen=True)
 class Decision:
-    """`urgencies` by task; `promised` by query, in seconds."""
+    """`urgencies` are by task; `promised` is by query, in seconds."""
 
     urgencies: Mapping[str, Urgency]
     promised: Mapping[str, float]
 
 
 class Admission:
-    """Of all queries in `known`, as they are measured; `slots` by site."""
+    """All queries in `known`, with their measurements; `slots` by site."""
 
     def __init__(
         self,
@@ -45,8 +45,9 @@ class Admission:
         self._queries = self._work.deadlines
 
     def decide(self, new: Sequence[str] = ()) -> Decision:
-        """Raises AdmissionError if a deadline cannot hold that is no best effort; one of the `new`
-        queries is to blame then."""
+        """Decides. Raises AdmissionError if a deadline that is no best effort cannot hold; one of
+        the `new` queries is to blame then.
+        """
         if not self._queries:
             return Decision({}, {})
         problem = self._work.problem()
@@ -66,16 +67,16 @@ class Admission:
         return set(self._work.waves(to=query))
 
     def sites(self, free: Free) -> dict[str, str]:
-        """Where tasks that are free should be for all deadlines to hold; empty if they hold
-        nowhere."""
+        """Sites of the `free` tasks with which all deadlines hold; empty if they hold nowhere."""
         plan = solve(self._work.problem(free), limit_s=LIMIT_S)
         return (
             {name: plan.placement[name] for name in free if name in plan.placement} if plan else {}
         )
 
     def nearest(self, free: Free) -> dict[str, str]:
-        """The same; if they hold nowhere, where deadlines would have to be put off least. Empty if
-        sites could not even keep up with their input."""
+        """The same; if they hold nowhere, the sites where deadlines must be put off least. Empty if
+        sites could not even keep up with their input.
+        """
         found = self.sites(free)
         if found or not free:
             return found
@@ -85,7 +86,7 @@ class Admission:
         )
 
     def _best_effort(self, problem: DeadlineProblem) -> tuple[DeadlineProblem, DeadlinePlan | None]:
-        """Their deadlines put off together until the others hold."""
+        """The problem with the best-effort deadlines put off together until the others hold."""
         for power in range(1, STRETCHES + 1):
             outputs = tuple(
                 replace(one, deadline=one.deadline * 2**power)
@@ -99,7 +100,9 @@ class Admission:
         return problem, None
 
     def _urgencies(self, problem: DeadlineProblem, plan: DeadlinePlan) -> dict[str, Urgency]:
-        """A task of ours is part of a task of the plan: it is due when that is."""
+        """The urgency of each task. A task of ours is part of a task of the plan, and is due when
+        that is.
+        """
         made = tasks_of(problem, plan)
         home = {name: one for one in made for name in one.operators}
         summed = ends(problem, made)
@@ -131,7 +134,9 @@ class Admission:
         return AdmissionError(f"{what} besides what runs already", remedy=remedy)
 
     def _overloaded(self, problem: DeadlineProblem, what: str) -> AdmissionError:
-        """Whatever the deadline. One more slot may do, and is tried."""
+        """The error that a site cannot keep up, whatever the deadline. It tries whether one more
+        slot would do.
+        """
         load = dict.fromkeys(problem.sites, 0.0)
         for one in problem.operators:
             load[one.sites[0]] += one.load
@@ -149,12 +154,14 @@ class Admission:
 
 
 def _up(seconds: float) -> float:
-    """To three digits, upwards: what is shown must hold."""
+    """The number rounded up to three digits: the shown value must hold."""
     return seconds * 1e6 * 1.005
 
 
 def urgent(definitions: Sequence[AnyDef], decision: Decision, known: Definitions) -> list[AnyDef]:
-    """Those queries among `definitions` whose sub-deadlines are not as decided, with these."""
+    """Those queries among `definitions` whose sub-deadlines differ from the decision, with the new
+    ones.
+    """
     changed: list[AnyDef] = []
     for one in definitions:
         if not isinstance(one, QueryDef):

@@ -1,1 +1,1 @@
-"""What a site says over HTTP: its health, and its figures for Prometheus."""
+"""The HTTP port of a site: its health, and its figures for Prometheus."""

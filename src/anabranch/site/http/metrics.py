@@ -41,7 +41,9 @@ class _Values(Collector):
 
 
 def exposition(inventory: Sequence[Figure], found: Mapping[str, Values]) -> str:
-    """`found`: the name of every figure of the inventory → its values by labels."""
+    """The figures as text. `found` maps the name of every figure of the inventory to its values by
+    labels.
+    """
     registry = CollectorRegistry()
     registry.register(_Values(inventory, found))
     return generate_latest(registry).decode()

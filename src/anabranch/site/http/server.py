@@ -1,4 +1,4 @@
-"""A site's HTTP port: `/health` and `/ready` for anybody, `/metrics` for who has the token."""
+"""A site's HTTP port: `/health` and `/ready` for anybody, `/metrics` for clients with the token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE_S = 10.0
 
 
 class SiteHttp:
-    """Serves until closed. `report` gives what the site does, `ready` whether it does it well."""
+    """Serves until closed. `report` returns what the site does, `ready` whether it does it well."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ def _answers(
     expected: Collection[bytes], report: Callable[[], SiteReport], ready: Callable[[], bool]
 ) -> Answers:
     def answer(path: str, authorization: str) -> Answer:
-        """Status, content type and text for a path and what the caller proves itself with."""
+        """Status, content type and text for a path, given the client's authorization."""
         if path == "/health":
             return _json(HTTPStatus.OK, {"status": "ok"})
         if path == "/ready":
@@ -125,4 +125,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A scrape is no news."""
+        """Logs nothing: a scrape is no news."""

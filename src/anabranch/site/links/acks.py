@@ -23,10 +23,10 @@ class AckSender:
     """Sends both levels every `interval_s`, and Level-1 alone as soon as `released` is called; of
     both only what upstream does not know.
 
-    `collect(level0)` gives the acks as things stand, so a lost one is made up for by the next.
-    `arrived` asks for both levels at once: so much has arrived that upstream should let go of it.
-    Senders of one process send at the same times: what they make others release, and what they
-    keep on the disk, is gathered then.
+    `collect(level0)` gives the present acks, so the next ack makes up for a lost one. `arrived`
+    asks for both levels at once, because enough has arrived that upstream should release it.
+    Senders of one process send at the same times: then what they make others release, and what they
+    keep on the disk, is collected together.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AckSender:
         self.released()
 
     def tell_all(self) -> None:
-        """Upstream may know nothing: tell it both levels of everything, at once."""
+        """Tells upstream both levels of everything, at once, because it may know nothing."""
         self._told.clear()
         self.arrived()
 
@@ -82,7 +82,7 @@ class AckSender:
                 await self._deliver(acks, rng)
 
     def _news(self, acks: Iterable[Ack]) -> list[Ack]:
-        """Those of which upstream does not know just that; now and then all."""
+        """The acks that upstream does not know yet; now and then all."""
         if self._runtime.now() >= self._repeat:
             self._repeat = self._runtime.now() + REPEAT_S
             self._told.clear()
@@ -104,7 +104,8 @@ class AckSender:
 
 def following(now: float, interval: float) -> float:
     """The next multiple of `interval`. `now` may be one itself, rounded to either side: on a
-    virtual clock a sender that is due at once again would never let time pass."""
+    virtual clock a sender that is due at once again would never let time pass.
+    """
     due = (floor(now / interval) + 1) * interval
     return due if due > now else due + interval
 
@@ -114,12 +115,12 @@ def _key(ack: Ack) -> tuple[str, str]:
 
 
 def _both(ack: Ack, known: Ack) -> Ack:
-    """What upstream knows after an ack, which need not be of both levels."""
+    """What upstream knows after an ack, which may have only one of the levels."""
     return replace(ack, received=known.received) if ack.received is None else ack
 
 
 def _same(ack: Ack, told: Ack | None) -> bool:
-    """It says no more than the one before."""
+    """Whether it says no more than the one before."""
     return (
         told is not None
         and ack.received in (None, told.received)

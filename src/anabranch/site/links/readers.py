@@ -1,4 +1,4 @@
-"""Programs that read a site's streams, remembered where a killed process leaves them."""
+"""Programs that read a site's streams, written down so that they survive a killed process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READERS = "readers"
 
 
 class ReadersFile:
-    """After a restart they are kept tuples for until they are back: nobody else knows of them."""
+    """After a restart, tuples are kept for them until they are back: nobody else knows of them."""
 
     def __init__(self, folder: Folder | None) -> None:
         self._folder = folder
@@ -28,7 +28,7 @@ class ReadersFile:
             self.before = json.loads(found.payloads[-1]) if found.payloads else {}
 
     def news(self, outlets: Mapping[str, LiveOutlet[Any]]) -> Readers | None:
-        """Those there are now, unless that is written already."""
+        """The present readers; None if they are written already."""
         held = ((name, sorted(outlet.leased)) for name, outlet in list(outlets.items()))
         readers = {name: consumers for name, consumers in held if consumers}
         return None if self._folder is None or readers == self._written else readers
@@ -39,6 +39,6 @@ class ReadersFile:
             self._written = readers
 
     def await_back(self, stream: str, outlet: LiveOutlet[Any], position: int) -> None:
-        """Keep what lies behind `position` for those who read the stream before."""
+        """Keeps what lies after `position` for those who read the stream before."""
         for consumer in self.before.pop(stream, ()):
             outlet.attach(consumer, after=position, lease=True)

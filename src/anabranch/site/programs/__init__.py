@@ -1,1 +1,1 @@
-"""Users' programs: pockets, classes, what they give."""
+"""Users' programs: pockets, classes, and their output."""

@@ -46,7 +46,7 @@ class GivenRows(NamedTuple):
 
 
 class PocketBody:
-    """Its state is its own: what it was given is not needed again once that is kept."""
+    """Its state is its own: its input is not needed again once that is kept."""
 
     def __init__(
         self,
@@ -86,8 +86,9 @@ class PocketBody:
             self._snapshots.begin_after(position)
 
     def open(self, instant: int = START_WATERMARK) -> None:
-        """Raises TaskError if the pocket cannot be made, or its state cannot be kept. A pocket
-        whose state is `lost` is not made."""
+        """Opens the pocket. Raises TaskError if the pocket cannot be made, or its state cannot be
+        kept. A pocket whose state is `lost` is not made.
+        """
         self._make()
         if self._snapshots and not self._snapshots.ended:
             self._find_state(self._snapshots)
@@ -124,7 +125,7 @@ class PocketBody:
         snapshots.begun()
 
     def _state(self) -> dict[str, Any]:
-        """All that results depend on; of a pocket that has been closed, that it has."""
+        """All that results depend on; for a pocket that has been closed, only that fact."""
         return {
             "pocket": self._pocket and {"state": self._pocket.snapshot()},
             "watermark": self._watermark,
@@ -147,8 +148,9 @@ class PocketBody:
             self._pocket.restore(state["pocket"]["state"])
 
     def _keep(self, position: int, watermark: int) -> bool:
-        """Whether a restart may begin here. A disk that is full holds nobody up: what came since
-        the last snapshot stays upstream."""
+        """Keeps the state. Returns whether a restart may begin here. A full disk delays nobody: the
+        tuples since the last snapshot stay upstream.
+        """
         if self._snapshots is None:
             return True
         if watermark != END_WATERMARK and not self._snapshots.due():
@@ -163,7 +165,7 @@ class PocketBody:
         return True
 
     def _give_up(self) -> None:
-        """It is closed, and what it would still have given is nobody's."""
+        """Gives the pocket up: it is closed, and its last results go nowhere."""
         pocket, self._pocket = self._pocket, None
         if pocket:
             with suppress(Exception):
@@ -190,7 +192,7 @@ class PocketBody:
         return Produced(table, self._watermark, (taken.last,), restartable=kept, more=more)
 
     def _given(self, tuples: pa.Table, watermark: int) -> Iterator[pa.Table]:
-        """What it gives for tuples and ticks, in the order in which it gets them."""
+        """Its results for tuples and ticks, in the order in which it gets them."""
         turns = self._ticks.turns(tuples, watermark) if self._ticks else [tuples]
         rows: list[GivenRows] = []
         for turn in turns:
@@ -214,7 +216,7 @@ class PocketBody:
         return GivenRows(rows or [], time, time, self._born)
 
     def _end(self) -> pa.Table:
-        """What it gives when it is closed, unless it was closed before its site was."""
+        """Its results when it is closed, unless it was closed before its site was."""
         rows = None
         if self._pocket:
             rows = self._attempt(lambda pocket: as_rows(pocket.close()), 0, tries=1)
@@ -269,15 +271,16 @@ class PocketBody:
         return self._timed(content, times, least, born)
 
     def _fits(self, rows: list[Any], pocket: Pocket) -> bool:
-        """Always, or it raises."""
+        """Returns True, or raises."""
         as_table(rows, self._columns)
         return True
 
     def _timed(
         self, content: pa.Table, times: np.ndarray, least: np.ndarray, born: np.ndarray
     ) -> pa.Table:
-        """`times` are the event times of what set none itself, which cannot be earlier than
-        `least`."""
+        """The rows with times. `times` are the event times of rows without one, which cannot be
+        earlier than `least`.
+        """
         own = pc.coalesce(content.column(EVENT_TIME), pa.array(times, pa.int64()))
         extra = [
             pa.array(np.maximum(own.to_numpy(), least), pa.int64()),
@@ -286,8 +289,9 @@ class PocketBody:
         return pa.table([*content.columns[:-1], *extra], schema=self._output)
 
     def _attempt(self, use: Callable[[Pocket], Any], rows: int, tries: int = ATTEMPTS) -> Any:
-        """`use` the pocket; None if the `rows` it was given are skipped. Raises TaskError to stop
-        it."""
+        """Calls the pocket; None if the `rows` it was given are skipped. Raises TaskError to stop
+        it.
+        """
         attempts = tries if self._on_error == "restart" else 1
         for left in reversed(range(attempts)):
             assert self._pocket

@@ -23,8 +23,9 @@ _STATE = ".state"
 class KeptState:
     """One file for each of some input positions: the state after all tuples up to there.
 
-    `needed` tells the position of the restart point that is on the disk. What was kept for an
-    earlier one is deleted, since nobody restarts there any more. All raise StorageError."""
+    `needed` is the position of the restart point that is on the disk. Files for earlier positions
+    are deleted, since nobody restarts there any more. All methods raise StorageError.
+    """
 
     def __init__(self, folder: Folder, needed: Callable[[], int]) -> None:
         self._folder = folder
@@ -34,13 +35,13 @@ class KeptState:
         self._delete(lambda position: True)
 
     def save(self, position: int, state: bytes) -> None:
-        """It is on the disk once this returns."""
+        """Saves it. It is on the disk once this returns."""
         self._folder.replace(f"{position}{_STATE}", record(state))
         needed = self._needed()
         self._delete(lambda kept: kept < needed)
 
     def load(self, position: int) -> bytes | None:
-        """None if it is not there whole."""
+        """The state; None if it is not there whole."""
         name = f"{position}{_STATE}"
         try:
             found = read_records(self._folder.read(name) or b"", self._folder.place(name)).payloads
@@ -49,7 +50,7 @@ class KeptState:
         return found[0] if found else None
 
     def cut(self, position: int) -> None:
-        """Whoever goes on at `position` may reach other states than were kept for later ones."""
+        """Deletes later states: a run that goes on at `position` may reach others."""
         self._delete(lambda kept: kept > position)
 
     def _delete(self, which: Callable[[int], bool]) -> None:
@@ -64,8 +65,9 @@ class _Pickler(CloudPickler):
         self._own = own
 
     def persistent_id(self, obj: Any) -> str | None:
-        """A class of the pocket's own module goes by its name: its next run loads that module
-        again, and asks with `isinstance` for what it finds there."""
+        """Saves a class of the pocket's own module by its name: the next run loads that module
+        again, and asks with `isinstance` for what it finds there.
+        """
         name = getattr(obj, "__qualname__", "") if isinstance(obj, type) else ""
         return name if name and self._own.get(name) is obj else None
 
@@ -80,7 +82,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 def packed(state: object, own: Mapping[str, Any]) -> bytes:
-    """`own` are the names of the pocket's module. Raises what pickling raises."""
+    """The pickled state; `own` are the names of the pocket's module. Raises what pickling
+    raises.
+    """
     buffer = io.BytesIO()
     _Pickler(buffer, own).dump(state)  # type: ignore[no-untyped-call]
     return buffer.getvalue()
@@ -102,7 +106,9 @@ class Snapshots:
     def __init__(
         self, kept: KeptState, *, resume: bool, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """`resume`: the pocket has run before, and goes on with what was kept then."""
+        """`resume` means that the pocket has run before, and goes on with the state that was
+        kept.
+        """
         self._own: Mapping[str, Any] = {}
         self._kept = kept
         self._resume = resume
@@ -113,11 +119,11 @@ class Snapshots:
 
     @property
     def ended(self) -> bool:
-        """Its results are all out, so it needs no state any more."""
+        """Whether its results are all out, so that it needs no state any more."""
         return self.position == FOREVER
 
     def belong_to(self, pocket: type) -> None:
-        """Classes of its module are known by their names."""
+        """Takes the names of the module's classes, by which they are known."""
         module = sys.modules.get(pocket.__module__)
         self._own = vars(module) if module else {}
 
@@ -125,8 +131,9 @@ class Snapshots:
         self.position = position
 
     def found(self) -> Any | None:
-        """The state after the position where it begins; None if it begins anew. Raises TaskError if
-        there was one and it is gone."""
+        """The state after the position where it begins; None if it begins from the beginning.
+        Raises TaskError if there was a state and it is gone.
+        """
         if not self._resume:
             self._kept.forget()
             return None
@@ -152,15 +159,16 @@ class Snapshots:
             ) from error
 
     def begun(self) -> None:
-        """What follows is a run of this object: should it be opened again, it has run before."""
+        """Takes note that this object runs: if it is opened again, it has run before."""
         self._resume = True
 
     def due(self) -> bool:
         return self._now() >= self._due
 
     def keep(self, position: int, state: Callable[[], object]) -> None:
-        """It is on the disk once this returns. Raises TaskError if `state` cannot be pickled, and
-        StorageError if it cannot be written, which is tried again later."""
+        """Keeps the state. It is on the disk once this returns. Raises TaskError if `state` cannot
+        be pickled, and StorageError if it cannot be written, which is tried again later.
+        """
         started = self._now()
         try:
             data = packed(state(), self._own)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def load_class(program: Program, base: type[T]) -> type[T]:
-    """Raises SourceError if its code fails, ConfigError if it holds no such class."""
+    """The class. Raises SourceError if its code fails, ConfigError if it holds no such class."""
     if program.pickled:
         found = _unpickled(program)
     else:
@@ -35,7 +35,7 @@ def load_class(program: Program, base: type[T]) -> type[T]:
 
 
 def load_module(code: str, path: str) -> ModuleType:
-    """The module that `code` makes. Its folder, if it is there, is searched for what it imports."""
+    """The module that `code` makes. If its folder exists, imports look there."""
     module = ModuleType(f"pocket@{path}")
     module.__file__ = path
     # Tracebacks show the lines that run, whatever the file holds by then, or if it is elsewhere.
@@ -62,9 +62,8 @@ def classes(code: str, path: str, base: type[T]) -> list[type[T]]:
 
 
 def pickled(found: type) -> str:
-    """The class with all of its module that it uses, for processes that have no such module.
-
-    Raises ConfigError if it holds on to what cannot be sent.
+    """The class with all of its module that it uses, for processes that have no such module. Raises
+    ConfigError if it holds something that cannot be sent.
     """
     module = sys.modules.get(found.__module__)
     by_value = module is not None and module.__name__ not in _registered()
@@ -111,7 +110,7 @@ EXAMPLES = {
 def submission(
     pocket: type[Pocket], code: str, path: str, *, pickled: bool = False, name: str | None = None
 ) -> Submission:
-    """What is sent of a class. Raises ConfigError for what is missing or wrong in it."""
+    """The message for a class. Raises ConfigError for what is missing or wrong in it."""
     place = f"{path}: class {pocket.__name__}"
     for attribute, example in EXAMPLES.items():
         if not isinstance(getattr(pocket, attribute, None), str):
@@ -185,7 +184,7 @@ def _every_us(pocket: type[Pocket], place: str) -> int:
 
 
 def named(found: list[type[Pocket]], name: str, place: str) -> type[Pocket]:
-    """The one of this name. Raises ConfigError if there is none."""
+    """The pocket of this name. Raises ConfigError if there is none."""
     for one in found:
         if one.__name__ == name:
             return one

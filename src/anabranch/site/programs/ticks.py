@@ -1,5 +1,5 @@
-"""When a pocket is told how far its input has come: at whole multiples of some time, counted from
-1970, each after all tuples with an earlier event time and before all others.
+"""Tells a pocket how far its input has come, at whole multiples of some time, counted from 1970,
+each after all tuples with an earlier event time and before all others.
 
 Tuples that come before their turn wait. So the order in which a pocket gets tuples and ticks is a
 function of the tuples alone, however they were cut into batches and whenever the watermark moved.
@@ -36,7 +36,8 @@ class Ticks:
 
     def turns(self, tuples: pa.Table, watermark: int) -> Iterator[pa.Table | int]:
         """The tuples and ticks whose turn has come, at most AT_ONCE ticks; `more` says if there are
-        others. At the end of the input there are none behind the last tuple."""
+        others. At the end of the input there are none after the last tuple.
+        """
         waiting = pa.concat_tables([self._waiting, tuples])
         if self._next is None:
             if not len(waiting):
@@ -83,7 +84,7 @@ class Ticks:
 
     @property
     def reached(self) -> int:
-        """What is given from now on has event times from here on, if there is `more`."""
+        """The time from which all later results are, if there is `more`."""
         assert self._next is not None
         return self._next
 

@@ -1,4 +1,4 @@
-"""What a program gives for a stream, in whatever form, as an Arrow table."""
+"""Turns what a program gives for a stream, in whatever form, into an Arrow table."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def _columns(given: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _of_rows(rows: Sequence[Any], names: Sequence[str]) -> dict[str, list[Any]]:
-    """As rows of a Python source: a missing key is NULL; but a key of no column is a mistake."""
+    """The columns of rows, as of a Python source: a missing key is NULL; but a key of no column is
+    a mistake.
+    """
     known = {name.lower(): name for name in (*names, EVENT_TIME)}
     columns: dict[str, list[Any]] = {name: [] for name in known.values()}
     for row in rows:

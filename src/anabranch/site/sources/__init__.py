@@ -1,1 +1,1 @@
-"""From outside to a numbered stream: event time, lateness, pacing, journal."""
+"""Turns outside data into a numbered stream: event time, lateness, pacing, journal."""

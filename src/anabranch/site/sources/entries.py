@@ -1,7 +1,7 @@
-"""What a journal says of each table that was read, and its short form in the file. Pure.
+"""A journal's entry for each table that was read, and its short form in the file. Pure.
 
 An entry is written as the difference to the one before it: cursors of a hundred partitions that
-each have gone on by a few records are a hundred small numbers.
+have each gone on by a few records are a hundred small numbers.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def encode(entry: JournalEntry) -> bytes:
 
 
 def decode(payload: bytes, before: ReadingState) -> JournalEntry:
-    """What `encode` made of an entry with this state before it."""
+    """The entry that `encode` wrote, with this state before it."""
     count, rows, checksum, newest, floor, now_us, allowed, step = json.loads(payload)
     after = ReadingState(
         _after(before.cursor, step),
@@ -82,8 +82,9 @@ def decode(payload: bytes, before: ReadingState) -> JournalEntry:
 
 
 def _step(before: Cursor, after: Cursor) -> Any:
-    """How a cursor has moved: a list of differences if it is of whole numbers under names that
-    stay, else the names that changed, else all of it."""
+    """How a cursor has moved: a list of differences if it holds whole numbers under names that
+    stay, else the names that changed, else all of it.
+    """
     if not (isinstance(before, dict) and isinstance(after, dict)) or before.keys() - after.keys():
         return {"=": after}
     if before.keys() == after.keys() and all(map(_whole, [*before.values(), *after.values()])):

@@ -1,4 +1,4 @@
-"""From a source to a stream: the thread that drives a reading."""
+"""Turns a source into a stream: the thread that drives a reading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class SourceStream(Protocol):
     error: AnabranchError | None
 
     def resume(self, position: int) -> None:
-        """Before the start: go on behind `position`. Raises SourceError if that cannot be."""
+        """Sets, before the start, the position after which it goes on. Raises SourceError if that
+        is impossible.
+        """
 
     def start(self) -> None: ...
 
@@ -53,7 +55,7 @@ class Ingest:
         *,
         synced: bool = False,
     ) -> None:
-        """`synced`: the journal outlives the machine's power, too."""
+        """`synced` means that the journal outlives the machine's power, too."""
         self.stream = stream
         self.outlet = outlet
         self.state = "waiting"
@@ -96,7 +98,9 @@ class Ingest:
         self.reading.resume(position)
 
     def start(self) -> None:
-        """Idempotent: a stream is read once, from when it first has a consumer."""
+        """Starts to read, at the first call only: a stream is read once, from when it first has a
+        consumer.
+        """
         if self.state == "waiting":
             self.state = "running"
             self._thread.start()
@@ -158,7 +162,7 @@ class Ingest:
                 self.outlet.end()
 
     def _drive(self, steps: Steps) -> None:
-        """To its end, or until we are to stop."""
+        """Drives the steps to their end, or until we are to stop."""
         try:
             need = next(steps)
             while not self._stopped.is_set():

@@ -46,11 +46,11 @@ class ArrivalClock:
         self._read_us = monotonic_ns() // 1000
 
     def begin_at(self, now_us: int) -> None:
-        """It has shown this before."""
+        """Takes note that it has shown this time before."""
         self._now_us = max(self._now_us, now_us)
 
     def now_us(self) -> int:
-        """Never less than before."""
+        """The time, never less than before."""
         wall, read = self._wall_ns() // 1000, self._monotonic_ns() // 1000
         expected = self._now_us + read - self._read_us
         self._read_us = read
@@ -63,7 +63,9 @@ class ArrivalClock:
 
 @dataclass(frozen=True)
 class Parts:
-    """Of rows in a row: how many came together, when, and the clock's watermark then."""
+    """The parts of a sequence of rows: how many came together, when, and the clock's watermark
+    then.
+    """
 
     rows: Sequence[int]
     now_us: Sequence[int]
@@ -73,7 +75,8 @@ class Parts:
 @dataclass(frozen=True)
 class Judged:
     """The tuples in time, with `_ts` and `_born`; how many of each part they are; the newest event
-    time of all; the watermark behind them; how many were late."""
+    time of all; the watermark after them; how many were late.
+    """
 
     table: pa.Table
     counts: list[int]
@@ -114,7 +117,7 @@ class Judge:
         )
 
     def watermark(self, newest: int, floor: int) -> int:
-        """After the newest event time, and what the clock has moved it to."""
+        """The watermark after the newest event time and after the clock has moved it to `floor`."""
         return max(lateness.watermark(newest, self._lateness_us), min(floor, END_WATERMARK - 1))
 
 
@@ -133,7 +136,7 @@ def _counts(timely: np.ndarray, rows: Sequence[int]) -> list[int]:
 
 
 class Intake:
-    """Not for several threads at once."""
+    """Several threads must not use it at once."""
 
     def __init__(
         self,
@@ -143,7 +146,7 @@ class Intake:
         skip: Callable[[int], None],
         clock: ArrivalClock,
     ) -> None:
-        """`skip` is told how many malformed rows were left out."""
+        """`skip` is called with the number of malformed rows that were left out."""
         self.newest = START_WATERMARK
         self.floor = START_WATERMARK
         """The watermark that the clock has moved."""
@@ -157,7 +160,7 @@ class Intake:
         self._ahead_us = stream.ahead_us if stream.timestamp else None
 
     def go_on(self, state: ReadingState, promised: int) -> None:
-        """What was read and promised before holds."""
+        """Goes on: what was read and promised before holds."""
         self.newest = state.newest
         self.floor = max(state.floor, promised)
         self.clock.begin_at(max(self.newest, self.floor))
@@ -171,7 +174,7 @@ class Intake:
     def entered(
         self, table: pa.Table, before: ReadingState, cursor: Any, *, checked: bool
     ) -> tuple[JournalEntry, Judged]:
-        """What the journal is to know of a table, and its tuples."""
+        """The journal's entry for a table, and its tuples."""
         now_us = self.clock.now_us()
         bounded = self._bounded(table, now_us)
         allowed = self._shedder.allowed(bounded, now_us) if self._shedder else None
@@ -198,7 +201,9 @@ class Intake:
     def split(
         self, table: pa.Table, group: list[JournalEntry]
     ) -> Iterator[tuple[pa.Table, list[JournalEntry]]]:
-        """One by one what has to be seen so: what was shed, and what came from the future."""
+        """The pieces that must be examined separately: tables with shed tuples, and those with
+        tuples from the future.
+        """
         if self._shedder is None and self._far(table, group[0].after.now_us) is None:
             yield table, group
             return
@@ -211,7 +216,9 @@ class Intake:
             start += entry.rows
 
     def again(self, table: pa.Table, entries: list[JournalEntry]) -> Judged:
-        """Raises CannotResume if other tuples come of it than came."""
+        """The tuples of a table that is read again. Raises CannotResume if they differ from the
+        first time.
+        """
         self.newest = entries[0].before.newest
         rows = [len(table)] if len(entries) == 1 else [entry.rows for entry in entries]
         moments = [entry.after.now_us for entry in entries]

@@ -1,8 +1,8 @@
 """Which part of a source became which positions, so that it can be read again as the same tuples.
 
-An entry per table read, written before its tuples are given on. Entries stand in segments, a file
-each: one that is full is packed and not touched again until all of its tuples are released, and
-then removed whole. So an hour of entries takes some ten bytes a partition and none of the memory.
+An entry per table read is written before its tuples are given on. Entries stand in segments, a file
+each: a full segment is packed and not touched again until all of its tuples are released, and then
+removed whole. So an hour of entries takes some ten bytes a partition and none of the memory.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class _Segment:
 
 
 class Journal:
-    """The segments of one stream in a folder. Not for several threads at once.
+    """The segments of one stream in a folder. Several threads must not use it at once.
 
-    What raises StorageError has not been done, and can be tried again.
+    A call that raises StorageError has done nothing, and can be tried again.
     """
 
     def __init__(self, folder: Folder, name: str, segment: int = SEGMENT) -> None:
@@ -75,11 +75,11 @@ class Journal:
         return self.state.next - 1 if self.state else 0
 
     def lacks(self, position: int) -> bool:
-        """Something behind `position` was read and is not among the entries any more."""
+        """Whether something after `position` was read and is not among the entries any more."""
         return bool(self._segments) and self._segments[0].begin.next > position + 1
 
     def since(self, position: int) -> Iterator[JournalEntry]:
-        """The entries from the first on that gave a tuple behind `position`."""
+        """The entries from the first on that gave a tuple after `position`."""
         for entry in self._since_segment(position):
             if entry.last > position:
                 yield entry
@@ -92,7 +92,9 @@ class Journal:
             yield from _entries(payloads, one.begin)
 
     def needed(self, position: int) -> ReadingState:
-        """Where a reading would begin that gives all tuples behind `position`, or before that."""
+        """The place where a reading would begin that gives all tuples after `position`, or an
+        earlier one.
+        """
         number, index, state = self._released
         newest = self._segments[-1]
         if number != newest.number:
@@ -111,7 +113,7 @@ class Journal:
     # -- writing ---------------------------------------------------------------------------------
 
     def begin(self, state: ReadingState) -> None:
-        """Reading begins there, also if it ends before the first table has come."""
+        """Takes note that reading begins there, even if it ends before the first table has come."""
         self._make_room(state)
 
     def add(self, entry: JournalEntry) -> None:
@@ -120,13 +122,13 @@ class Journal:
         self.state = entry.after
 
     def promise(self, floor: int, state: ReadingState) -> None:
-        """No tuple below `floor` gets a position behind `state`."""
+        """Promises that no tuple below `floor` gets a position after `state`."""
         self._make_room(state)
         self._append(b"%d" % floor)
         self.promised = max(self.promised, floor)
 
     def sync(self) -> None:
-        """What was written stays, whatever happens to the machine."""
+        """Returns once what was written would survive a crash of the machine."""
         if self._doubtful:
             self._replace(*self._active)
         elif self._file:
@@ -135,7 +137,7 @@ class Journal:
             self._doubtful = False
 
     def trim(self, released: int) -> None:
-        """Forget segments all of whose tuples are released."""
+        """Forgets segments all of whose tuples are released."""
         while len(self._segments) > 1 and self._segments[1].begin.next <= released + 1:
             self._folder.remove(self._file_name(self._segments[0].number))
             del self._segments[0]
@@ -146,8 +148,9 @@ class Journal:
             self._file = None
 
     def _make_room(self, begin: ReadingState) -> None:
-        """Begin a segment if there is none, or the newest is full. Wherever this ends early, the
-        files hold what they held."""
+        """Begins a segment if there is none, or the newest is full. Wherever this ends early, the
+        files hold what they held.
+        """
         if self._segments and len(self._active) < self._limit:
             return
         number = 1
@@ -173,7 +176,7 @@ class Journal:
         self._active.append(payload)
 
     def _replace(self, *payloads: bytes) -> None:
-        """Write the newest file anew, with the same entries."""
+        """Writes the newest file again, with the same entries."""
         self.close()
         newest = self._segments[-1]
         data = b"".join(map(record, [_head(newest.begin, START_WATERMARK), *payloads]))

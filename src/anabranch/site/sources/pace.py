@@ -28,18 +28,18 @@ PATIENCE_S = 30.0
 
 
 class Pace:
-    """Lets about as many bytes of a source as the `budget` has in all be on their way at a time, to
+    """Lets about as many bytes of a source be on their way at a time as the `budget` has in all, to
     the last hop and back.
 
     Back-pressure alone lets every queue on the way fill up; and since each hop keeps a tuple until
-    nobody behind it needs it, all that is on its way is in memory once per hop.
+    nobody after it needs it, all tuples on their way are in memory once per hop.
 
-    What the process has come to take more than it should (`excess`) comes off that, down to a half,
-    with which jobs are still of a size worth having.
+    The memory that the process takes beyond its normal size (`excess`) comes off that, down to a
+    half, with which jobs still have a useful size.
 
-    What an outlet keeps may also be in windows, and then be released only when more tuples follow.
-    That shows when everything has come to rest: from then on as much again may follow. So this
-    delays a source and never stops it.
+    Tuples that an outlet keeps may also be in windows, and then be released only when more tuples
+    follow. That shows when everything has come to rest: from then on as much again may follow. So
+    this delays a source and never stops it.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Pace:
         self._needed = 0
 
     def wait(self, stopped: threading.Event) -> None:
-        """Block until more may follow, or `stopped` is set."""
+        """Blocks until more may follow, or `stopped` is set."""
         kept, moved = self._kept(), time.monotonic()
         busy = moved
         while kept >= self._ahead() + 2 * self._needed and not stopped.wait(POLL_S):
@@ -101,8 +101,9 @@ Beat = Callable[[], bool]
 
 
 class Beats:
-    """Threads are not to grow with streams, and a beat is short: who could be waited for is asked
-    without waiting. The thread ends when nobody is left to be called."""
+    """The number of threads must not grow with streams, and a beat is short: whatever could make it
+    wait is asked without waiting. The thread ends when nothing is left to be called.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -111,7 +112,7 @@ class Beats:
         self._thread: threading.Thread | None = None
 
     def every(self, seconds: float, beat: Beat) -> None:
-        """Call `beat` every so many seconds, for as long as it gives true."""
+        """Calls `beat` every so many seconds, for as long as it returns true."""
         with self._changed:
             self._add(seconds, beat)
             if self._thread is None:
@@ -138,7 +139,7 @@ class Beats:
                     self._add(seconds, beat)
 
     def _next(self) -> tuple[float, Beat] | None:
-        """When it is due; None if there is none."""
+        """The next beat and when it is due; None if there is none."""
         with self._changed:
             while self._due:
                 wait_s = self._due[0][0] - time.monotonic()
@@ -156,19 +157,21 @@ beats = Beats()
 
 @dataclass(frozen=True)
 class Pause:
-    """To go on after so long."""
+    """Asks to go on after this time."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Room:
-    """To go on when the outlet has room."""
+    """Asks to go on when the outlet has room."""
 
 
 @dataclass(frozen=True)
 class Next:
-    """The next of these; None at their end. What that raises is raised where it was asked for."""
+    """Asks for the next of these; None at their end. An error in that is raised where it was asked
+    for.
+    """
 
     tables: Iterator[Any]
 

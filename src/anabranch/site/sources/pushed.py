@@ -1,4 +1,4 @@
-"""What decides about rows that programs push, and what of it must outlive the process."""
+"""The facts that decide about rows that programs push, and those that must outlive the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRITERS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Where a stream stands after what was pushed."""
+    """The state of a stream after the rows that were pushed."""
 
     lateness_us: int
     timed: bool | None = None
@@ -37,19 +37,20 @@ class Pushed:
         return lateness.watermark(self.newest, self.lateness_us)
 
     def arrival(self, now_us: int) -> Pushed:
-        """The clock has come so far."""
+        """The state once the clock has come this far."""
         return replace(self, newest=max(self.newest, now_us))
 
     def judge(self, times: np.ndarray) -> tuple[np.ndarray | None, Pushed]:
-        """Which rows with these event times are late, None if none is; and where the stream stands
-        after them."""
+        """Which rows with these event times are late, None if none is; and the stream's state after
+        them.
+        """
         late = lateness.late(times, self.newest, self.lateness_us)
         newest = max(self.newest, int(times.max())) if len(times) else self.newest
         count = 0 if late is None else int(late.sum())
         return late, replace(self, newest=newest, late=self.late + count)
 
     def has(self, writer: str, number: int) -> bool:
-        """This push is here already: its answer was lost."""
+        """Whether this push is here already: then its answer was lost."""
         return bool(writer) and dict(self.writers).get(writer, -1) >= number
 
     def written(self, writer: str, number: int) -> Pushed:
@@ -59,7 +60,7 @@ class Pushed:
         return replace(self, writers=(*others, (writer, number)))
 
     def notes(self) -> dict[str, object]:
-        """All of it, as JSON."""
+        """The whole state, as JSON."""
         return {
             "timed": self.timed,
             "newest": self.newest,
@@ -73,7 +74,7 @@ class Pushed:
         return {"timed": self.timed, "newest": self.newest, "late": self.late, "writers": last}
 
     def learned(self, notes: Mapping[str, Any]) -> Pushed:
-        """After an entry with these notes."""
+        """The state after an entry with these notes."""
         same = ("timed", "newest", "late")
         found = replace(self, **{key: notes[key] for key in same if key in notes})
         for writer, number in notes.get("writers", ()):

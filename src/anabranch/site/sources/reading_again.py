@@ -84,8 +84,9 @@ _REMEDY = (
 def read_again(
     source: Source, entries: Iterable[JournalEntry]
 ) -> Iterator[tuple[pa.Table, list[JournalEntry]]]:
-    """The tables of the entries, which follow each other; several as one if the source reads in
-    bulk. Raises CannotResume if one is not what it was."""
+    """The tables of consecutive entries; several as one if the source reads in bulk. Raises
+    CannotResume if a table is not what it was.
+    """
     asked: deque[JournalEntry] = deque()
     for table, count in _in_bulk(source, iter(entries), asked):
         group = [asked.popleft() for _ in range(count)]

@@ -16,7 +16,7 @@ VALUE = "_value"
 
 
 class Shedder:
-    """Of one stream. `shed` counts the tuples that were dropped."""
+    """The shedder of one stream. `shed` counts the tuples that were dropped."""
 
     def __init__(
         self,
@@ -40,7 +40,9 @@ class Shedder:
         self._evaluate = self._expressions.evaluation(columns, valued)
 
     def allowed(self, table: pa.Table, now_us: int) -> int:
-        """How many of its tuples may pass. Asked once: whoever reads them again says it."""
+        """How many of its tuples may pass. It is decided once: a later reading takes the number
+        from the journal.
+        """
         return self._allowance.take(now_us, len(table), lambda: self._values(table))
 
     def kept(self, table: pa.Table, allowed: int) -> pa.Table:
@@ -53,13 +55,17 @@ class Shedder:
         return table.take(pa.array(most_valuable(self._values(table), allowed)))
 
     def _values(self, table: pa.Table) -> np.ndarray:
-        """Asked for twice of a table that is read for the first time."""
+        """The values of the tuples. They are needed twice for a table that is read for the first
+        time.
+        """
         if self._valued is None or self._valued[0] is not table:
             self._valued = table, self._evaluated(table)
         return self._valued[1]
 
     def _evaluated(self, table: pa.Table) -> np.ndarray:
-        """A column needs no Spark, unless it is one that only Spark can make a number of."""
+        """The values, evaluated. A column needs no Spark, unless only Spark can turn it into a
+        number.
+        """
         if self._column:
             value = table.column(self._column.column)
             if pa.types.is_floating(value.type) or pa.types.is_integer(value.type):

@@ -1,8 +1,8 @@
 """A table as a stream of the changes that its source sees.
 
-Every version has a stamp, the event time from which on it holds. The first holds from ever: a
-replay of old tuples finds it. Each later one is stamped with the moment up to which the watermark
-had promised that nothing would change.
+Every version has a stamp, the event time from which on it holds. The first holds from the beginning
+of time: a replay of old tuples finds it. Each later one is stamped with the moment up to which the
+watermark had promised that nothing would change.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RowChanges:
             del self._positions[key]
 
     def again(self, changes: Iterable[tuple[Row, int | None]], last: int) -> None:
-        """Changes made before, as (row, position that went): the first got `last + 1`."""
+        """Takes changes made before, as (row, position that went): the first got `last + 1`."""
         for offset, (row, gone) in enumerate(changes):
             if gone is None:
                 self._keep(row, last + 1 + offset)
@@ -80,7 +80,9 @@ class RowChanges:
 
 
 def _add_to_log(log: Path, table: pa.Table) -> None:
-    """As one write: a killed process leaves a version whole or not at all, or its length tells."""
+    """Writes the version at once: a killed process leaves it whole or not at all, or its length
+    shows that it is not whole.
+    """
     buffer = io.BytesIO()
     with pa.ipc.new_stream(buffer, table.schema) as writer:
         writer.write_table(table)
@@ -128,10 +130,12 @@ class TableIngest:
         self._thread = threading.Thread(target=self._run, name=f"table-{table.name}", daemon=True)
 
     def resume(self, position: int) -> None:
-        """Its versions are all there: nothing is to be skipped."""
+        """Does nothing: its versions are all there, so nothing is to be skipped."""
 
     def start(self) -> None:
-        """Idempotent: a table is read from when it first has a consumer."""
+        """Starts to read, at the first call only: a table is read from when it first has a
+        consumer.
+        """
         if self.state == "waiting":
             self.state = "running"
             self._thread.start()
@@ -182,7 +186,7 @@ class TableIngest:
         note("failed", error.line(), wrong=True, site=self.table.site, query=self.table.name)
 
     def _follow(self) -> None:
-        """Ship what changes, and promise meanwhile that nothing does."""
+        """Ships changes, and in between promises that nothing changes."""
         promised = self._promise()
         if self._kept:  # what has changed while we were away
             self._ship(self._content(), promised)
@@ -192,8 +196,9 @@ class TableIngest:
             promised = self._promise()
 
     def _content(self) -> pa.Table:
-        """What is away is waited for, and nothing is promised meanwhile. SourceAway only once we
-        are to stop."""
+        """The table's content. While the table is away it waits, and promises nothing. Raises
+        SourceAway only once it must stop.
+        """
         tries = 0
         while True:
             try:
@@ -208,13 +213,13 @@ class TableIngest:
                 return found
 
     def _promise(self) -> int:
-        """No version is stamped before this; said to those who wait."""
+        """Promises readers that no version is stamped before this time, which it returns."""
         promised = time.time_ns() // 1000 + int(LEAD_S * 1e6)
         self.outlet.append([], promised)
         return promised
 
     def _ship(self, content: pa.Table, stamp: int) -> None:
-        """Append what has changed since the last version, if anything has."""
+        """Appends what has changed since the last version, if anything has."""
         rows = zip(*(column.to_pylist() for column in content.columns), strict=True)
         came, gone = self._changes.to(rows, self.outlet.last)
         now_us = time.time_ns() // 1000
@@ -229,7 +234,7 @@ class TableIngest:
             self.outlet.append(record_batches(table, PIECE_ROWS), stamp)
 
     def _again(self, versions: list[pa.Table]) -> None:
-        """The versions of before, at their positions."""
+        """Gives the earlier versions again, at their positions."""
         for table in versions:
             values = table.select([column.name for column in self.table.columns])
             rows = zip(*(column.to_pylist() for column in values.columns), strict=True)

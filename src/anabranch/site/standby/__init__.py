@@ -1,1 +1,1 @@
-"""Standing by for tasks of other sites, and taking over."""
+"""Stands by for tasks of other sites, and takes over."""

@@ -1,4 +1,4 @@
-"""Standing by for a task: runs it on what is shipped, watches its primary, and takes over."""
+"""Stands by for a task: runs it on what is shipped, watches its primary, and takes over."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class GuardHost(Protocol):
 
 
 class Poster(Protocol):
-    """Who has posted a guard, and is told what becomes of it."""
+    """Has posted a guard, and is told what happens to it."""
 
     async def took_over(self, task: Task) -> None: ...
     def superseded(self, task: Task) -> None: ...
@@ -124,19 +124,19 @@ class Guard:
         )
 
     def close(self) -> None:
-        """Stand by no more."""
+        """Ends standing by."""
         self._quiet()
         self._watching.cancel()
 
     def _quiet(self) -> None:
-        """Nothing more comes in, and nothing is run for practice."""
+        """Accepts nothing more, and stops practice runs."""
         self._tuning.close()
         self._warmth.close()
         self._inputs.close()
 
     @property
     def protects(self) -> bool:
-        """Heard from every input: it could take over now."""
+        """Whether it has heard from every input: then it could take over now."""
         return self.state == "standby" and self._inputs.heard_all
 
     def _consider(self) -> None:
@@ -151,19 +151,19 @@ class Guard:
             self.task.fail(error)
 
     def reroute(self, stream: str) -> None:
-        """A stream is produced elsewhere now."""
+        """The stream is produced elsewhere now; follows it there."""
         if self.state == "standby":
             self._inputs.reroute(stream)
 
     # -- take-over -------------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Now, though the primary may be well."""
+        """Takes over now, though the primary may be well."""
         self._asked = True
         self._wake.notify()
 
     async def _run(self) -> None:
-        """Watch, claim, and catch up, going on where an error has ended it."""
+        """Watches, claims, and catches up; goes on where an error has ended it."""
         if self.state == "standby":
             await self._watch()
             states = await self._claim()
@@ -173,8 +173,9 @@ class Guard:
             await self._catch_up(self._sent)
 
     async def _watch(self) -> None:
-        """Beats go out at their own times: one that is not answered costs one interval, not two. An
-        answer that comes later than the next beat still is one."""
+        """Watches the primary. Beats go out at their own times: a beat without an answer costs one
+        interval, not two. An answer that comes later than the next beat still counts.
+        """
         while not self._asked:
             self._answered = False
             self._runtime.spawn(self._beat(), f"beat for {self.task.spec.name}")
@@ -216,9 +217,10 @@ class Guard:
         self._wake.notify()
 
     async def _claim(self) -> Sequence[ConsumerState]:
-        """Tell everyone, learn from upstream where to go on, and go on. What is there already can
-        be sent at once: it is what the primary would send. A claim cannot be made twice: one that
-        fails, whatever the reason, is given up, so that another is posted."""
+        """Tells everyone, learns from upstream where to go on, and goes on. The task's results so
+        far can be sent at once: the primary would send the same. A claim cannot be made twice: one
+        that fails, whatever the reason, is given up, so that another standby is posted.
+        """
         self._note("noticed")
         self.state = "claiming"
         try:
@@ -240,7 +242,7 @@ class Guard:
         return states
 
     async def _catch_up(self, sent: Sequence[int]) -> None:
-        """Note when all that the primary had been sent is processed here too."""
+        """Takes note when all that the primary had been sent is processed here too."""
         deadline = self._runtime.now() + CATCH_UP_S
         while any(done < last for done, last in zip(self.task.processed, sent, strict=True)):
             await self._runtime.sleep(LOOK_S)
@@ -250,8 +252,9 @@ class Guard:
         self._host.tell()
 
     async def _all_claimed(self) -> list[ConsumerState]:
-        """The answers of all inputs' producers, none of which has been replaced meanwhile: the
-        word of one whose epoch is over says nothing about what its successor lets go of."""
+        """The answers of all inputs' producers, none of which has been replaced meanwhile: the word
+        of a producer whose epoch is over says nothing about what its successor releases.
+        """
         inputs = self.task.spec.inputs
         while True:
             before = [self._links.route(source).site for source in inputs]
@@ -268,7 +271,9 @@ class Guard:
                 await self._runtime.sleep(RETRY_S)
 
     def _announce(self) -> None:
-        """To all sites, at once; those that cannot be reached now hear of it from others."""
+        """Announces itself to all sites, at once; those that cannot be reached now learn it from
+        others.
+        """
         output = self.task.spec.output
         if output is None:
             return

@@ -28,8 +28,9 @@ ASK_S = 2.0
 
 
 class Upstream:
-    """Asks for a task, as its consumer; inputs go by their index. Every call raises SiteError if
-    the producer is away."""
+    """Asks on behalf of a task, as its consumer; inputs go by their index. Every call raises
+    SiteError if the producer is away.
+    """
 
     def __init__(self, spec: TaskSpec, links: Links, network: Network) -> None:
         self._spec = spec
@@ -43,7 +44,7 @@ class Upstream:
         return await self._ask(index, AskTraffic(*self._named(index)))
 
     async def claim(self, index: int, epoch: int) -> ConsumerState:
-        """Raises Superseded if a later epoch has claimed it."""
+        """Claims the input. Raises Superseded if a later epoch has claimed it."""
         return await self._ask(index, AskClaim(*self._named(index), epoch))
 
     async def consumer_state(self, index: int) -> ConsumerState:
@@ -80,12 +81,14 @@ class _Collector:
         await self._inputs.offer(self._index, self._unpack(batch))
 
     def close(self) -> None:
-        """The standby goes on."""
+        """Does nothing: the standby goes on."""
 
 
 class StandbyInputs:
-    """Of one task that was begun at the point of its `post`. `consider` has the executor look at
-    the task; `on_failure` hears of links that cannot go on; `unpack(index)` undoes the codec."""
+    """The inputs of one task that was begun at the point of its `post`. `consider` makes the
+    executor look at the task; `on_failure` is called with links that cannot go on; `unpack(index)`
+    undoes the codec.
+    """
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class StandbyInputs:
         ]
 
     def close(self) -> None:
-        """Nothing more is to come in."""
+        """Closes the inputs: nothing more is to come in."""
         for subscription in self._subscriptions:
             subscription.close()
 
@@ -152,7 +155,7 @@ class StandbyInputs:
         )
 
     async def ship_by(self, index: int, batch: int) -> None:
-        """Have an input shipped in batches of another size."""
+        """Has an input shipped in batches of another size."""
         self.batches[index] = batch
         await self._upstream.ship_by(index, self._post.epoch, batch)
 
@@ -165,13 +168,13 @@ class StandbyInputs:
         await self._task.inlets[index].space()
 
     async def offer(self, index: int, batch: Batch[Any]) -> None:
-        """A shipment or heartbeat has come."""
+        """Takes a shipment or heartbeat."""
         async with self._one:
             await self._perform(self._secondary.offer(index, batch, self._task.idle_at()))
             self._heard.add(index)
 
     async def _perform(self, actions: list[Action[Any]]) -> None:
-        """Feed the task, or have it begin anew."""
+        """Feeds the task, or makes it begin again."""
         for action in actions:
             if isinstance(action, Feed):
                 await self._task.inlets[action.index].offer(action.batch)
@@ -187,7 +190,9 @@ class StandbyInputs:
         self._task.learn(self._secondary.point)
 
     async def look_up(self) -> None:
-        """Called now and then. While an input is full no shipment tells what was released: ask."""
+        """Called now and then. While an input is full, no shipment tells what was released, so it
+        asks.
+        """
         if any(inlet.full for inlet in self._task.inlets):
             try:
                 stands = await self._upstream.states()
@@ -204,7 +209,9 @@ class StandbyInputs:
     # -- take-over -------------------------------------------------------------------------------
 
     async def take_over(self, states: Sequence[ConsumerState]) -> None:
-        """The producers have agreed, and it is closed. Raises Gap as `Secondary.take_over`."""
+        """Takes over: the producers have agreed, and the inputs are closed. Raises Gap as
+        `Secondary.take_over`.
+        """
         claims = [Claim(one.released, one.restart) for one in states]
         for subscription in self._subscriptions:
             await subscription.join()

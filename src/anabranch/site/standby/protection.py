@@ -75,7 +75,9 @@ class StandbyGuards:
         return guard.report() if guard else None
 
     def forget(self, task: str) -> list[str]:
-        """It is dropped; the sinks that were to begin with it are to be, too."""
+        """Forgets a task that is dropped; returns the sinks that were to begin with it and are
+        dropped, too.
+        """
         guard = self.guards.pop(task, None)
         sink = self._sinks.pop(task, None)
         if guard:
@@ -116,9 +118,10 @@ class StandbyGuards:
             )
 
     async def took_over(self, task: Task) -> None:
-        """A restart would begin at its point from now on. Its sink goes on behind what it has
-        written, which it knows; the one that wrote before can write no more, or only what is there
-        already. If nobody waits for it any more, it is being dropped, and so are we."""
+        """Takes note of a take-over. A restart would begin at its point from now on. Its sink goes
+        on after what it has written, which it knows; the earlier writer can write no more, or only
+        what is there already. If nobody waits for it any more, it is being dropped, and so are we.
+        """
         sink = self._sinks.get(task.spec.name)
         if sink and task.outlet and sink.spec.name in task.outlet.consumers:
             del self._sinks[task.spec.name]
@@ -175,9 +178,10 @@ class StandbyGuards:
         self._runtime.supervise(f"{task.spec.name} goes back", lambda: self._rejoin(task))
 
     async def _rejoin(self, task: Task) -> None:
-        """A producer has let go of what a task of ours would take next, on the word of the one that
-        ran before it: the point that came with that word is where to go on. If somebody knows more,
-        who is not there, the task is given up, for a standby to be posted anew."""
+        """Lets a task rejoin. A producer has released what the task would take next, on the word of
+        its earlier primary: it goes on at the point that came with that word. If somebody who is
+        away knows a later point, the task is given up, for a new standby to be posted.
+        """
         self._links.unfollow(task)
         upstream = Upstream(task.spec, self._links, self._network)
         while self._host.tasks.get(task.spec.name) is task:
@@ -206,6 +210,8 @@ class StandbyGuards:
             return
 
     def superseded(self, task: Task) -> None:
-        """Another site runs it now: it stops, and lets go of nothing on the other's behalf."""
+        """Ends a task that another site runs now: it stops, and releases nothing on the other's
+        behalf.
+        """
         task.stop()
         self._runtime.spawn(self._host.discard(task), f"{task.spec.name}-superseded")

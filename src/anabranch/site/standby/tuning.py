@@ -33,7 +33,7 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True)
 class Costs:
-    """Of the task, and of a call to its primary."""
+    """The costs of the task, and of a call to its primary."""
 
     fixed_s: float
     per_tuple_s: float
@@ -41,8 +41,9 @@ class Costs:
 
 
 class Tuning:
-    """Asks the producer of each input for its `measured` traffic, and has it ship by the batch that
-    suits: `set_batch(index, batch)`."""
+    """Asks the producer of each input for its `measured` traffic, and makes it ship by the batch
+    that suits: `set_batch(index, batch)`.
+    """
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Tuning:
         self._coroutine.cancel()
 
     def report(self) -> tuple[TuningReport, ...]:
-        """Per input that something is known of."""
+        """A report for each input that something is known of."""
         return tuple(self._tuned(index, choice) for index, choice in list(self._choices.items()))
 
     def _tuned(self, index: int, choice: BatchChoice) -> TuningReport:
@@ -143,8 +144,9 @@ class Tuning:
         )
 
     def _assumed(self, flow: Flow) -> Releases:
-        """In the place of what has not been measured yet. The acks themselves are made up by the
-        model: those that were assumed before are not to be remembered."""
+        """The assumed releases, where nothing has been measured yet. The model invents the acks
+        themselves: earlier assumed ones must not be remembered.
+        """
         ack_interval_s = self._cluster.ack_interval_us / 1e6
         costs = self._costs()
         lag_s = ack_interval_s + costs.fixed_s + costs.rtt_s
@@ -152,7 +154,7 @@ class Tuning:
         return Releases(guess.interval_s, guess.left, left_spread=0.0, acks=())
 
     def _why(self, index: int) -> str:
-        """What is known of the load, too, if that is not all measured."""
+        """Why this batch; with what is known of the load, if not all of it is measured."""
         why = self._choices[index].why
         if self._measured_acks.get(index, True):
             return why
@@ -174,8 +176,9 @@ def hold_of(spec: TaskSpec) -> Hold:
 
 
 def _held(spec: TaskSpec) -> float:
-    """Tuples that open windows hold back whatever the rate; what windows of time hold grows with
-    it, as the lag does."""
+    """The tuples that open windows hold back whatever the rate; the part of windows of time grows
+    with the rate, as the lag does.
+    """
     panes: Sequence[Any] = [one.panes for one in spec.operators if isinstance(one, Aggregate)]
     return max((one.width - one.slide / 2 for one in panes if isinstance(one, RowPanes)), default=0)
 
@@ -188,8 +191,10 @@ LEAST_S, SOON_S, LATER_S = 0.05, 1.0, 5.0
 
 
 class Warmth:
-    """Of a task that stands by, until it is closed. `in_slot` runs it when nothing else does;
-    `consider` has the executor look at the task after a run: something may have come meanwhile."""
+    """The warmth of a task that stands by, until it is closed. `in_slot` runs it when nothing else
+    does; `consider` makes the executor look at the task after a run: something may have come
+    meanwhile.
+    """
 
     def __init__(
         self, runtime: Runtime, task: Task, in_slot: InSlot, consider: Callable[[], None]
@@ -204,8 +209,9 @@ class Warmth:
         self._coroutine = runtime.supervise(f"warming of {task.spec.name}", self._run)
 
     def close(self) -> None:
-        """A run that is under way ends first: the end of an input that comes meanwhile would else
-        be seen by nobody."""
+        """Closes it. A run that is under way ends first: otherwise nobody would see the end of an
+        input that comes meanwhile.
+        """
         self._closed = True
         if not self._warming:
             self._coroutine.cancel()
@@ -222,7 +228,7 @@ class Warmth:
             self._consider()
 
     def _next(self) -> float:
-        """Run once, unless it has lately run by itself; how long to wait then."""
+        """Runs once, unless it has lately run by itself; returns how long to wait then."""
         samples = self._task.measures.samples
         if samples > self._known:
             self._known = samples

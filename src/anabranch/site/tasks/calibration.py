@@ -1,7 +1,7 @@
-"""What a task will cost, tried out on made-up tuples before it has run.
+"""Estimates what a task will cost, by a trial on generated tuples before it has run.
 
-NULLs would be too cheap: most functions give NULL for them at once. So tuples are made up by their
-types. A condition may let few or none of them through; what is measured later is better.
+NULLs would be too cheap: most functions return NULL for them at once. So tuples are generated from
+their types. A condition may let few or none of them through; later measurements are better.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ InSlot = Callable[[Callable[[], float]], float | None]
 
 
 class Unknown(Exception):
-    """There is no time to try it out."""
+    """There is no time for a trial."""
 
 
 def calibrated(
@@ -48,8 +48,9 @@ def calibrated(
     in_slot: InSlot,
     now: Callable[[], float] = time.perf_counter,
 ) -> InstanceCost | None:
-    """Of a new `body`, which is opened and used up by it. `schemas` are those of its inputs on the
-    wire. None if no made-up tuple can be processed."""
+    """The cost of a new `body`, which is opened and used up by the trial. `schemas` are those of
+    its inputs on the wire. None if no generated tuple can be processed.
+    """
     trial = _Trial(body, schemas, in_slot, now)
     try:
         body.open()
@@ -74,7 +75,7 @@ def _cost(trial: _Trial) -> InstanceCost:
 
 
 def _warmed(trial: _Trial) -> float:
-    """What an instance of one tuple takes once it has become no quicker for a while."""
+    """The seconds of an instance of one tuple once it has become no quicker for a while."""
     started, quickest = trial.now(), float("inf")
     while True:
         took = trial.run(1)
@@ -101,7 +102,7 @@ class _Trial:
         self._last = 0
 
     def run(self, rows: int) -> float:
-        """Seconds of an instance with so many tuples of every input."""
+        """The seconds of an instance with this many tuples of every input."""
         first, self._last = self._last + 1, self._last + rows
         taken = [
             Taken([Batch("", first, 0, 0, made_up(schema, first, rows))], self._last, self._time)
@@ -124,7 +125,7 @@ class _Trial:
 
 
 def made_up(schema: pa.Schema, first: int, rows: int) -> pa.RecordBatch:
-    """Tuples `first`, `first` + 1 …, each value made of its tuple's number."""
+    """Tuples `first`, `first` + 1 …, each value made from its tuple's number."""
     return pa.RecordBatch.from_arrays(
         [_column(field, first, rows) for field in schema], schema=schema
     )
@@ -138,7 +139,7 @@ def _column(field: pa.Field, first: int, rows: int) -> pa.Array:
 
 
 def _value(type_: pa.DataType, number: int) -> Any:
-    """NULL if we do not know how to make one."""
+    """A value of this type; NULL if we do not know how to make one."""
     small = number % 100 + 1
     if pa.types.is_struct(type_):
         return {field.name: _value(field.type, number) for field in type_}

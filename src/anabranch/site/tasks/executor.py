@@ -18,13 +18,13 @@ REFRESH_S = 2.0
 
 
 class Runnable(Protocol):
-    """What is queued. Hashable by identity."""
+    """Something that can be queued. Hashable by identity."""
 
     @property
     def sub_deadline_us(self) -> int | None: ...
     @property
     def writes(self) -> bool:
-        """To the world, without Spark: it needs no slot."""
+        """Whether it writes to the world, without Spark: then it needs no slot."""
 
     def ready(self) -> bool: ...
     def due(self, now_us: int) -> tuple[int, int]:
@@ -35,9 +35,10 @@ class Runnable(Protocol):
 
 
 class Queue:
-    """A task has at most one instance queued or running, so its inputs are processed in order; what
-    arrives meanwhile is taken by the next instance, which is how batches grow under load. A queued
-    task moves up when something more urgent arrives for it."""
+    """A task has at most one instance queued or running, so its inputs are processed in order. The
+    next instance takes what arrives meanwhile, which is how batches grow under load. A queued task
+    moves up when something more urgent arrives for it.
+    """
 
     def __init__(self, runtime: Loop, policy: Policy) -> None:
         self._runtime = runtime
@@ -54,7 +55,9 @@ class Queue:
         """Instances that have ended."""
 
     def consider(self, task: Runnable) -> None:
-        """Queue an instance of `task` if it has work and none runs; move it up if it is queued."""
+        """Queues an instance of `task` if it has work and none runs; moves it up if it is
+        queued.
+        """
         with self._runtime:
             if task in self._running or not task.ready():
                 return
@@ -70,8 +73,9 @@ class Queue:
         return len(self._waiting)
 
     def serve(self, leaving: threading.Event, *, spare: bool = False) -> None:
-        """Run what is queued, in this thread, until it is to leave and somebody has rung; if it is
-        a `spare` one, until another waits for something to do as well."""
+        """Runs what is queued, in this thread, until it must leave and somebody has rung; or, if it
+        is a `spare` one, until another waits for work as well.
+        """
         while True:
             with self._runtime:
                 while not (leaving.is_set() or len(self._waiting)):
@@ -121,8 +125,9 @@ PATIENCE_S = 0.05
 
 class Writers:
     """One thread as long as writing is quick: more would only take turns. When something waits and
-    none of those that write has ended anything for a while, there is one more: so one sink that
-    hangs holds up no other, however many do. Threads of which there are too many end."""
+    none of the writing threads has ended anything for a while, one more starts: so a sink that
+    hangs delays no other, however many do. Threads that are too many end.
+    """
 
     def __init__(self, runtime: Loop, site: str, policy: Policy) -> None:
         self._runtime = runtime
@@ -138,7 +143,7 @@ class Writers:
             self._look_later()
 
     def close(self) -> None:
-        """They end with what they write; nobody waits for them."""
+        """Lets the threads end with what they write; nobody waits for them."""
         with self._runtime:
             self._leaving.set()
             self._queue.ring()
@@ -171,8 +176,9 @@ LOOK_S = 0.5
 
 
 class Errand:
-    """Something else that uses Spark, run once, in a slot, when its turn has come. `due_us` says
-    when that is: at the latest then, or whenever nothing is due."""
+    """Other work that uses Spark, run once, in a slot, when its turn has come. `due_us` says when
+    that is: at the latest then, or whenever nothing is due.
+    """
 
     sub_deadline_us = None
     writes = False
@@ -188,7 +194,7 @@ class Errand:
         return not (self._withdrawn or self._done.is_set())
 
     def due(self, now_us: int) -> tuple[int, int]:
-        """What is due is as old as can be, for FIFO."""
+        """When it is due. For FIFO, due work counts as the oldest possible."""
         return self._due_us, 0 if self._due_us < NO_DEADLINE else now_us
 
     def laxity_us(self) -> int | None:
@@ -204,20 +210,21 @@ class Errand:
             self._done.set()
 
     def wait(self, patience_s: float) -> bool:
-        """Whether it has been done; raises what it raised."""
+        """Waits whether it gets done; raises what it raised."""
         done = self._done.wait(patience_s)
         if self._error:
             raise self._error
         return done
 
     def withdraw(self) -> None:
-        """It is not begun any more."""
+        """Withdraws it: it is not begun any more."""
         self._withdrawn = True
 
 
 class Executor:
-    """A site's slots. Sites on one Spark share one queue (`shared`: what they share; without it the
-    queue is its own)."""
+    """A site's slots. Sites on one Spark share one queue; `shared` is what they share, and without
+    it the queue is its own.
+    """
 
     _queues: dict[int, tuple[Queue, int]] = {}  # noqa: RUF012
     """By what shares them, with how many do."""
@@ -267,8 +274,9 @@ class Executor:
     def run(
         self, do: Callable[[], T], due_us: int = NO_DEADLINE, patience_s: float | None = None
     ) -> T | None:
-        """Have something else that uses Spark done in a slot, so that it runs beside nothing, and
-        wait for that. None if `patience_s` pass before its turn comes, or the slots are closed."""
+        """Runs other work that uses Spark in a slot, so that it runs beside nothing, and waits for
+        its result. None if `patience_s` pass before its turn comes, or the slots are closed.
+        """
         given: list[T] = []
         errand = Errand(lambda: given.append(do()), due_us)
         self.consider(errand)
@@ -280,7 +288,7 @@ class Executor:
         return given[0] if given else None
 
     def close(self) -> None:
-        """Its slots end with what they run. Idempotent."""
+        """Closes the slots, which end with what they run. Calling it again does no harm."""
         with self._runtime:
             if self._key is not None and not self._closed:
                 queue, users = self._queues.pop(self._key)

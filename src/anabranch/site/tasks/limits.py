@@ -1,4 +1,4 @@
-"""No instance of a task runs without end."""
+"""Limits how long an instance of a task may run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ TIMES_DEADLINE = 20
 
 
 def limit_s(instance_limit_s: float, deadline_us: int | None) -> float:
-    """How long an instance may run. A query with a deadline waits shorter for what can be of no
-    use any more."""
+    """How long an instance may run. A query with a deadline waits for less time, because late
+    results are of no use.
+    """
     if deadline_us is None:
         return instance_limit_s
     return min(instance_limit_s, max(LEAST_S, TIMES_DEADLINE * deadline_us / 1e6))

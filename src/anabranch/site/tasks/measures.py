@@ -1,4 +1,4 @@
-"""What a task costs and how fast it is, measured while it runs."""
+"""Measures what a task costs and how fast it is, while it runs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class InstanceCost:
 
 
 class CostModel:
-    """What an instance costs, from the last ones.
+    """The cost of an instance, from the last ones.
 
     A busy task takes what has come while its last instance ran. So when the machine is slow for a
     while, instances are both long and large, and least squares would blame the tuples. The cost of
-    a tuple is therefore seen in the quickest instances of each size; the rest is fixed, on average
-    over the last `_RECENT_S`, or the last `_FEW` instances if there were not so many.
+    a tuple is therefore taken from the quickest instances of each size; the rest is fixed, on
+    average over the last `_RECENT_S`, or the last `_FEW` instances if there were not so many.
     """
 
     def __init__(self) -> None:
@@ -54,16 +54,19 @@ class CostModel:
         self._new += 1
 
     def cost(self) -> InstanceCost:
-        """Neither part is negative; with one batch size only, all of it counts as fixed. Found out
-        again every few instances: small ones would take less time than that."""
+        """The cost. Neither part is negative; with one batch size only, all of it counts as fixed.
+        It is computed again every few instances: small ones would take less time than that.
+        """
         if self._new >= (_SELDOM if len(self._last) == _INSTANCES else 1):
             self._new, self._known = 0, self._found()
         return self._known
 
     def rows_within(self, seconds: float, besides: float) -> int | None:
-        """So many tuples take an instance that long, at least one; None: any number. `besides` is
-        what it takes anyway; below that, smaller ones would only cost more. While all were of one
-        size, as if its tuples took all of it: then smaller ones are seen, and it is known."""
+        """How many tuples an instance of this length takes, at least one; None: any number.
+        `besides` is the time that it takes anyway; below that, smaller ones would only cost more.
+        While all were of one size, its tuples count as taking all of it: then smaller ones are
+        seen, and the cost is known.
+        """
         cost = self.cost()
         if cost.per_tuple > 0:
             fixed = cost.fixed + besides
@@ -88,10 +91,11 @@ class CostModel:
 
 
 def _slope(instances: Iterable[tuple[float, int, float]]) -> float | None:
-    """Of the quickest instances by size, in half octaves; by the root of how many there are; None
-    if all are of one size. One of
-    a few need not be quick: such sizes count only if all are like that. (Not with numpy: every
-    task's report asks for it, and of so few numbers it would take ten times as long.)"""
+    """The slope of the quickest instances by size, in half octaves, weighted by the root of how
+    many there are; None if all are of one size. An instance of a rare size need not be quick: such
+    sizes count only if all are rare. (Not with numpy: every task's report asks for it, and for so
+    few numbers it would take ten times as long.)
+    """
     sizes: dict[int, list[tuple[float, int]]] = {}
     for _, rows, seconds in instances:
         sizes.setdefault(floor(2 * log2(rows)), []).append((seconds, rows))
@@ -108,7 +112,7 @@ def _slope(instances: Iterable[tuple[float, int, float]]) -> float | None:
 
 
 class Rate:
-    """Events a second over the last few seconds. Counted by one thread, asked for by any."""
+    """Events a second over the last few seconds. One thread counts, any may ask."""
 
     def __init__(self, window_s: float = 5.0) -> None:
         self._window_s = window_s
@@ -131,7 +135,7 @@ class Rate:
 
 
 class Figures(TypedDict):
-    """What a task's report says of them."""
+    """The figures in a task's report."""
 
     instances: int
     rows_in: int
@@ -145,7 +149,7 @@ class Figures(TypedDict):
 
 
 class Measures:
-    """Counts, rates, cost and latency of one task. Written by its instances, read by anyone."""
+    """Counts, rates, cost and latency of one task. Its instances write, anybody may read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -166,7 +170,9 @@ class Measures:
     def add(
         self, now: float, rows_in: int, rows_out: int, seconds: float, latencies_s: np.ndarray
     ) -> None:
-        """One finished instance. `latencies_s` are the ages of a sample of its output tuples."""
+        """Adds one finished instance. `latencies_s` are the ages of a sample of its output
+        tuples.
+        """
         with self._lock:
             self.rows_in += rows_in
             self.rows_out += rows_out
@@ -180,20 +186,22 @@ class Measures:
             self._percentiles = None
 
     def add_dry(self, now: float, seconds: float) -> None:
-        """An instance on one made-up tuple, which counts for nothing else."""
+        """Adds an instance on one generated tuple, which counts for nothing else."""
         with self._lock:
             self.samples += 1
             self._cost.add(now, 1, seconds)
 
     def add_handling(self, seconds: float) -> None:
-        """Of an instance that has been added. A rare long one counts for little."""
+        """Adds the time around an instance that has been added. A rare long one counts for
+        little.
+        """
         with self._lock:
             if not self._handling:
                 self._handling = seconds
             self._handling += _LEARN * (min(seconds, 4 * self._handling) - self._handling)
 
     def cost(self) -> InstanceCost:
-        """Of a slot's time."""
+        """The cost in a slot's time."""
         with self._lock:
             return self._whole()
 
@@ -202,19 +210,19 @@ class Measures:
         return InstanceCost(cost.fixed + self._handling, cost.per_tuple)
 
     def rows_within(self, seconds: float) -> int | None:
-        """So many tuples an instance may take to end in that time; None: any number."""
+        """How many tuples an instance may take to end in that time; None: any number."""
         with self._lock:
             return self._cost.rows_within(seconds, self._handling)
 
     def usual_s(self) -> float:
-        """What an instance of the usual size takes."""
+        """The seconds of an instance of the usual size."""
         with self._lock:
             cost = self._whole()
             rows = self.rows_in / self.instances if self.instances else 1.0
             return cost.fixed + cost.per_tuple * rows
 
     def latencies(self) -> list[float]:
-        """Seconds, of the last output tuples."""
+        """The seconds of the last output tuples."""
         with self._lock:
             return [latency for _, latency in self._latencies]
 
@@ -240,7 +248,7 @@ class Measures:
             )
 
     def _recent(self) -> list[float]:
-        """The latencies of the last minute before the newest, but of a few at least."""
+        """The latencies of the last minute before the newest, but at least a few."""
         since = self._latencies[-1][0] - _NOW_S if self._latencies else 0.0
         oldest = len(self._latencies) - _LEAST
         return [
@@ -251,7 +259,7 @@ class Measures:
 
 
 def _percentiles_ms(seconds: Collection[float]) -> tuple[float | None, float | None]:
-    """The 50th and the 99th; None of nothing."""
+    """The 50th and the 99th percentile; None if there are no values."""
     if not seconds:
         return None, None
     p50, p99 = np.percentile(np.fromiter(seconds, float, len(seconds)), [50, 99]) * 1e3

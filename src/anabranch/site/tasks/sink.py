@@ -1,4 +1,4 @@
-"""A query's results on their way out: a task that waits for whatever it writes to."""
+"""A query's results on their way out: a task that waits for the place it writes to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HANGS_S = 5.0
 class SinkBody:
     """Hands tuples to a sink with their positions. Nothing written is needed again.
 
-    After an error a sink that knows what it has is made and opened anew before the next step, and
+    After an error, a sink that knows what it has is made and opened again before the next step, and
     given what it lacks.
     """
 
@@ -47,8 +47,9 @@ class SinkBody:
         self, make: Callable[[bool], Sink], columns: pa.Schema, *, resume: bool = False
     ) -> None:
         """`make` gives the sink, to go on where it was if that is asked for. A body that is to
-        `resume` makes and opens it in its first step, which may wait for whatever is away; of any
-        other it raises what is wrong at once."""
+        `resume` makes and opens it in its first step, which may wait for whatever is away; any
+        other body raises errors at once.
+        """
         self._make = make
         self._resume = resume
         self._sink = None if resume else make(False)
@@ -70,7 +71,7 @@ class SinkBody:
             self._opened()
 
     def reopen(self, instant: int) -> None:
-        """What is written is written; it is skipped by its positions."""
+        """Does nothing: what is written is written; it is skipped by its positions."""
 
     def warm_up(self) -> bool:
         return False
@@ -123,7 +124,7 @@ class SinkBody:
         self.begin = replace(self.begin, without=lacks)
 
     def abandon(self) -> None:
-        """From another thread: as far as that can be, nothing is written any more."""
+        """Called from another thread: as far as possible, nothing is written any more."""
         self._abandoned = True
         if sink := self._sink:
             sink.abandon()
@@ -139,7 +140,7 @@ def _spoken(lacks: tuple[int, int]) -> str:
 
 
 def _safe(sink: Sink, last: int) -> int:
-    """Up to where nothing that was taken is needed again."""
+    """The position up to which nothing that was taken is needed again."""
     return sink.settle() if sink.deferred else last
 
 
@@ -154,12 +155,11 @@ class Away:
 
 
 class SinkTask(Task):
-    """While what it writes to is away it keeps what it has taken and takes nothing more, so that
-    those before it wait as well; and it tries again without end. The same if what it writes to
-    cannot be opened: only a person can say that results are to be thrown away.
+    """While its place is away it keeps what it has taken and takes nothing more, so that the tasks
+    before it wait as well; and it tries again without end. It does the same if its place cannot be
+    opened: only a person can decide to throw results away.
 
-    An error that trying again would not change, of results and not of the place, makes it fail as
-    it does any task.
+    An error of the results, not of the place, would come again: then it fails as any task does.
     """
 
     away: Away | None = None
@@ -237,7 +237,7 @@ class SinkTask(Task):
         )
 
     def _hold(self, taken: Sequence[Taken], error: AnabranchError) -> None:
-        """What is held still counts against the room of the inlet it came from."""
+        """Holds the tuples, which still count against the room of the inlet they came from."""
         if isinstance(error, SinkBehind):
             error.remedy = self._remedy(error)
         now, before = self._runtime.now(), self.away
@@ -269,7 +269,7 @@ class SinkTask(Task):
             self._ran_s += seconds
 
     def abandon(self) -> None:
-        """Its instance hangs: as far as that can be, it writes nothing any more."""
+        """Abandons an instance that hangs: as far as possible, it writes nothing any more."""
         if isinstance(self._body, SinkBody):
             self._body.abandon()
 
