@@ -13,8 +13,8 @@ from anabranch.approx.model import learn
 from anabranch.errors import SiteError
 from anabranch.link.messages import LearnModel
 from anabranch.plan.spec import Call
-from anabranch.site import spark_jobs
-from anabranch.site.spark_jobs import learn_model
+from anabranch.site import learning
+from anabranch.site.learning import learn_model
 from bench.systems.postgres import Postgres
 from tests.approx.test_model import sensors
 
@@ -53,7 +53,7 @@ def test_by_a_job_and_here(
     ]
     rows += ["('a', 3, 99, true, 'q/estimated', 500)", "('a', 3, 99, false, 'other/1', 500)"]
     postgres.execute(f"INSERT INTO history VALUES {', '.join(rows)}")
-    monkeypatch.setattr(spark_jobs, "BLOCK", 70)
+    monkeypatch.setattr(learning, "BLOCK", 70)
     answer = learn_model(spark, asked(postgres, 300 * SLIDE))
     late = learn_model(spark, asked(postgres, 300 * SLIDE, oldest=101 * SLIDE))
     postgres.execute("DROP TABLE history")
@@ -74,7 +74,7 @@ def test_a_table_that_is_not_there(spark: SparkSession, postgres: Postgres) -> N
 
 def test_pieces_cover_every_window_once() -> None:
     for count in (1, 499, 500, 501, 1700):
-        pieces = spark_jobs._pieces(300, 300 + (count - 1) * SLIDE, SLIDE)
+        pieces = learning._pieces(300, 300 + (count - 1) * SLIDE, SLIDE)
         ends = [end for start, last in pieces for end in range(start, last + 1, SLIDE)]
         assert ends == list(range(300, 300 + count * SLIDE, SLIDE))
-    assert len(spark_jobs._pieces(0, 10**6 * SLIDE, SLIDE)) <= spark_jobs.BLOCKS
+    assert len(learning._pieces(0, 10**6 * SLIDE, SLIDE)) <= learning.BLOCKS

@@ -53,7 +53,7 @@ from anabranch.site.programs.submission import described
 from anabranch.site.service import SiteService
 from anabranch.site.sources.ingest import Ingest
 from anabranch.site.sources.open_stream import OpenStream, decoded, encoded
-from anabranch.site.spark_jobs import look
+from anabranch.site.state_query import look
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.snapshots import States
@@ -254,7 +254,7 @@ class Site:
 
     async def _learn_model(self, asked: LearnModel) -> ModelArrays:
         # Only now: it needs solvers, which a site may be installed without.
-        from anabranch.site.spark_jobs import learn_model
+        from anabranch.site.learning import learn_model
 
         return await self._runtime.blocking(learn_model, self._spark, asked)
 

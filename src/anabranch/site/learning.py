@@ -1,5 +1,6 @@
-"""Spark jobs that a site runs because somebody asks: what an approximate query's keys have to do
-with one another, and SELECT … FROM STATE.
+"""A Spark job that learns what an approximate query's keys have to do with one another, from all
+that its table holds. Each task reads the windows of a piece of time, and keeps them while the
+model goes through them again and again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import TypeVar
-from uuid import uuid4
 
 import numpy as np
 import psycopg
@@ -23,13 +23,9 @@ from pyspark.sql import SparkSession
 from anabranch.approx.gaussian import Floats
 from anabranch.approx.model import WindowBlock, learn_from
 from anabranch.connectors.postgres.client import database_of, reason, table_name
-from anabranch.errors import ConfigError, SiteError
-from anabranch.link.messages import LearnModel, ModelArrays, StateQuery, StateRows
-from anabranch.plan.expressions import plain
-from anabranch.site.tasks.body import apply
-from anabranch.spark.failures import SPARK_ERRORS, cause
+from anabranch.errors import SiteError
+from anabranch.link.messages import LearnModel, ModelArrays
 from anabranch.spark.jobs import SparkJobs
-from anabranch.stage.results import StageResults
 
 V = TypeVar("V")
 BLOCK = 500
@@ -114,26 +110,3 @@ def _read(asked: LearnModel, piece: tuple[int, int]) -> WindowBlock:
             if place is not None and value is not None:
                 windows[(ts - start) // asked.slide, place] = value
     return WindowBlock(windows, windows)
-
-
-MOST_ROWS = 10_000
-"""That are shown."""
-
-
-def look(spark: SparkSession, results: StageResults, asked: StateQuery) -> StateRows:
-    """The columns and rows of the answer, as text, and the offsets that they belong to."""
-    table, offsets = results.state()
-    name = f"_state_{uuid4().hex}"
-    try:
-        frame = spark.createDataFrame(table.drop_columns("_ts"))
-        apply(frame, asked.operators, plain, carried=()).createOrReplaceTempView(name)
-        found = spark.sql(f"{asked.before} {name} {asked.after}").limit(MOST_ROWS).toArrow()
-    except SPARK_ERRORS as error:
-        raise ConfigError(cause(error)) from error
-    finally:
-        spark.catalog.dropTempView(name)
-    rows = tuple(
-        tuple("NULL" if value is None else str(value) for value in row.values())
-        for row in found.to_pylist()
-    )
-    return StateRows(tuple(found.column_names), rows, offsets)
