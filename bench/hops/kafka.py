@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -167,7 +166,8 @@ def _ages_ms(
 def _ours(
     durability: Durability, spark: SparkSession, servers: str, source: str, target: str
 ) -> System:
-    system = System(replace(ClusterConfig.of_sites(["here"]), durability=durability), spark)
+    cluster = ClusterConfig.of_sites(["here"]).model_copy(update={"durability": durability})
+    system = System(cluster, spark)
     system.execute(SCRIPT.format(servers=servers, source=source, target=target))
     return system
 
