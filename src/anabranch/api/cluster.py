@@ -19,8 +19,7 @@ from anabranch.api.relations import RunningPocket, Stream, Table
 from anabranch.api.results import Answers, Timeout, reader_name, seconds, table
 from anabranch.api.text import Duration, SinkCall, SourceCall, Text, call_text, duration
 from anabranch.api.text import name as written
-from anabranch.config.cluster import ClusterConfig as ClusterConfig
-from anabranch.config.cluster import load_cluster
+from anabranch.config.cluster import ClusterConfig, load_cluster
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.service.state import endpoint_in
 from anabranch.coordinator.status.description import primaries, task_and_sink

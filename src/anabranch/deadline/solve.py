@@ -1,5 +1,5 @@
-"""Placement and sub-deadlines together: the paper's program behind one interface, and what could
-be promised instead when what was asked for cannot hold.
+"""Placement and sub-deadlines together: the paper's program behind one interface, and the deadlines
+that could be promised instead if those asked for cannot hold.
 
 (6) adds up the costs of all operators of a site that may be due earlier. The links of a chain can
 only run one after another, so it would count the first ones several times. To the program they are

@@ -272,8 +272,9 @@ def _costs(
     pockets: list[int],
     pocket: int,
 ) -> Array | None:
-    """Of the pocket at each site, the other pockets staying, operators being placed per block; and
-    the price of what its load would be too much there."""
+    """The costs of the pocket at each site, with the other pockets where they are and operators
+    placed per block; with the price of load that would be too much there.
+    """
     others = set(pockets) - {pocket}
     free = [v for v in range(len(sites)) if v not in others]
     dearer = load_elsewhere(problem, sites)[pocket]

@@ -157,20 +157,20 @@ class PlacementProblem:
 
     @cached_property
     def random_cost(self) -> float:
-        """Of all links, each between two different sites taken at random."""
+        """The cost of all links, each between two different sites taken at random."""
         count = len(self.network.sites)
         far = self.network.mean_square.sum() / max(1, count * (count - 1))
         return float(self.costs.rate.sum() * far)
 
     @cached_property
     def load_price(self) -> float:
-        """Of a unit of load that is too much."""
+        """The price of a unit of load that is too much."""
         total = self.loads.sum()
         return OVERLOAD * (self.random_cost or 1.0) / float(total) if total else 0.0
 
     @cached_property
     def flow_price(self) -> float:
-        """Of a unit of traffic that is too much."""
+        """The price of a unit of traffic that is too much."""
         total = self.costs.rate.sum()
         return OVERLOAD * (self.random_cost or 1.0) / float(total) if total else 0.0
 

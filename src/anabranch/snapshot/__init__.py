@@ -1,1 +1,1 @@
-"""Snapshots of what tasks hold: what they are made of, when they are taken, where they are kept."""
+"""Snapshots of what tasks hold: their parts, when they are taken, and where they are kept."""

@@ -1,4 +1,4 @@
-"""What a task holds, in pieces: what does not change any more is written once."""
+"""The state of a task, in pieces: what no longer changes is written once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`of` stands for its content, which never changes: whoever gives the same object again means
-    the same bytes. They are made when they are needed, perhaps by another thread."""
+    """`of` stands for its content, which never changes: the same object always means the same
+    bytes. They are made when they are needed, perhaps by another thread.
+    """
 
     of: object
     to_bytes: Callable[[], bytes]
@@ -26,11 +27,11 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class KeptPieces:
-    """A state as it was found again: the pieces' bytes, in their order."""
+    """A state that was read back: the pieces' bytes, in their order."""
 
     notes: Mapping[str, Any]
     pieces: Sequence[bytes]
 
     def as_state(self) -> State:
-        """To be kept elsewhere as well."""
+        """The state, to be kept elsewhere as well."""
         return State(self.notes, [Piece(one, lambda one=one: one) for one in self.pieces])  # type: ignore[misc]

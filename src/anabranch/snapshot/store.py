@@ -1,8 +1,8 @@
 """The snapshots of one task in a folder: files of pieces, and for each snapshot a manifest.
 
 A manifest names the pieces of its state, wherever they were written. It is written last and whole,
-so a crash leaves the snapshots before it as they were; and a piece goes when no manifest that is
-left names one of its file.
+so a crash leaves the snapshots before it as they were; and a file of pieces is removed when no
+remaining manifest names one of them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ REMEDY = "Restore the folder, or drop the query and create it again."
 
 @dataclass(frozen=True, slots=True)
 class PiecePlace:
-    """Where a piece of so many `nbytes` is: in a record of `size` bytes of `file`, from `offset`
-    on."""
+    """The place of a piece of `nbytes` bytes: a record of `size` bytes in `file`, from `offset`
+    on.
+    """
 
     file: str
     offset: int
@@ -46,7 +47,7 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes of all pieces."""
+        """The bytes of all pieces."""
         return sum(place.size for place in self.places)
 
     @property
@@ -59,14 +60,16 @@ class Manifest:
 
 
 def _pattern(task: str) -> re.Pattern[str]:
-    """Of the names of its files: kind, epoch, number, site."""
+    """A pattern of the names of its files: kind, epoch, number, site."""
     return re.compile(
         rf"{re.escape(quote(task, safe=''))}\.(\d+)\.(\d+)\.([^.]*)\.({_MANIFEST}|{_PIECES})"
     )
 
 
 def remove_snapshots(folder: Folder, tasks: Iterable[str]) -> None:
-    """Of tasks that were dropped, or begin anew. The manifests go first."""
+    """Removes the snapshots of tasks that were dropped, or begin from the beginning. The manifests
+    go first.
+    """
     names = folder.names()
     for task in tasks:
         for file in sorted(filter(_pattern(task).fullmatch, names), key=_is_pieces):
@@ -82,7 +85,7 @@ class SnapshotStore:
     after which nothing has changed but that a file without a manifest may be left."""
 
     def __init__(self, folder: Folder, task: str, *, synced: bool = False) -> None:
-        """`synced`: what is kept outlives the machine's power, too."""
+        """`synced` means that snapshots outlive the machine's power, too."""
         self._folder = folder
         self._task = task
         self._synced = synced
@@ -104,7 +107,7 @@ class SnapshotStore:
     # -- writing ---------------------------------------------------------------------------------
 
     def keep(self, name: SnapshotName, state: State) -> Manifest:
-        """Once this returns the snapshot is there whole, and as safe as it has to be."""
+        """Keeps a snapshot. Once this returns, it is there whole, and as safe as it has to be."""
         known = self._worth_naming(state.pieces)
         fresh = [piece for piece in state.pieces if id(piece.of) not in known]
         known |= self._write(self._file(name, _PIECES), fresh)
@@ -116,7 +119,7 @@ class SnapshotStore:
         return manifest
 
     def _worth_naming(self, pieces: Sequence[Piece]) -> dict[int, PiecePlace]:
-        """The pieces that were written before, but for those in files that are mostly waste."""
+        """The pieces that were written before, without those in files that are mostly waste."""
         used = {id(one.of): self._written[id(one.of)][1] for one in pieces if self._has(one)}
         live: dict[str, int] = {}
         for place in used.values():
@@ -154,14 +157,14 @@ class SnapshotStore:
     # -- reading ---------------------------------------------------------------------------------
 
     def load(self, name: SnapshotName) -> KeptPieces | None:
-        """None if there is no such snapshot. Raises CannotResume if it is damaged."""
+        """The state; None if there is no such snapshot. Raises CannotResume if it is damaged."""
         manifest = self.manifest(name)
         if manifest is None:
             return None
         return KeptPieces(manifest.notes, [self._piece(place) for place in manifest.places])
 
     def piece(self, name: SnapshotName, number: int) -> bytes:
-        """One of them. Raises CannotResume if it is not there whole."""
+        """One piece. Raises CannotResume if it is not there whole."""
         manifest = self.manifest(name)
         if manifest is None or number >= len(manifest.places):
             raise self._damaged(self._file(name, _MANIFEST), f"it has no piece {number}")
@@ -198,7 +201,9 @@ class SnapshotStore:
     # -- letting go ------------------------------------------------------------------------------
 
     def keep_only(self, needed: Collection[SnapshotName]) -> None:
-        """Nobody goes back to another. Manifests go first: one never names a piece that is gone."""
+        """Removes all other snapshots, because nobody goes back to them. Manifests go first: one
+        never names a piece that is gone.
+        """
         for name in set(self.names()) - set(needed):
             self._folder.remove(self._file(name, _MANIFEST))
             self._manifests.pop(name, None)

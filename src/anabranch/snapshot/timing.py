@@ -1,4 +1,6 @@
-"""When the state of a task is worth keeping: what a restart would cost, against what it costs."""
+"""Decides when the state of a task is worth keeping: the cost of a restart, against the cost of
+keeping it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ OF_RECOVERY = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a restart would be given again, and upstream keeps for it."""
+    """The input that a restart would be given again, and that upstream keeps for it."""
 
     rows: int
     nbytes: float
@@ -32,7 +34,7 @@ class Limits:
     """Between two snapshots."""
 
     def within(self, recovery_s: float | None) -> Limits:
-        """Of a task that must have recovered by then."""
+        """The limits of a task that must have recovered within this time."""
         return self if recovery_s is None else replace(self, replay_s=OF_RECOVERY * recovery_s)
 
 

@@ -31,7 +31,7 @@ class RestartPoint:
     """Replaying every input i from `inputs[i] + 1` on reproduces the outputs from `output + 1` on.
 
     The whole vector travels with every ack, because the acks of one task reach its several inputs
-    at different times: whoever restarts takes the point with the greatest `output`.
+    at different times: a restart takes the point with the greatest `output`.
 
     A replay may contain inputs that open windows still need and that have had results before:
     results with an event time up to `instant` are among the first `output` ones. (Where windows are

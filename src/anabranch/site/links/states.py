@@ -16,7 +16,7 @@ CALL_S = 10.0
 
 
 class StateExchange:
-    """Of a site that has these `states`."""
+    """The exchange of a site that has these `states`."""
 
     def __init__(self, network: Network, states: States) -> None:
         self._network = network

@@ -36,8 +36,9 @@ BATCH_ROWS = 65_536
 
 
 class GivenRows(NamedTuple):
-    """Rows that one call gave, and the event time of those that have none of their own. None of
-    them can have an earlier one than `least`."""
+    """Rows from one call, and the event time of those without one. None of them can have an earlier
+    time than `least`.
+    """
 
     rows: list[Any]
     time: int

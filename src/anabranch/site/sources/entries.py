@@ -17,9 +17,10 @@ Cursor = Any
 
 @dataclass(frozen=True)
 class ReadingState:
-    """Of a reading between two tables: where it is in its source, the position of its next tuple,
-    the newest event time that it has seen, and of the table before the clock's watermark that it
-    was judged by and the moment when it came."""
+    """The state of a reading between two tables: where it is in its source, the position of its
+    next tuple, the newest event time that it has seen; and for the table before, the clock's
+    watermark that it was judged by and the time when it came.
+    """
 
     cursor: Cursor
     next: int
@@ -30,8 +31,9 @@ class ReadingState:
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """A table of `rows` rows, that are known again by their `checksum` (0: not checked). `count`
-    tuples of it got positions; `allowed` is how many the load shedder let pass, if there is one."""
+    """A table of `rows` rows, recognised by their `checksum` (0: not checked). `count` tuples of it
+    got positions; `allowed` is how many the load shedder let pass, if there is one.
+    """
 
     before: ReadingState
     after: ReadingState

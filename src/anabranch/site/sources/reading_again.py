@@ -1,8 +1,8 @@
-"""What a journal tells of is read again, and is what it was: checksums say so, whatever pieces
-of memory the rows of a table are in.
+"""Reads again what a journal lists, and checks by checksums that it is the same, whatever pieces of
+memory the rows of a table are in.
 
-Slices, chunks, what lies under NULLs and behind the last bit of a bitmap do not count; values,
-their order and which of them are NULL do.
+Slices, chunks, data under NULLs and after the last bit of a bitmap do not count; values, their
+order and which of them are NULL do.
 """
 
 from __future__ import annotations

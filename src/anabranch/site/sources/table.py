@@ -38,7 +38,8 @@ Row = tuple[Any, ...]
 
 class RowChanges:
     """Which rows came and which went, from one version to the next. A row is its values: one that
-    stays keeps its position, whatever else changes. Pure."""
+    stays keeps its position, whatever else changes. Pure.
+    """
 
     def __init__(self) -> None:
         self._positions: dict[str, list[int]] = defaultdict(list)

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 from anabranch.config.cluster import ClusterConfig
 from anabranch.errors import AnabranchError, Gap, Refused, SiteError, Superseded
 from anabranch.link.inlet import LiveInlet
-from anabranch.link.messages import Announce, ConsumerState, PrimaryAnswer, StandBy
-from anabranch.link.messages import AskPrimary as AskBeat
+from anabranch.link.messages import Announce, AskPrimary, ConsumerState, PrimaryAnswer, StandBy
 from anabranch.link.network import Network
 from anabranch.link.reports import Noticed, StandbyReport
 from anabranch.link.wire import Unpack
@@ -193,7 +192,7 @@ class Guard:
 
     async def _beat(self) -> None:
         begun = self._runtime.now()
-        asked = AskBeat(self.task.spec.name)
+        asked = AskPrimary(self.task.spec.name)
         try:
             answer: PrimaryAnswer = await self._network.call(
                 self.post.primary, asked, self._cadence.silent_s

@@ -11,8 +11,15 @@ from typing import Any
 from anabranch.errors import AnabranchError, SiteError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.message import A, Message
-from anabranch.link.messages import AskConsumer, AskTraffic, ConsumerState, Ship, ShipBy, StandBy
-from anabranch.link.messages import ClaimInput as AskClaim
+from anabranch.link.messages import (
+    AskConsumer,
+    AskTraffic,
+    ClaimInput,
+    ConsumerState,
+    Ship,
+    ShipBy,
+    StandBy,
+)
 from anabranch.link.meter import Flow
 from anabranch.link.network import Network
 from anabranch.link.wire import Unpack
@@ -45,7 +52,7 @@ class Upstream:
 
     async def claim(self, index: int, epoch: int) -> ConsumerState:
         """Claims the input. Raises Superseded if a later epoch has claimed it."""
-        return await self._ask(index, AskClaim(*self._named(index), epoch))
+        return await self._ask(index, ClaimInput(*self._named(index), epoch))
 
     async def consumer_state(self, index: int) -> ConsumerState:
         return await self._ask(index, AskConsumer(*self._named(index)))

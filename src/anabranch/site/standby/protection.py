@@ -45,7 +45,7 @@ class StandbyHost(GuardHost, Protocol):
 
 
 class StandbyGuards:
-    """Guards of the site `name` by the task they stand by for."""
+    """The guards of the site `name`, by the task they stand by for."""
 
     def __init__(
         self,

@@ -23,8 +23,9 @@ def limit_s(instance_limit_s: float, deadline_us: int | None) -> float:
 
 
 class InstanceLimits:
-    """Looks at the `tasks` of a site. Only time that we have seen pass counts: a process that stood
-    still, or a machine that was asleep, finds no instance too slow when it goes on."""
+    """Looks at the `tasks` of a site. Only time that we have seen pass counts: after a process or
+    machine was paused, no instance counts as too slow for it.
+    """
 
     def __init__(
         self, runtime: Runtime, name: str, tasks: Callable[[], Iterable[Task]], most_s: float
