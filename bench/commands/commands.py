@@ -250,6 +250,27 @@ def experiment_forward(json_file: Path | None, tps: int, seconds: float) -> None
     forward.check(result)
 
 
+def bench_windows(json_file: Path | None, seconds: int) -> None:
+    from bench.hops import windows
+
+    result = measured_long(lambda progress, keep: windows.run(progress, keep, seconds), json_file)
+    rows = [
+        (
+            row["width"],
+            "yes" if row["killed"] else "no",
+            f"{row['source_mb']:,.0f} MB",
+            f"{row['centre_mb']:,.0f} MB",
+            f"{row['upstream_mb']:,.1f} MB",
+            f"{row['state_mb']:,.1f} MB",
+            row["snapshots"],
+            f"{row['recovery_s']:.1f} s" if row["killed"] else "–",
+        )
+        for row in result["rows"]
+    ]
+    names = ("windows", "killed", "source", "centre", "kept upstream", "state", "snapshots", "back")
+    out.print(plain_table(names, rows))
+
+
 def experiment_kill(
     json_file: Path | None,
     *,

@@ -188,6 +188,17 @@ def experiment_shop(
     measure(json, seconds, per_s)
 
 
+@app.command("windows")
+def bench_windows(
+    json: JsonFile = None,
+    seconds: Annotated[int, typer.Option(help="How long each run replays.", min=20)] = 90,
+) -> None:
+    """What windows of 1 s, 10 min and 1 h take in memory; a site killed that holds an hour."""
+    from bench.commands.commands import bench_windows as measure
+
+    measure(json, seconds)
+
+
 @app.command("kill")
 def experiment_kill(
     json: JsonFile = None,
