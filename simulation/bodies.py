@@ -91,6 +91,10 @@ class OperatorBody:
     def warm_up(self) -> bool:
         return False
 
+    @property
+    def state_bytes(self) -> int:
+        return 0
+
     def snapshot(self) -> State:
         data = json.dumps(self._operator.state()).encode()
         return State({}, [Piece(data, lambda: data)])

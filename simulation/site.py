@@ -16,6 +16,7 @@ from anabranch.site.links.readers import ReadersFile
 from anabranch.site.service import SiteService
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.snapshots import States
+from anabranch.site.tasks.state_budget import StateBudget
 from anabranch.site.tasks.task import Task
 from anabranch.snapshot.timing import Limits
 from anabranch.stream.restart import RestartPoint
@@ -53,7 +54,16 @@ class SimSite:
         ledger = world.ledger
         folder = SimFolder(world.disks[name], self.process)
         points = PointsFile(folder, synced=plan.synced)
-        states = States(name, self.process, folder, points, limits=STATES, synced=plan.synced)
+        budget = StateBudget(10**12)
+        states = States(
+            name,
+            self.process,
+            folder,
+            points,
+            limits=STATES,
+            budget=budget,
+            synced=plan.synced,
+        )
         builder = SimBuilder(
             self.process,
             plan.cluster,

@@ -25,6 +25,7 @@ from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.sink import SinkBody, SinkTask
 from anabranch.site.tasks.snapshots import States
+from anabranch.site.tasks.state_budget import StateBudget
 from anabranch.snapshot.timing import Limits
 from anabranch.stream.restart import RestartPoint
 from bench.systems.postgres import Postgres
@@ -56,7 +57,7 @@ def deployment(executor: Executor) -> Deployment:
     points = PointsFile(None)
     none: Any = None
     links: Any = NoLinks()
-    states = States("centre", LOOP, None, points, limits=Limits(1.0, 1.0))
+    states = States("centre", LOOP, None, points, limits=Limits(1.0, 1.0), budget=StateBudget(1))
     return Deployment(
         LOOP, {}, {}, none, links, executor, points, none, states, none, lambda name: []
     )

@@ -38,6 +38,7 @@ Types are strict: `slots = "2"` is a mistake worth telling, not a number.
     slots = 1
     schedule = "edf"                # or "fifo"
     batch = 1000000
+    state = "8GB"                   # of windows in memory; half of the machine's if left out
     disk = "10GB"                   # of streams, for readers that are slow or away
     plans = "auto"                  # or "kept", "job"
 

@@ -59,6 +59,8 @@ class SiteSettings(Frozen):
     """Tuples that one instance takes at most. What they weigh is limited by the queues."""
     disk: Bytes = Field(default=10_000_000_000, ge=0)
     """Bytes that streams may take on its disk for those who read them later."""
+    state: Annotated[Bytes, Field(gt=0)] | None = None
+    """Bytes that windows may take in the memory of its process; None: half of the machine's."""
     plans: Annotated[Literal["auto", "kept", "job"], _one_of("plans", "auto", "kept", "job")] = (
         "auto"
     )

@@ -100,13 +100,14 @@ class StandbyReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotReport:
-    """How the state of a task is kept: how often it was since the task began there, and of the last
-    time how large it is, how long ago that was, how long it took, why it was due, and up to where
-    the inputs are in it. It is due when what upstream holds for the task is more than
-    `limit_bytes`, or to replay it would take longer than `limit_replay_s`."""
+    """The state of a task: what it takes in memory, and how it is kept. How often it was since the
+    task began there, and of the last time how large it is, how long ago that was, how long it took,
+    why it was due, and up to where the inputs are in it. It is due when what upstream holds for the
+    task is more than `limit_bytes`, or to replay it would take longer than `limit_replay_s`."""
 
     count: int
     nbytes: int
+    memory_bytes: int
     age_s: float | None
     took_s: float
     why: str
@@ -159,7 +160,7 @@ class TaskReport:
     standby: StandbyReport | None = field(default=None, metadata=INLINE)
     born: int = 0
     snapshot: SnapshotReport | None = None
-    """None if it holds nothing that would have to be kept, or there is no folder for it."""
+    """None if it holds nothing that would have to be kept."""
 
     _gathered = model_validator(mode="before")(gathered("standby", "guard"))
 

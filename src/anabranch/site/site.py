@@ -57,6 +57,7 @@ from anabranch.site.state_query import look
 from anabranch.site.tasks.executor import Executor
 from anabranch.site.tasks.restart_points import PointsFile
 from anabranch.site.tasks.snapshots import States
+from anabranch.site.tasks.state_budget import state_budget
 from anabranch.snapshot.timing import Limits
 from anabranch.spark.alive import Alive, pings
 from anabranch.spark.analyse import analyse, check_types
@@ -102,6 +103,7 @@ class Site:
             self._runtime,
             folder,
             points,
+            budget=state_budget(self._runtime, self._config.state),
             limits=Limits(cluster.queue_bytes * OF_QUEUE),
             synced=cluster.durability == "power",
         )

@@ -36,6 +36,10 @@ class Growing:
         """A view, valid until the next change."""
         return self._room[name][: self.size]
 
+    @property
+    def nbytes(self) -> int:
+        return sum(room.nbytes for room in self._room.values())
+
     def append(self, values: Mapping[str, npt.NDArray[Any] | int | bool], count: int) -> None:
         size = self.size + count
         for name, old in self._room.items():

@@ -59,6 +59,10 @@ class UnionState:
         """Begins after a restart: tuples with an event time up to `instant` have gone before."""
         self._instant = instant
 
+    @property
+    def nbytes(self) -> int:
+        return sum(one.table.nbytes + one.positions.nbytes for one in self._streams)
+
     def snapshot(self) -> State:
         """What waits, and how far each stream has come."""
         notes = [[one.last, one.watermark] for one in self._streams]

@@ -202,6 +202,10 @@ class AggregateBody:
         self._windows = self._new_windows()
         self._windows.open(instant)
 
+    @property
+    def state_bytes(self) -> int:
+        return self._windows.nbytes
+
     def snapshot(self) -> State:
         return self._windows.snapshot()
 

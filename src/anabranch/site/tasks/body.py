@@ -103,6 +103,13 @@ class Interruptible(Protocol):
 class Snapshotting(Protocol):
     """A body whose state can be kept, so that nobody need give it again what led to it."""
 
+    @property
+    def state_bytes(self) -> int:
+        """About what it takes in memory."""
+
+    def reopen(self, instant: int) -> None:
+        """As of any body."""
+
     def snapshot(self) -> State:
         """Between steps, of which the last was not cut short. Takes no longer than a step: what is
         large in it is made into bytes later, when the body may have gone on."""
@@ -259,6 +266,10 @@ class UnionBody:
     def reopen(self, instant: int) -> None:
         self._state = UnionState(self._schema, self._count)
         self._state.open(instant)
+
+    @property
+    def state_bytes(self) -> int:
+        return self._state.nbytes
 
     def snapshot(self) -> State:
         return self._state.snapshot()

@@ -162,6 +162,10 @@ class JoinBody:
         self._state = self._new_state()
         self._state.open(instant)
 
+    @property
+    def state_bytes(self) -> int:
+        return self._state.nbytes
+
     def snapshot(self) -> State:
         return self._state.snapshot()
 

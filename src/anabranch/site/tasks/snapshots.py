@@ -13,12 +13,17 @@ from anabranch.plan.tasks import TaskSpec
 from anabranch.runtime.base import Runtime, Spawned
 from anabranch.site.tasks.body import Snapshotting, Taken
 from anabranch.site.tasks.restart_points import PointsFile
+from anabranch.site.tasks.state_budget import StateBudget
 from anabranch.snapshot.state import KeptPieces, State
 from anabranch.snapshot.store import Manifest, SnapshotStore, remove_snapshots
 from anabranch.snapshot.timing import Held, Limits, why_now
+from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.restart import RestartPoint, SnapshotName
+from anabranch.units import show_bytes
 
 FETCH_AGAIN_S = 0.5
+MEASURE_S = 1.0
+"""Between two looks at how large a state is."""
 
 
 class States:
@@ -32,14 +37,17 @@ class States:
         points: PointsFile,
         *,
         limits: Limits,
+        budget: StateBudget,
         synced: bool = False,
     ) -> None:
-        """A state is kept when upstream holds more than the `limits` for its task."""
+        """A state is kept when upstream holds more than the `limits` for its task. All states of
+        this process are within the `budget`."""
         self.name = name
         self._runtime = runtime
         self._folder = folder
         self._points = points
         self.limits = limits
+        self.budget = budget
         self._synced = synced
         self._stores: dict[str, SnapshotStore] = {}
 
@@ -112,7 +120,9 @@ class TaskState:
     ) -> None:
         self._runtime = runtime
         self._states = states
-        self._task = spec.name
+        self._task, self._query = spec.name, spec.query
+        self._measured, self._memory = -MEASURE_S, 0
+        """When the body was asked how large it is, and what it said."""
         self._body = body
         recovery_us = spec.recovery_us
         self._limits = states.limits.within(recovery_us / 1e6 if recovery_us else None)
@@ -127,6 +137,27 @@ class TaskState:
         self._size = self._count = 0
         self._inputs: tuple[int, ...] = ()
         self._problem = ""
+
+    # -- in memory -------------------------------------------------------------------------------
+
+    def measure(self) -> None:
+        """Between steps, now and then. Raises TaskError if it is too large to go on: then nothing
+        of it is held any more."""
+        now = self._runtime.now()
+        if now < self._measured + MEASURE_S:
+            return
+        self._measured, self._memory = now, self._body.state_bytes
+        budget = self._states.budget
+        if not budget.holds(self, self._memory):
+            self._body.reopen(START_WATERMARK)
+            budget.forget(self)
+            raise TaskError(
+                f"query {self._query} failed: its windows take {show_bytes(self._memory)} of the"
+                f" {show_bytes(budget.total)} that all may take there",
+                place=self._states.name,
+                remedy="Make them shorter or have fewer keys in them, or raise `state` of that"
+                " site.",
+            )
 
     # -- keeping ---------------------------------------------------------------------------------
 
@@ -181,7 +212,8 @@ class TaskState:
         kept(replace(point, snapshot=name))
 
     async def close(self) -> None:
-        """Nothing is written any more."""
+        """Nothing is written any more, and nothing held."""
+        self._states.budget.forget(self)
         if self._keeping:
             await self._keeping.join()
 
@@ -231,13 +263,12 @@ class TaskState:
             remedy="Restore the site's state folder, or drop the query and create it again.",
         )
 
-    def report(self) -> SnapshotReport | None:
-        if not self._states.lasting:
-            return None
+    def report(self) -> SnapshotReport:
         age_s = round(self._runtime.now() - self._since, 1) if self._count else None
         return SnapshotReport(
             count=self._count,
             nbytes=self._size,
+            memory_bytes=self._memory,
             age_s=age_s,
             took_s=round(self._took_s, 3),
             why=self._why,

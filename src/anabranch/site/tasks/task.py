@@ -415,6 +415,8 @@ class Task:
             if rows:
                 self._jobs.begin(f"{self.spec.name}: {rows} tuples")
             produced = self._body.step(taken)
+            if self._kept:
+                self._kept.measure()
             self._look_at_state(taken, more=produced.more)
             if rows or goes_on or produced.rows:
                 ages = produced.ages_s(time.time_ns() // 1000)

@@ -35,6 +35,9 @@ from anabranch.window.aggregate.state import Columns, Part, Slide, fold, join
 from anabranch.window.panes import Grid, Ints
 from anabranch.window.pieces import Pack, Unpack, tuples_of, tuples_piece
 
+SEEN_BYTES = 300
+"""About what a value takes that counts as one of several."""
+
 
 class Distinct:
     """Only the last pane in which a value occurred counts. Ask for windows in order."""
@@ -55,6 +58,9 @@ class Distinct:
             heappush(self._uncounted, pane)
             heappush(self._held, pane)
         self._panes[pane].add((key, value))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._panes.values()))
 
     def panes(self) -> dict[int, list[Seen]]:
         """What occurred in each pane that a window to come may need; the same list again, as long
@@ -177,6 +183,15 @@ class WindowAggregate:
         self._not_before = self._grid.open_at(instant)
         if not self._by_position:
             self._next = self._not_before
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        parts = sum(part.nbytes for pane in self._panes.values() for part in pane.parts)
+        seen = SEEN_BYTES * sum(map(len, self._distinct))
+        waiting = self._pending.tuples()
+        own = self._keys.nbytes + self._slide.nbytes + (waiting[0].nbytes if waiting else 0)
+        return parts + seen + own
 
     def snapshot(self) -> State:
         """What closed panes hold and blocks that were lifted stays as it is, so that it is the same

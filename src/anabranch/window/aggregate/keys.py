@@ -18,6 +18,10 @@ Seen = tuple[int, Hashable]
 """A key's number and a value that occurred with it."""
 
 
+KEY_BYTES = 300
+"""About what a key takes: a tuple of Python's, its entry, and its row of the table."""
+
+
 class Keys:
     """Small numbers for the keys that something is held for; freed numbers are given again. The
     numbers never show in a result, so they may depend on the past.
@@ -33,6 +37,10 @@ class Keys:
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    @property
+    def nbytes(self) -> int:
+        return KEY_BYTES * len(self._keys)
 
     def number(self, columns: Sequence[pa.ChunkedArray], rows: int) -> Ints:
         """The number of the key in each row. It is the key's only while it is held."""

@@ -45,6 +45,16 @@ class Cell(Protocol):
     def merge(self, earlier: Columns, later: Columns) -> Columns: ...
 
 
+OBJECT_BYTES = 60
+"""About what an object of Python's takes besides the reference to it."""
+
+
+def bytes_of(columns: Columns) -> int:
+    """About what they take in memory."""
+    objects = sum(len(column) for column in columns if column.dtype == object)
+    return sum(column.nbytes for column in columns) + OBJECT_BYTES * objects
+
+
 class Layout:
     """The columns of several cells beside each other."""
 
@@ -77,6 +87,10 @@ class Part:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def nbytes(self) -> int:
+        return self.ids.nbytes + bytes_of(self.columns)
+
 
 @dataclass(frozen=True)
 class Undo:
@@ -96,6 +110,10 @@ class Dense:
         self._layout = layout
         self._held = np.zeros(0, np.bool_)
         self._columns: Columns = [np.zeros(0, dtype) for dtype in layout.dtypes]
+
+    @property
+    def nbytes(self) -> int:
+        return self._held.nbytes + bytes_of(self._columns)
 
     def clear(self) -> None:
         self._held[:] = False
@@ -196,6 +214,11 @@ class Slide:
         self._undo: list[tuple[int, Undo]] = []
         """How the tail gets shorter again: for each of its panes, the first pane last."""
         self._head_to = 0
+
+    @property
+    def nbytes(self) -> int:
+        undone = sum(bytes_of(undo.columns) for _, undo in self._undo)
+        return self._tail.nbytes + self._head.nbytes + undone
 
     def window(self, first: int, panes: Mapping[int, Part], order: Sequence[int]) -> Part:
         """The window that begins with pane `first`. `order` lists the numbers of `panes` in order,

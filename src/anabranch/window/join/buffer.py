@@ -28,6 +28,11 @@ class Closed:
     def __len__(self) -> int:
         return len(self.pos)
 
+    @property
+    def nbytes(self) -> int:
+        numbers = self.pos.nbytes + self.ts.nbytes + self.born.nbytes
+        return int(numbers + sum(column.nbytes for column in self.columns))
+
     def take(self, rows: I64) -> Closed:
         columns = [column.take(pa.array(rows)) for column in self.columns]
         return Closed(self.pos[rows], self.ts[rows], self.born[rows], columns)
@@ -69,6 +74,10 @@ class Buffer:
         chunk = _Chunk(tuples, np.minimum.accumulate(tuples.pos[::-1])[::-1])
         self._arrived.append(chunk)
         self._push(chunk)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(chunk.tuples.nbytes for chunk in self._arrived)
 
     def waiting(self) -> list[tuple[Closed, int]]:
         """The tuples that came together, and how many of each have been closed, in the order in

@@ -140,6 +140,12 @@ class JoinState:
         """
         self._instant = instant
 
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        waiting = sum(buffer.nbytes for buffer in self._buffers)
+        return waiting + sum(members.nbytes for members in self._members)
+
     def snapshot(self) -> State:
         """Between steps, of which the last was whole: the rows of all windows, and the tuples that
         wait for a watermark."""

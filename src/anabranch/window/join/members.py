@@ -210,6 +210,11 @@ class Members:
     def row_bytes(self) -> float:
         return self._carried.nbytes / max(1, len(self))
 
+    @property
+    def nbytes(self) -> int:
+        indexed = sum(len(index) for index in self._indexes.values())
+        return self._rows.nbytes + self._carried.nbytes + 16 * indexed
+
     def index(self, columns: tuple[str, ...]) -> Index:
         """The index on these columns. Ask for it before there are rows."""
         return self._indexes.setdefault(columns, Index(columns))
