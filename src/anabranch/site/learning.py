@@ -1,6 +1,6 @@
-"""A Spark job that learns what an approximate query's keys have to do with one another, from all
-that its table holds. Each task reads the windows of a piece of time, and keeps them while the
-model goes through them again and again.
+"""A Spark job that learns how an approximate query's keys depend on one another, from all that its
+table holds. Each task reads the windows of a piece of time, and keeps them while the model goes
+through them several times.
 """
 
 from __future__ import annotations

@@ -31,8 +31,9 @@ from anabranch.window.union import UnionState
 
 @dataclass(frozen=True)
 class Taken:
-    """What one instance takes from one input: tuples behind each other, and the watermark that
-    holds behind them. `last` is the position of the last one (or of the last one before)."""
+    """What one instance takes from one input: consecutive tuples, and the watermark that holds
+    after them. `last` is the position of the last one (or of the last one before).
+    """
 
     batches: list[Batch[pa.RecordBatch]]
     last: int
@@ -47,7 +48,7 @@ class Taken:
         return sum(batch.nbytes for batch in self.batches)
 
     def forget(self) -> None:
-        """Let go of the tuples."""
+        """Lets go of the tuples."""
         self.batches.clear()
 
     def table(self, schema: pa.Schema) -> pa.Table:
@@ -56,10 +57,11 @@ class Taken:
 
 @dataclass(frozen=True)
 class Produced:
-    """Output tuples in order, the watermark behind them, and per input the position up to which
+    """Output tuples in order, the watermark after them, and for each input the position up to which
     nothing is needed any more to reproduce what follows.
 
-    `instant`: when that is replayed, results with an event time up to here are old ones."""
+    When that is replayed, results with an event time up to `instant` are old ones.
+    """
 
     table: pa.Table
     watermark: int
@@ -80,7 +82,7 @@ class Produced:
         return list(record_batches(self.table, max_rows))
 
     def born(self) -> np.ndarray:
-        """When the newest source tuple of each entered the system, in µs."""
+        """The time when the newest source tuple of each entered the system, in µs."""
         values: np.ndarray = self.table.column(BORN).to_numpy()
         return values
 
@@ -93,10 +95,12 @@ class Interruptible(Protocol):
     """A body whose steps may take long."""
 
     def interrupt(self) -> None:
-        """From another thread: the step that runs is to end soon, by an error."""
+        """Called from another thread: the running step ends soon, by an error."""
 
     def abandon(self) -> None:
-        """From another thread, without waiting for anything: it has not, so it is to end now."""
+        """Called from another thread, without waiting for anything: the step did not end after
+        `interrupt`, so it must end now.
+        """
 
 
 @runtime_checkable
@@ -127,12 +131,12 @@ class Remembering(Protocol):
     """Why it cannot go on, known after `open`: its state is gone."""
 
     def begin_after(self, position: int) -> None:
-        """Called before `open`: its input goes on behind this position."""
+        """Called before `open`: its input goes on after this position."""
 
 
 @runtime_checkable
 class Reporting(Protocol):
-    """A body that has more to tell than what is measured of every task."""
+    """A body that has more to report than what is measured of every task."""
 
     def report(self) -> PocketReport: ...
 
@@ -140,20 +144,22 @@ class Reporting(Protocol):
 class Body(Protocol):
     def open(self, instant: int = START_WATERMARK) -> None:
         """Called once before the first step. Results with an event time up to `instant` have been
-        given before: what leads to them only rebuilds the state."""
+        given before: what leads to them only rebuilds the state.
+        """
 
     def reopen(self, instant: int) -> None:
-        """Forget all that was taken and begin again, as after `open`."""
+        """Forgets all that was taken and begins again, as after `open`."""
 
     def warm_up(self) -> bool:
-        """Have Spark plan and compile the query on a made-up tuple, so that real ones need not wait
-        for that. Changes nothing; as often as one likes, between steps. False if it cannot be
-        done: the time it took says nothing."""
+        """Makes Spark plan and compile the query on a generated tuple, so that real ones need not
+        wait for that. Changes nothing; it may be called any number of times, between steps. False
+        if it is impossible: then the time it took says nothing.
+        """
 
     def step(self, inputs: Sequence[Taken]) -> Produced: ...
 
     def close(self) -> None:
-        """Called at the end, whether or not it was opened. Idempotent."""
+        """Called at the end, whether or not it was opened. Calling it again does no harm."""
 
 
 class SelectionBody:
@@ -186,7 +192,7 @@ class SelectionBody:
         return False
 
     def reopen(self, instant: int) -> None:
-        """Nothing is remembered."""
+        """Does nothing: nothing is remembered."""
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         (taken,) = inputs
@@ -211,7 +217,7 @@ class SelectionBody:
 
 
 def _picked(operators: Sequence[Operator]) -> list[str] | None:
-    """The columns, if picking some is all there is to do: no work for Spark then."""
+    """The columns, if the operators only pick some: then there is no work for Spark."""
     if len(operators) != 1 or not isinstance(operators[0], Projection):
         return None
     uses = [item.expr.column for item in operators[0].items]
@@ -224,8 +230,9 @@ def apply(
     naming: Naming,
     carried: Sequence[str] = (EVENT_TIME, BORN),
 ) -> DataFrame:
-    """Selections and projections; the first projection's output goes by plain names. The columns
-    `carried` pass as they are."""
+    """The frame after selections and projections; the first projection's output goes by plain
+    names. The columns `carried` pass unchanged.
+    """
     for operator in operators:
         if isinstance(operator, Selection):
             frame = frame.where(operator.condition.expr.sql(naming))
@@ -239,19 +246,21 @@ def apply(
 
 
 def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Casting takes long even where there is nothing to do."""
+    """The table in this schema. Casting takes long even where there is nothing to do."""
     return table if table.schema.equals(schema) else table.cast(schema)
 
 
 def ages_s(table: pa.Table, now_us: int, most: int = 32) -> np.ndarray:
-    """How long ago each tuple's newest source tuple entered the system; of a sample of them."""
+    """How long ago each tuple's newest source tuple entered the system; a sample of the tuples if
+    there are many.
+    """
     sample = table.column(BORN).to_numpy()[:: max(1, len(table) // most)]
     values: np.ndarray = (now_us - sample) / 1e6
     return values
 
 
 class UnionBody:
-    """`behind` is what is done with the merged stream; all `count` inputs have `columns`."""
+    """`behind` are the operators on the merged stream; all `count` inputs have `columns`."""
 
     def __init__(self, behind: SelectionBody, columns: pa.Schema, count: int) -> None:
         self._behind = behind

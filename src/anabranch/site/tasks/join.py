@@ -37,7 +37,7 @@ Keys = Mapping[str, tuple[Expr, pa.DataType]]
 
 
 class JoinKeys:
-    """What is computed of each input of `join`."""
+    """The values that are computed of each input of `join`."""
 
     def __init__(self, expressions: Expressions, join: Join, inputs: Inputs) -> None:
         self._by_input: dict[str, dict[str, tuple[Expr, pa.DataType]]] = {}
@@ -95,7 +95,7 @@ class JoinKeys:
 
 
 def _needed(schema: pa.Schema, keys: Keys) -> pa.Schema:
-    """The columns that `keys` are computed of."""
+    """The columns that `keys` are computed from."""
     own = wire_schema(schema)
     names = dict.fromkeys(use.column for expr, _ in keys.values() for use in expr.uses)
     return pa.schema([own.field(name) for name in names])
@@ -107,9 +107,9 @@ def _select(keys: Keys, frame: DataFrame) -> DataFrame:
 
 
 class JoinBody:
-    """A Join, and the selections and projections behind it.
+    """A Join, and the selections and projections after it.
 
-    The windows find combinations that may be results; Spark asks the conditions of them and
+    The windows find combinations that may be results; Spark evaluates the conditions on them and
     computes the output. (In parts if they are very many; and conditions on single inputs of a
     product beforehand, if that keeps them from becoming so.)
     """
@@ -215,7 +215,7 @@ class JoinBody:
 
 
 class SparkEvaluator:
-    """Conditions and output columns of `candidates`."""
+    """Evaluates conditions and output columns of `candidates`."""
 
     def __init__(
         self,
@@ -248,7 +248,9 @@ class SparkEvaluator:
 
 
 def _where(frame: DataFrame, conditions: Sequence[Condition]) -> DataFrame:
-    """One condition: Spark asks the conjuncts in the order in which they were written."""
+    """The frame with one condition applied: Spark evaluates the conjuncts in the order in which
+    they were written.
+    """
     if not conditions:
         return frame
     return frame.where(" AND ".join(f"({c.expr.sql(flat)})" for c in conditions))
@@ -261,7 +263,7 @@ def _arrival(taken: Taken, schema: pa.Schema) -> Arrival:
 
 
 def _uses(behind: Sequence[Operator], held: Sequence[tuple[str, pa.Schema]]) -> list[Use]:
-    """The columns needed behind the join: up to its first projection; all if there is none."""
+    """The columns needed after the join: up to its first projection; all if there is none."""
     uses: list[Use] = []
     for operator in behind:
         if isinstance(operator, Selection):
@@ -272,7 +274,7 @@ def _uses(behind: Sequence[Operator], held: Sequence[tuple[str, pa.Schema]]) -> 
 
 
 def _candidates(inputs: Sequence[tuple[str, pa.Schema]], uses: Sequence[Use]) -> pa.Schema:
-    """Of a table of candidates."""
+    """The schema of a table of candidates."""
     own = [pa.field(name, pa.int64()) for name in (EVENT_TIME, BORN, POSITION)]
     schemas = {alias: pa.schema([*schema, *own]) for alias, schema in inputs}
     fields = [

@@ -27,7 +27,7 @@ MEASURE_S = 1.0
 
 
 class States:
-    """Of the site `name`, in its state folder; without one no state is kept."""
+    """The states of the site `name`, in its state folder; without one no state is kept."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A task on a site: inlets in front, a body, an outlet behind, and the restart points between."""
+"""A task on a site: inlets in front, a body, an outlet after it, and the restart points between."""
 
 from __future__ import annotations
 
@@ -46,22 +46,23 @@ WIRE_ROWS = 65_536
 
 
 class Owner(Protocol):
-    """Who is told what becomes of a task."""
+    """Is told what happens to a task."""
 
     def consider(self, task: Task) -> None:
-        """There may be something for it to do."""
+        """Takes note that there may be something for it to do."""
 
     def released(self, task: Task) -> None:
-        """Downstream acks have moved its restart point."""
+        """Takes note that downstream acks have moved its restart point."""
 
     def failed(self, task: Task) -> None: ...
 
     def giving(self, task: Task, pieces: Sequence[Any], produced: Produced) -> None:
-        """It is about to give these. In the thread of the instance, which may wait: what must be
-        kept before anybody hears of it is kept here."""
+        """Takes note that it is about to give these. Called in the thread of the instance, which
+        may wait: what must be kept before anybody hears of it is kept here.
+        """
 
     def ended_early(self, task: Task) -> None:
-        """Before its inputs have; what it made of them is safe."""
+        """Takes note that it has ended before its inputs have; its results from them are safe."""
 
     def stood_by_for(self, task: Task) -> bool:
         """Another site would take over from what its inputs hold."""
@@ -132,20 +133,22 @@ class Task:
 
     @property
     def produces(self) -> bool:
-        """It is its stream's producer, and has begun: its epoch is known."""
+        """Whether it is its stream's producer, and has begun: its epoch is known."""
         return self.role == "primary" and self.state != "waiting"
 
     @property
     def cut_off(self) -> bool:
-        """It has failed because its inputs are gone beneath it, which need not befall another that
-        runs it; an error of its query's would."""
+        """Whether it has failed because its inputs are gone. This need not happen to another run of
+        it, as an error of its query would.
+        """
         return self.state == "failed" and isinstance(self.error, ProtocolError)
 
     async def start(
         self, point: RestartPoint, epoch: int = 0, patience: Patience | None = None
     ) -> None:
-        """Begin behind the inputs of `point`; the first output is numbered one above its. A standby
-        with `patience` puts its work off until it takes over."""
+        """Begins after the inputs of `point`; the first output is numbered one above its. A standby
+        with `patience` puts its work off until it takes over.
+        """
         self.epoch, self._patience = epoch, patience
         kept = await self._kept_at(point)
         for inlet, position in zip(self.inlets, point.inputs, strict=True):
@@ -217,14 +220,16 @@ class Task:
             self.fail(body.lost)
 
     def _end_if_finished(self, point: RestartPoint) -> None:
-        """A run before this one has put everything out, and only its end is to be told."""
+        """Ends the task if an earlier run has put everything out: only the end is still to be
+        told.
+        """
         if point.finished and self.state == "running":
             self.state, self._left = "done", True
             if self.outlet:
                 self.outlet.end()
 
     async def settled(self, seconds: float = math.inf) -> bool:
-        """Until no instance runs; False if that takes longer."""
+        """Waits until no instance runs; False if that takes longer."""
         deadline = self._runtime.now() + seconds
         while self.busy:
             left = deadline - self._runtime.now()
@@ -234,25 +239,28 @@ class Task:
         return True
 
     def abandon(self) -> None:
-        """Nobody waits for its instance any more, which hangs: it is to do no more harm."""
+        """Abandons an instance that hangs and that nobody waits for any more: it must do no more
+        harm.
+        """
 
     def _rest(self) -> None:
         self.busy = False
         self._rested.notify()
 
     def take_over(self) -> None:
-        """From a standby to the primary."""
+        """Turns from a standby into the primary."""
         self.role, self._patience = "primary", None
         if self.outlet:
             self.outlet.produce_in(self.epoch)
 
     def idle_at(self) -> tuple[int, ...] | None:
-        """How far it has taken its inputs; None while an instance runs or is cut short."""
+        """How far it has taken its inputs; None while an instance runs or is being ended."""
         return None if self.busy or self._more else tuple(inlet.taken for inlet in self.inlets)
 
     def warm_up(self) -> float:
-        """Run on made-up input if there is nothing else to do; the seconds that took, else 0. In a
-        thread that may take its time."""
+        """Runs on generated input if there is nothing else to do; returns the seconds that took,
+        else 0. Called in a thread that may take its time.
+        """
         with self._runtime:
             if self.busy or self._more or self.state != "running":
                 return 0.0
@@ -272,7 +280,7 @@ class Task:
                 self._rest()
 
     def stop(self) -> None:
-        """No instance begins any more, and one that runs ends soon."""
+        """Stops: no instance begins any more, and a running one ends soon."""
         with self._runtime:
             if self.state in ("waiting", "running"):
                 self.state = "stopped"
@@ -280,8 +288,9 @@ class Task:
                 self._runtime.spawn(self._end_instance(), f"stopping {self.spec.name}")
 
     def ran(self, seconds: float, limit_s: float) -> None:
-        """So much time has passed; an instance that has run longer than it may is ended, and the
-        query fails. What writes to the world, and a user's own program, have limits of theirs."""
+        """Takes note that time has passed; an instance that has run too long is ended, and the
+        query fails. What writes to the world, and a user's own program, have limits of their own.
+        """
         if not self.busy or self._overran or self.spec.sink or self.spec.pocket:
             return
         self._ran_s += seconds
@@ -302,7 +311,7 @@ class Task:
         )
 
     async def _end_instance(self) -> None:
-        """Ask it to end; if it does not, leave it alone with what it does."""
+        """Asks the instance to end; if it does not, leaves it alone with what it does."""
         self._runtime.spawn(self._runtime.blocking(self._interrupt), f"interrupt {self.spec.name}")
         self._ending = instance = self._instance
         end = self._runtime.now() + GRACE_S
@@ -324,7 +333,7 @@ class Task:
         self._jobs.cancel()
 
     def ready(self) -> bool:
-        """An instance would have something to do, and room for what it produces."""
+        """Whether an instance would have something to do, and room for its output."""
         if self.busy or self.state != "running":
             return False
         if not self._more and (not any(one.ready for one in self.inlets) or self._puts_off()):
@@ -332,7 +341,9 @@ class Task:
         return self.outlet is None or self.outlet.room()
 
     def _puts_off(self) -> bool:
-        """Under load the primary's acks soon make much of a standby's work needless."""
+        """Whether a standby should wait: under load the primary's acks soon make much of its work
+        needless.
+        """
         if self._patience is None:
             return False
         taken = tuple(inlet.taken for inlet in self.inlets)
@@ -340,7 +351,7 @@ class Task:
         return self._patience.waits(self._runtime.now(), taken, waiting)
 
     def arrived(self) -> None:
-        """Something has come into an inlet."""
+        """Takes note that something has come into an inlet."""
         self._owner.consider(self)
 
     def room_appeared(self) -> None:
@@ -348,18 +359,20 @@ class Task:
 
     @property
     def writes(self) -> bool:
-        """It hands tuples to the world, and Spark has no part in that."""
+        """Whether it hands tuples to the world without Spark."""
         return self.spec.sink is not None and self.spec.sink.name != "spark"
 
     @property
     def sub_deadline_us(self) -> int | None:
-        """None also while it stands by, or has ended: then nobody waits for its results."""
+        """The sub-deadline. It is None also while the task stands by, or has ended: then nobody
+        waits for its results.
+        """
         waited_for = self.role == "primary" and self.state in ("waiting", "running")
         urgency = self.timeliness.urgency if waited_for else None
         return urgency.deadline_us if urgency else None
 
     def due(self, now_us: int) -> tuple[int, int]:
-        """By when an instance must end, and when the oldest tuple that it would take was born."""
+        """When an instance must end, and when the oldest tuple that it would take was born."""
         deadline, born = self.timeliness.due(self.inlets, now_us)
         return (deadline if self.role == "primary" else NO_DEADLINE), born
 
@@ -367,8 +380,10 @@ class Task:
         return self.timeliness.laxity_us()
 
     def run_instance(self, allowed_us: int | None = None) -> None:
-        """Take what waits, as much as can be done in the time `allowed`; process it, pass the
-        results on. Never raises: a failure is a state. In a thread that may take its time."""
+        """Takes what waits, as much as can be done in the time `allowed`, processes it, and passes
+        the results on. Never raises: a failure is a state. Called in a thread that may take its
+        time.
+        """
         started = time.perf_counter()
         taken = self.take(allowed_us)
         if taken is None:
@@ -380,7 +395,7 @@ class Task:
         self.measures.add_handling(time.perf_counter() - started - (done - begun))
 
     def take(self, allowed_us: int | None = None) -> list[Taken] | None:
-        """What an instance begins with; None if there is nothing to do after all."""
+        """The input of an instance that begins; None if there is nothing to do after all."""
         with self._runtime:
             if not self.ready():
                 return None
@@ -429,7 +444,7 @@ class Task:
             return self._overran or explain(error, self.spec)
 
     def give(self, taken: Sequence[Taken], produced: Produced | AnabranchError) -> None:
-        """The end of an instance."""
+        """Ends an instance: gives its results."""
         pieces: Sequence[Any] = ()
         if self.outlet and not isinstance(produced, AnabranchError):
             pieces = produced.pieces(WIRE_ROWS)
@@ -478,26 +493,30 @@ class Task:
         self._kept.keep(point, self.epoch, lambda: self._log.snapshots, kept)
 
     def _finish(self) -> None:
-        """Nothing can come out any more."""
+        """Ends the output: nothing can come out any more."""
         if self.state == "running":
             self.state = "done"
         self.discard_inputs()
         self._leave_early()
 
     def discard_inputs(self) -> None:
-        """It has ended: what still comes must not wait for it, and hold others up."""
+        """Drops the inputs after its end: tuples that still come must not wait for it, and delay
+        others.
+        """
         for inlet in self.inlets:
             inlet.take(FOREVER)
             inlet.done()
 
     def _leave_early(self) -> None:
-        """Inputs that have not ended need not wait for us, once what we made of them is safe."""
+        """Ends before its inputs: those that have not ended need not wait for us, once our results
+        from them are safe.
+        """
         if self.state == "done" and not self._left and self._log.current.finished:
             self._left = True
             self._owner.ended_early(self)
 
     def _emit(self, produced: Produced, pieces: Sequence[Any]) -> None:
-        """Append first, then record where a restart would begin: never the other way round."""
+        """Appends first, then records where a restart would begin: never the other way round."""
         if self.outlet:
             position = self.outlet.append(pieces, produced.watermark)
         else:
@@ -511,19 +530,21 @@ class Task:
             self.acknowledge(position)
 
     def acknowledge(self, position: int) -> None:
-        """Nobody downstream needs anything up to `position` any more (Level-1): pass it on."""
+        """Takes note that nobody downstream needs anything up to `position` any more (Level-1), and
+        passes it on.
+        """
         if self._log.acknowledge(position):
             self._owner.released(self)
             self._leave_early()
 
     def learn(self, point: RestartPoint) -> None:
-        """Another run of this task got acks for `point`."""
+        """Learns that another run of this task got acks for `point`."""
         self._log.learn(point)
         if self.outlet:
             self.outlet.learn(point.readers)
 
     def restart_point(self) -> RestartPoint:
-        """With those of all that read its output."""
+        """Its restart point, with those of all that read its output."""
         if self.outlet is None:
             return self._log.current
         readers = beyond(self.spec.name, self.outlet.readers())
@@ -536,7 +557,7 @@ class Task:
                 self._owner.failed(self)
 
     async def close(self) -> None:
-        """Stop for good; what was handed to a sink stays whole."""
+        """Stops for good; what was handed to a sink stays whole."""
         self.stop()
         for inlet in self.inlets:
             inlet.close()
