@@ -23,7 +23,7 @@ from anabranch.coordinator.service.processes import process_of
 from anabranch.coordinator.status.description import protection_of
 from anabranch.errors import ErrorReport, SiteError
 from anabranch.link.message import Message
-from anabranch.link.reports import DiskReport, SpilledReport, TaskReport
+from anabranch.link.reports import DiskReport, SnapshotReport, SpilledReport, TaskReport
 from anabranch.plan.service_levels import UNLIMITED
 from simulation.reports import a_source, tuned
 from tests.cli.conftest import Ended
@@ -182,6 +182,28 @@ def test_what_is_on_a_disk_is_told_and_for_whom() -> None:
         "site edge: its 10GB for streams are used up; sources wait for the slowest of their"
         " readers",
     ]
+
+
+def test_what_windows_hold_and_when_it_was_kept_is_told() -> None:
+    state = SnapshotReport(
+        count=3,
+        nbytes=2_500_000,
+        memory_bytes=12_000_000,
+        age_s=4.1,
+        took_s=0.1,
+        why="bytes",
+        inputs=(1000,),
+        limit_bytes=20_000_000,
+        limit_replay_s=2.0,
+        problem="the state of q is not kept: No space left on device",
+    )
+    lines = shown(status(site("centre", task("q", "centre", snapshot=state)), SPARE))
+    text = " ".join(lines)
+    assert "site centre: the state of q is not kept: No space left on device" in text
+    assert (
+        "query q: windows hold 12MB at centre; their state was kept 4.1 s ago (2.5MB), since"
+        " upstream held much for them" in text
+    )
 
 
 def test_a_standby_is_no_second_row() -> None:

@@ -74,6 +74,13 @@ def plain_table(columns: Any, rows: Any) -> Table:
     return table
 
 
+WHY = {
+    "bytes": "upstream held much for them",
+    "replay": "to read all of it again would have taken long",
+}
+"""Why a state was kept, in words."""
+
+
 def queries_table(status: SystemStatus) -> RenderableType:
     """Queries with their rates, latency, queue and site; below it what is wrong, if anything."""
     table = Table(
@@ -102,6 +109,7 @@ def queries_table(status: SystemStatus) -> RenderableType:
         *_source_lines(status),
         *_problem_lines(status),
         *_disk_lines(status),
+        *_state_lines(status),
         *_pocket_lines(status),
         *_placement_lines(status),
         *_estimate_lines(status),
@@ -213,6 +221,22 @@ def _disk_lines(status: SystemStatus) -> list[str]:
             lines.append(
                 f"site {site.site}: its {total} for streams are used up; sources wait"
                 " for the slowest of their readers"
+            )
+    return lines
+
+
+def _state_lines(status: SystemStatus) -> list[str]:
+    """What windows hold that were so large that their state was kept, and what is in the way."""
+    lines = []
+    for task in primaries(status.sites):
+        state = task.snapshot
+        if state and state.problem:
+            lines.append(f"site {task.site}: {state.problem}")
+        if state and state.count and task.state == "running":
+            held, kept = show_bytes(state.memory_bytes), show_bytes(state.nbytes)
+            lines.append(
+                f"query {task.name}: windows hold {held} at {task.site}; their state was kept"
+                f" {state.age_s:g} s ago ({kept}), since {WHY[state.why]}"
             )
     return lines
 
