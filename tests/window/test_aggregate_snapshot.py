@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.disk.real import RealFolder
 from anabranch.plan.operators import AggregateCall
+from anabranch.plan.spec import Call
+from anabranch.plan.windows import TimePanes
+from anabranch.site.tasks.aggregate import load_custom
 from anabranch.snapshot.state import KeptPieces
 from anabranch.snapshot.store import SnapshotStore
 from anabranch.stream.restart import SnapshotName
@@ -64,14 +68,20 @@ def test_a_restored_state_gives_the_same_to_the_bit(
     again = engine(panes, keys, calls, block)
     again.open(points[later].instant)
     again.restore(state)
-    rest, _ = run(stepper(again), stream, draw_cuts(data, stream, last + 1), last)
-    assert bits(rest) == bits(outputs[points[later].outputs :])
+    rest, stood = run(stepper(again), stream, draw_cuts(data, stream, last + 1), last)
+    given = points[later].outputs
+    assert bits(rest) == bits(outputs[given:])
     assert len(again._keys) == 0
+    # What it says of a restart without any state holds as well.
+    point = data.draw(st.sampled_from(stood))
+    empty = engine(panes, keys, calls, block)
+    empty.open(point.instant)
+    replay = draw_cuts(data, stream, point.needless + 1)
+    rest, _ = run(stepper(empty), stream, replay, point.needless)
+    assert bits(rest) == bits(outputs[given + point.outputs :])
 
 
 def test_what_is_closed_is_written_once(tmp_path: Path) -> None:
-    from anabranch.plan.windows import TimePanes
-
     stream = tuples(*range(400), n=[1] * 400, k=[str(n % 7) for n in range(400)])
     windows = engine(TimePanes(width_us=300, slide_us=10), ["k"], [call("SUM", "n")], 4)
     step, store = stepper(windows), SnapshotStore(RealFolder(tmp_path), "q")
@@ -82,3 +92,35 @@ def test_what_is_closed_is_written_once(tmp_path: Path) -> None:
     assert len(sizes) == 10
     assert max(sizes) < 3 * min(sizes)
     assert len(store._manifests[SnapshotName(0, 10, "a")].places) > 20
+
+
+SPREAD = """
+class Range:
+    def __init__(self, low, high):
+        self.low, self.high = low, high
+
+class Spread:
+    def lift(self, n):
+        return Range(n, n)
+
+    def merge(self, a, b):
+        assert isinstance(a, Range) and isinstance(b, Range)
+        return Range(min(a.low, b.low), max(a.high, b.high))
+
+    def lower(self, partial):
+        return partial.high - partial.low
+"""
+
+
+def test_what_a_users_aggregate_holds_is_read_by_its_next_run(tmp_path: Path) -> None:
+    """Its module is loaded anew then, and asks for its own classes."""
+    (tmp_path / "spread.py").write_text(SPREAD)
+    options = {"class": "spread:Spread", "base": str(tmp_path)}
+    source = Call(name="python", options=options)
+    call = AggregateCall(function="spread", arguments=(), name="s", type="bigint", source=source)
+    before, _ = load_custom(call, pa.int64())
+    after, _ = load_custom(call, pa.int64())
+    partial = before.combine(before.lift(3), before.lift(10))
+    found = after.unpack(before.pack(partial))
+    assert type(found) is not type(partial)
+    assert after.finish(after.combine(found, after.lift(1))) == 9

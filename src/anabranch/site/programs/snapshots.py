@@ -4,8 +4,6 @@ its input, and whether it can be found again.
 
 from __future__ import annotations
 
-import io
-import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +12,7 @@ from typing import Any
 from anabranch.disk.folder import Folder
 from anabranch.disk.records import read_records, record
 from anabranch.errors import CannotResume, TaskError
-from anabranch.spark.inside import CloudPickler
+from anabranch.site.tasks.pickled import packed, unpacked
 from anabranch.stream.restart import FOREVER
 
 _STATE = ".state"
@@ -57,41 +55,6 @@ class KeptState:
         for name in self._folder.names():
             if name.endswith(_STATE) and which(int(name.removesuffix(_STATE))):
                 self._folder.remove(name)
-
-
-class _Pickler(CloudPickler):
-    def __init__(self, file: io.BytesIO, own: Mapping[str, Any]) -> None:
-        super().__init__(file)  # type: ignore[no-untyped-call]
-        self._own = own
-
-    def persistent_id(self, obj: Any) -> str | None:
-        """Saves a class of the pocket's own module by its name: the next run loads that module
-        again, and asks with `isinstance` for what it finds there.
-        """
-        name = getattr(obj, "__qualname__", "") if isinstance(obj, type) else ""
-        return name if name and self._own.get(name) is obj else None
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, own: Mapping[str, Any]) -> None:
-        super().__init__(io.BytesIO(data))
-        self._own = own
-
-    def persistent_load(self, name: str) -> Any:
-        return self._own[name]
-
-
-def packed(state: object, own: Mapping[str, Any]) -> bytes:
-    """The pickled state; `own` are the names of the pocket's module. Raises what pickling
-    raises.
-    """
-    buffer = io.BytesIO()
-    _Pickler(buffer, own).dump(state)  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
-
-
-def unpacked(data: bytes, own: Mapping[str, Any]) -> Any:
-    return _Unpickler(data, own).load()
 
 
 EVERY_S = 1.0

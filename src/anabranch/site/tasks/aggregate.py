@@ -22,6 +22,7 @@ from anabranch.plan.expressions import plain, quoted
 from anabranch.plan.operators import Aggregate, AggregateCall, Column, Operator, Projection
 from anabranch.plan.windows import RowPanes, TimePanes
 from anabranch.site.tasks.body import Produced, Taken, apply, as_schema
+from anabranch.site.tasks.pickled import packed, unpacked
 from anabranch.snapshot.state import KeptPieces, State
 from anabranch.spark.kept.expressions import Expressions
 from anabranch.spark.kept.stages import Build
@@ -96,6 +97,12 @@ def load_class(name: str, base: str) -> Any:
     return _guarded(name, "__init__", found)()
 
 
+def _module_of(instance: Any) -> Mapping[str, Any]:
+    """The names of the module that its class is defined in, as it was loaded for us."""
+    names: Mapping[str, Any] = getattr(type(instance).lift, "__globals__", {})
+    return names
+
+
 def load_custom(call: AggregateCall, type: pa.DataType) -> tuple[Custom, Callable[[Columns], Any]]:
     """The cell of a call of a user's aggregate, and how its results get their Arrow type."""
     assert call.source is not None
@@ -104,7 +111,9 @@ def load_custom(call: AggregateCall, type: pa.DataType) -> tuple[Custom, Callabl
     instance = load_class(name, str(options.get("base", "")))
     lift, merge, lower = (_guarded(name, one, getattr(instance, one)) for one in METHODS)
     arguments = tuple(Argument(argument.sql(plain)) for argument in call.arguments)
-    cell = Custom(call.name, arguments, lift, merge, lower)
+    own = _module_of(instance)
+    pack, unpack = partial(packed, own=own), partial(unpacked, own=own)
+    cell = Custom(call.name, arguments, lift, merge, lower, pack, unpack)
 
     def results(columns: Columns) -> pa.Array:
         values = cell.lower(columns)

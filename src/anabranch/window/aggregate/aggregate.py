@@ -9,7 +9,6 @@ where a replay began.
 
 from __future__ import annotations
 
-import pickle
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from anabranch.window.aggregate.pieces import (
 )
 from anabranch.window.aggregate.state import Columns, Part, Slide, fold, join
 from anabranch.window.panes import Grid, Ints
-from anabranch.window.pieces import Pack, Unpack, tuples_of, tuples_piece
+from anabranch.window.pieces import tuples_of, tuples_piece
 
 SEEN_BYTES = 300
 """About what a value takes that counts as one of several."""
@@ -157,11 +156,7 @@ class WindowAggregate:
         keys: pa.Schema,
         lift: Lifter,
         block: int = BLOCK,
-        pack: Pack = pickle.dumps,
-        unpack: Unpack = pickle.loads,
     ) -> None:
-        """`pack` and `unpack` make bytes of what partial aggregates hold of Python's objects."""
-        self._pack, self._unpack = pack, unpack
         self._grid = grid
         self._by_position = by_position
         self._plan = plan
@@ -200,7 +195,7 @@ class WindowAggregate:
             [number, one.first, one.folded, len(one.parts)] for number, one in self._panes.items()
         ]
         pieces = [
-            part_piece(part, self._keys, self._pack)
+            part_piece(part, self._keys, self._layout)
             for one in self._panes.values()
             for part in one.parts
         ]
@@ -216,9 +211,7 @@ class WindowAggregate:
         """After `open`, and before the first step."""
         pieces = iter(kept.pieces)
         for number, first, folded, parts in kept.notes["panes"]:
-            held = [
-                part_of(next(pieces), self._keys, self._layout, self._unpack) for _ in range(parts)
-            ]
+            held = [part_of(next(pieces), self._keys, self._layout) for _ in range(parts)]
             self._panes[number] = Pane(held, first, folded)
         for distinct, numbers in zip(self._distinct, kept.notes["seen"], strict=True):
             for number in numbers:

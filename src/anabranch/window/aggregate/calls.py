@@ -4,6 +4,7 @@ results.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from anabranch.window.aggregate.cells import (
 from anabranch.window.aggregate.fold import Groups
 from anabranch.window.aggregate.state import Cell, Columns, Layout, Values
 from anabranch.window.panes import Ints
+from anabranch.window.pieces import Pack, Unpack
 
 _ATOMS = (int, float, str, bytes, bool, complex, type(None))
 
@@ -45,6 +47,9 @@ class Custom:
     lift: Callable[..., Any]
     combine: Callable[[Any, Any], Any]
     finish: Callable[[Any], Any]
+    pack: Pack = pickle.dumps
+    unpack: Unpack = pickle.loads
+    """Partials as bytes, and back."""
     dtypes = ("O",)
 
     def fold(self, groups: Groups, columns: Sequence[pa.ChunkedArray]) -> Columns:

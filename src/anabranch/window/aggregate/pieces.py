@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.snapshot.state import Piece
+from anabranch.window.aggregate.calls import Custom
 from anabranch.window.aggregate.keys import Keys, Seen, frozen
-from anabranch.window.aggregate.state import Layout, Part
+from anabranch.window.aggregate.state import Columns, Layout, Part
 from anabranch.window.pieces import (
-    Pack,
-    Unpack,
     bytes_to_table,
     from_arrays,
     table_to_bytes,
@@ -22,22 +21,29 @@ from anabranch.window.pieces import (
 )
 
 
-def part_piece(part: Part, keys: Keys, pack: Pack) -> Piece:
+def part_piece(part: Part, keys: Keys, layout: Layout) -> Piece:
     """A part is never changed, but the number of a key may be another's later: so the keys are
     taken now."""
-    return Piece(part, partial(_part_bytes, keys.columns(part.ids), part, pack))
+    return Piece(part, partial(_part_bytes, keys.columns(part.ids), part, layout))
 
 
-def _part_bytes(keys: Sequence[pa.ChunkedArray], part: Part, pack: Pack) -> bytes:
-    columns = [*keys, *to_arrays(part.columns, pack)]
+def _part_bytes(keys: Sequence[pa.ChunkedArray], part: Part, layout: Layout) -> bytes:
+    columns = list(keys)
+    for cell in layout.cells:
+        pack = cell.pack if isinstance(cell, Custom) else pickle.dumps
+        columns += to_arrays(layout.of(cell, part.columns), pack)
     return table_to_bytes(pa.table(columns, names=list(map(str, range(len(columns))))))
 
 
-def part_of(data: bytes, keys: Keys, layout: Layout, unpack: Unpack) -> Part:
+def part_of(data: bytes, keys: Keys, layout: Layout) -> Part:
     """With the numbers that its keys have now; they are held once for it."""
     table = bytes_to_table(data)
     own = table.num_columns - len(layout.dtypes)
-    columns = from_arrays(table.columns[own:], layout.dtypes, unpack)
+    columns: Columns = []
+    for cell in layout.cells:
+        unpack = cell.unpack if isinstance(cell, Custom) else pickle.loads
+        held = layout.of(cell, table.columns[own:])
+        columns += from_arrays(held, cell.dtypes, unpack)
     ids = keys.number(table.columns[:own], len(table))
     keys.hold(ids)
     return Part(ids, columns)
