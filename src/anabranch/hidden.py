@@ -41,8 +41,8 @@ def names_password(option: str) -> bool:
 
 def passwords_in(text: str) -> list[tuple[int, int]]:
     """The places of passwords in a URL, or in settings such as `user=a password=b`."""
-    found = {one.span(1) for one in (*_IN_URL.finditer(text), *_IN_TEXT.finditer(text))}
-    return _apart(found)
+    spans = {one.span(1) for one in (*_IN_URL.finditer(text), *_IN_TEXT.finditer(text))}
+    return _apart(spans)
 
 
 def passwords_in_script(text: str) -> list[tuple[int, int]]:
@@ -84,9 +84,9 @@ def shown(text: str) -> str:
 
 
 def _in_script(text: str) -> Iterator[tuple[int, int]]:
-    for one in _TEXT.finditer(text):
-        kind = one.lastgroup or ""
-        first, end = one.span(kind)
+    for match in _TEXT.finditer(text):
+        kind = match.lastgroup or ""
+        first, end = match.span(kind)
         if kind in ("secret", "password"):
             closed = end > first + 1 and text[end - 1] == text[first]
             yield first + 1, end - closed
@@ -101,10 +101,10 @@ def _in_script(text: str) -> Iterator[tuple[int, int]]:
 
 def _apart(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:
     """The spans in order; those that overlap are joined."""
-    found: list[tuple[int, int]] = []
+    spans_: list[tuple[int, int]] = []
     for first, end in sorted(spans):
-        if found and first < found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if spans_ and first < spans_[-1][1]:
+            spans_[-1] = (spans_[-1][0], max(end, spans_[-1][1]))
         else:
-            found.append((first, end))
-    return found
+            spans_.append((first, end))
+    return spans_

@@ -22,9 +22,9 @@ def scratch_folder(kind: str = "") -> Path:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if _abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=PREFIX + kind))
-    (made / OWNER).write_text(f"{os.getpid()} {psutil.Process().create_time()}")
-    return made
+    fresh = Path(tempfile.mkdtemp(prefix=PREFIX + kind))
+    (fresh / OWNER).write_text(f"{os.getpid()} {psutil.Process().create_time()}")
+    return fresh
 
 
 def _abandoned(folder: Path) -> bool:

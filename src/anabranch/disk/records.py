@@ -54,12 +54,12 @@ def read_records(data: bytes, place: str) -> Records:
     """
     records = Records([], [])
     while records.size < len(data):
-        found = _record_at(data, records.size)
-        if found is None:
+        record = _record_at(data, records.size)
+        if record is None:
             _must_be_the_end(data, records.size, place)
             break
-        records.payloads.append(data[found.start : found.end])
-        records.ends.append(found.next)
+        records.payloads.append(data[record.start : record.end])
+        records.ends.append(record.next)
     return records
 
 
@@ -70,9 +70,9 @@ def spared_records(data: bytes) -> tuple[list[bytes], int | None]:
     damaged: int | None = None
     at = 0
     while at < len(data):
-        if found := _record_at(data, at):
-            payloads.append(data[found.start : found.end])
-            at = found.next
+        if record := _record_at(data, at):
+            payloads.append(data[record.start : record.end])
+            at = record.next
             continue
         behind = _next_record(data, at)
         if damaged is None and (behind is not None or not payloads):
@@ -93,9 +93,9 @@ def records_from(
         if not _record_at(data, 0):
             data = folder.read_at(name, at, min(_length(data), end - at))
         done = 0
-        while found := _record_at(data, done):
-            yield at + done, memoryview(data)[found.start : found.end]
-            done = found.next
+        while record := _record_at(data, done):
+            yield at + done, memoryview(data)[record.start : record.end]
+            done = record.next
         if not done:
             raise CannotResume(
                 f"the record at byte {at} is damaged or cut off",

@@ -94,10 +94,10 @@ class Door:
         self._since = {one: self._since.get(one, now) for one in strangers.keys() - proved}
         oldest = sorted(self._since, key=lambda one: (self._since[one], one[1]))
         surplus = len(oldest) - self._most
-        for place, one in enumerate(oldest):
-            late = now - self._since[one] > self._seconds
-            if place < surplus or late or self._has_sent_much(strangers[one]):
-                _cut_off(strangers[one])
+        for place, stranger in enumerate(oldest):
+            late = now - self._since[stranger] > self._seconds
+            if place < surplus or late or self._has_sent_much(strangers[stranger]):
+                _cut_off(strangers[stranger])
         return proved
 
     @property
@@ -105,10 +105,10 @@ class Door:
         """Whether it waits for somebody's proof."""
         return bool(self._since)
 
-    def _has_sent_much(self, one: socket.socket) -> bool:
+    def _has_sent_much(self, connection: socket.socket) -> bool:
         if self._most_bytes is None:
             return False
-        info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + 8)
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + 8)
         (received,) = struct.unpack_from("=Q", info, _RECEIVED_AT)
         return bool(received > self._most_bytes)
 
@@ -150,20 +150,20 @@ class _Watch:
 
     def _look(self, now: float) -> None:
         said = {self.said.popleft() for _ in range(len(self.said))}
-        there = set(_open_sockets())  # whoever has said it until now among them
-        self._proved &= there
-        self._others &= there
+        sockets = set(_open_sockets())  # whoever has said it until now among them
+        self._proved &= sockets
+        self._others &= sockets
         strangers: dict[int, dict[Open, socket.socket]] = {port: {} for port in self._doors}
         with ExitStack() as handles:
-            for one in there - self._proved - self._others:
-                handle = _handle(one)
+            for place in sockets - self._proved - self._others:
+                handle = _handle(place)
                 port = _port(handle) if handle else 0
                 if handle and port in strangers and not _listens(handle):
-                    strangers[port][one] = handles.enter_context(handle)
+                    strangers[port][place] = handles.enter_context(handle)
                     continue
                 if handle:
                     handle.close()
-                self._others.add(one)
+                self._others.add(place)
             for port, door in self._doors.items():
                 self._proved |= door.look(strangers[port], said, now)
 
@@ -174,53 +174,53 @@ _WATCH = _Watch()
 def _open_sockets() -> Iterator[Open]:
     for name in os.listdir(_FILES):
         try:
-            found = os.fstat(int(name))
+            status = os.fstat(int(name))
         except OSError:
             continue
-        if stat.S_ISSOCK(found.st_mode):
-            yield int(name), found.st_ino
+        if stat.S_ISSOCK(status.st_mode):
+            yield int(name), status.st_ino
 
 
-def _handle(one: Open) -> socket.socket | None:
+def _handle(place: Open) -> socket.socket | None:
     """A second handle of an open TCP socket; None if it is another file or was closed meanwhile."""
     try:
-        own = os.dup(one[0])
+        own = os.dup(place[0])
     except OSError:
         return None
     try:
-        found = socket.socket(fileno=own)
+        handle = socket.socket(fileno=own)
     except OSError:
         os.close(own)
         return None
-    if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
-        return found
-    found.close()
+    if handle.family in (socket.AF_INET, socket.AF_INET6) and handle.type == socket.SOCK_STREAM:
+        return handle
+    handle.close()
     return None
 
 
-def _port(one: socket.socket) -> int:
+def _port(connection: socket.socket) -> int:
     try:
-        return int(one.getsockname()[1])
+        return int(connection.getsockname()[1])
     except OSError:
         return 0
 
 
-def _listens(one: socket.socket) -> bool:
-    return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+def _listens(connection: socket.socket) -> bool:
+    return bool(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
-def _cut_off(one: socket.socket) -> None:
+def _cut_off(place: socket.socket) -> None:
     """Cuts the connection off. Its server notices the end and closes it; the kernel then keeps
     nothing of it.
     """
     with suppress(OSError):  # it ends by itself
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        one.shutdown(socket.SHUT_RDWR)
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        place.shutdown(socket.SHUT_RDWR)
 
 
-def _other_end(one: socket.socket) -> Address | None:
+def _other_end(connection: socket.socket) -> Address | None:
     try:
-        return _plain(one.getpeername())
+        return _plain(connection.getpeername())
     except OSError:
         return None
 
@@ -235,8 +235,8 @@ def _plain(address: tuple[object, ...]) -> Address:
     """The address in one form, however it was written."""
     host, port = str(address[0]).partition("%")[0], int(str(address[1]))
     try:
-        found = ip_address(host)
+        address_ = ip_address(host)
     except ValueError:
         return host, port
-    mapped = getattr(found, "ipv4_mapped", None)
-    return str(mapped or found), port
+    mapped = getattr(address_, "ipv4_mapped", None)
+    return str(mapped or address_), port

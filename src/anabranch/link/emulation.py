@@ -113,12 +113,12 @@ class EmulatedNetwork:
         self._rng = random.Random(0)
 
     def link(self, sender: str, receiver: str) -> Emulation:
-        found = self._links.get((sender, receiver))
-        if found is None:
+        emulation = self._links.get((sender, receiver))
+        if emulation is None:
             link = self._cluster.link(sender, receiver)
-            found = Emulation(link.delay_us / 1e6, link.jitter_us / 1e6, link.bandwidth or 0.0)
-            self._links[sender, receiver] = found
-        return found
+            emulation = Emulation(link.delay_us / 1e6, link.jitter_us / 1e6, link.bandwidth or 0.0)
+            self._links[sender, receiver] = emulation
+        return emulation
 
     def change(self, delays_s: Mapping[str, Mapping[str, float]]) -> None:
         """Sets delays from now on: sender → receiver → its delay."""
@@ -126,7 +126,7 @@ class EmulatedNetwork:
             for receiver, delay_s in receivers.items():
                 self.link(sender, receiver).delay_s = delay_s
 
-    def round_trip_s(self, here: str, there: str) -> float:
+    def round_trip_s(self, site: str, other: str) -> float:
         """The time that the emulation would add to a call and its answer."""
-        ways = (self.link(here, there), self.link(there, here))
+        ways = (self.link(site, other), self.link(other, site))
         return sum(way.travel_s(self._rng) for way in ways)

@@ -291,26 +291,26 @@ class Gate(flight.FlightServerBase):  # type: ignore[misc]  # Arrow says no type
             raise SiteError(f"nobody answers {action} at {self.address}")
         return self._actions[action]
 
-    async def answer(self, asked: Message[A], seconds: float) -> A:
+    async def answer(self, message: Message[A], seconds: float) -> A:
         """The same for a caller in this process. Raises what the other side raised, and SiteError
         after this time: the request may still be carried out.
         """
-        _, handler = self._handler(asked.action)
+        _, handler = self._handler(message.action)
         try:
-            answer: Any = handler(asked)
+            answer: Any = handler(message)
             if inspect.iscoroutine(answer):
                 answer = await within(self._runtime, answer, seconds, self.address)
-            found: A = answer
-            return found
+            typed: A = answer
+            return typed
         except AnabranchError:
             raise
         except Exception as error:
-            raise _unexpected(asked.action, error) from error
+            raise _unexpected(message.action, error) from error
 
 
-def _fetched(handler: Handler, asked: Fetch[Any]) -> flight.RecordBatchStream:
-    with _carried(asked.action):
-        table, answer = handler(asked)
+def _fetched(handler: Handler, request: Fetch[Any]) -> flight.RecordBatchStream:
+    with _carried(request.action):
+        table, answer = handler(request)
         return flight.RecordBatchStream(table.replace_schema_metadata({ANSWER: written(answer)}))
 
 
@@ -347,19 +347,19 @@ async def within(
 ) -> Any:
     """Returns or raises what the coroutine does; SiteError if that takes longer."""
     done = runtime.signal()
-    found: list[tuple[Any, Exception | None]] = []
+    outcome: list[tuple[Any, Exception | None]] = []
 
     async def whole() -> None:
         try:
-            found.append((await coroutine, None))
+            outcome.append((await coroutine, None))
         except Exception as error:
-            found.append((None, error))
+            outcome.append((None, error))
         done.notify()
 
     runtime.spawn(whole())
-    if not await done.wait(seconds) and not found:
+    if not await done.wait(seconds) and not outcome:
         raise SiteError(f"{who} does not answer")
-    value, error = found[0]
+    value, error = outcome[0]
     if error:
         raise error
     return value

@@ -108,14 +108,14 @@ def plain(value: Any) -> Any:
 
 def _plain_fields(value: Any) -> dict[str, object]:
     said: dict[str, object] = {}
-    for one in _fields(type(value)):  # type: ignore[arg-type]
-        found = getattr(value, one.name)
-        if found is None and one.default is None:
+    for field_ in _fields(type(value)):  # type: ignore[arg-type]
+        content = getattr(value, field_.name)
+        if content is None and field_.default is None:
             continue
-        if one.metadata == INLINE:
-            said |= plain(found)
+        if field_.metadata == INLINE:
+            said |= plain(content)
         else:
-            said[one.name] = plain(found)
+            said[field_.name] = plain(content)
     return said
 
 
@@ -133,8 +133,8 @@ def read(kind: type[T], data: Any, what: str = "") -> T:
     Raises ProtocolError if something is missing or wrong.
     """
     try:
-        found: T = _reader(kind).validate_python(data, extra="ignore")
-        return found
+        value: T = _reader(kind).validate_python(data, extra="ignore")
+        return value
     except ValidationError as error:
         raise _unreadable(what or getattr(kind, "__name__", str(kind)), error) from None
 
@@ -142,8 +142,8 @@ def read(kind: type[T], data: Any, what: str = "") -> T:
 def read_message(kind: type[M], data: bytes) -> M:
     """The message in `data`. Raises ProtocolError if there is no such message."""
     try:
-        found: M = _reader(kind).validate_json(data or b"{}", extra="ignore")
-        return found
+        message: M = _reader(kind).validate_json(data or b"{}", extra="ignore")
+        return message
     except ValidationError as error:
         raise _unreadable(f"message {kind.action}", error) from None
 
@@ -152,8 +152,8 @@ def read_answer(message: Message[A], data: Any) -> A:
     answer: Any = None
     if message.answer is not NoneType:
         answer = read(message.answer, data, f"the answer to {message.action}")
-    found: A = answer
-    return found
+    typed: A = answer
+    return typed
 
 
 def _unreadable(what: str, error: ValidationError) -> ProtocolError:

@@ -133,10 +133,10 @@ def local_costs(problem: PlacementProblem, sites: Sites) -> Array:
 def load_elsewhere(problem: PlacementProblem, sites: Sites) -> Array:
     """(vertices, sites): by how much the price of load that is too much would rise."""
     limits, loads, everything = problem.network.limits, problem.loads_at, np.arange(len(sites))
-    asked = problem.load_of(sites)
-    here = asked[sites] - loads[everything, sites]
-    freed = _over(asked[sites], limits[sites]) - _over(here, limits[sites])
-    more = _over(asked + loads, limits) - _over(asked, limits)
+    load = problem.load_of(sites)
+    local = load[sites] - loads[everything, sites]
+    freed = _over(load[sites], limits[sites]) - _over(local, limits[sites])
+    more = _over(load + loads, limits) - _over(load, limits)
     more[everything, sites] = freed
     rise: Array = problem.load_price * (more - freed[:, None])
     return rise
@@ -147,22 +147,22 @@ def _flow_elsewhere(problem: PlacementProblem, sites: Sites, vertex: int) -> Arr
     bandwidths = problem.network.bandwidths
     assert bandwidths is not None
     flows = problem.flows(sites)
-    there = np.zeros((2, *flows.shape))
+    flow_there = np.zeros((2, *flows.shape))
     for link, other, ours in problem.neighbours()[vertex]:
         rate, at = problem.costs.rate[link], sites[other]
-        there[0 if ours else 1][:, at] += rate
+        flow_there[0 if ours else 1][:, at] += rate
         pair = (sites[vertex], at) if ours else (at, sites[vertex])
         flows[pair] -= rate
     rest = _over(flows, bandwidths)
-    sent = _over(flows + there[0], bandwidths) - rest
-    taken = _over(flows + there[1].T, bandwidths) - rest
+    sent = _over(flows + flow_there[0], bandwidths) - rest
+    taken = _over(flows + flow_there[1].T, bandwidths) - rest
     price = problem.flow_price * (sent.sum(axis=1) + taken.sum(axis=0))
     rise: Array = price - price[sites[vertex]]
     return rise
 
 
-def _over(asked: Array, limits: Array) -> Array:
-    over: Array = np.maximum(0.0, asked - limits * (1 + 1e-9))
+def _over(load: Array, limits: Array) -> Array:
+    over: Array = np.maximum(0.0, load - limits * (1 + 1e-9))
     return over
 
 
@@ -175,7 +175,7 @@ def _spread(problem: PlacementProblem) -> Sites:
     loads = csr_array((problem.loads_at.ravel(), (pairs % sites, pairs)))
     over = csr_array((-np.ones(sites), (np.arange(sites), np.arange(sites))))
     none = csr_array((vertices, sites))
-    found = milp(
+    solution = milp(
         np.concatenate([np.zeros(len(pairs)), np.ones(sites)]),
         constraints=[
             LinearConstraint(hstack([each, none]), 1, 1),
@@ -185,8 +185,8 @@ def _spread(problem: PlacementProblem) -> Sites:
         bounds=Bounds(0, np.concatenate([problem.allowed.ravel(), np.full(sites, np.inf)])),
         options={"time_limit": SOLVE_S},
     )
-    if found.x is None:
+    if solution.x is None:
         first: Sites = problem.allowed.argmax(axis=1)
         return first
-    chosen: Sites = np.asarray(found.x)[: len(pairs)].reshape(vertices, sites).argmax(axis=1)
+    chosen: Sites = np.asarray(solution.x)[: len(pairs)].reshape(vertices, sites).argmax(axis=1)
     return chosen

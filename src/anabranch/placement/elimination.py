@@ -67,17 +67,17 @@ class Elimination:
         """Gathers the costs. Links to a vertex without a choice only make sites dearer for the
         other.
         """
-        one = [len(choices) == 1 for choices in self._choices]
+        single = [len(choices) == 1 for choices in self._choices]
         problem = self._problem
         for link, (a, b) in enumerate(
             zip(problem.producers.tolist(), problem.consumers.tolist(), strict=True)
         ):
-            if a == b or (one[a] and one[b]):
+            if a == b or (single[a] and single[b]):
                 continue
-            if one[a]:
+            if single[a]:
                 row = self._row(link, int(self._choices[a][0]), ours=True)
                 self._alone[b] = self._alone[b] + row[self._choices[b]]
-            elif one[b]:
+            elif single[b]:
                 row = self._row(link, int(self._choices[b][0]), ours=False)
                 self._alone[a] = self._alone[a] + row[self._choices[a]]
             else:
@@ -195,13 +195,13 @@ class Elimination:
 
     def _square_of(self, link: int, vertex: int, other: int) -> Array:
         """The squared latency for each choice of the two vertices."""
-        here, there = self._choices[vertex], self._choices[other]
+        own_choices, other_choices = self._choices[vertex], self._choices[other]
         unit = self._problem.costs.unit(link)
         if self._pair_price is not None:
             unit = unit + self._pair_price
         square = unit if self._problem.producers[link] == vertex else unit.T
-        if len(here) < len(square) or len(there) < len(square):
-            square = square[np.ix_(here, there)]
+        if len(own_choices) < len(square) or len(other_choices) < len(square):
+            square = square[np.ix_(own_choices, other_choices)]
         return square
 
 

@@ -32,13 +32,13 @@ class Dp:
     name: str = "dp"
 
     def place(self, problem: PlacementProblem) -> Placement:
-        found = _exact(problem)
-        if found is None:
+        exact = _exact(problem)
+        if exact is None:
             raise PlacementError(
                 "this plan re-merges too much to be placed exactly",
                 remedy='Use method = "search", or "best" for whichever does.',
             )
-        return found
+        return exact
 
 
 def _exact(problem: PlacementProblem) -> Placement | None:
@@ -48,9 +48,9 @@ def _exact(problem: PlacementProblem) -> Placement | None:
         return Elimination(pinned, prices).run()
 
     def priced(prices: Prices) -> Sites:
-        found = solve(pinned, prices)
-        assert found is not None, "prices change no table's size"
-        return found
+        sites = solve(pinned, prices)
+        assert sites is not None, "prices change no table's size"
+        return sites
 
     best = solve(problem)
     if best is None:

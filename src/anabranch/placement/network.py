@@ -89,18 +89,18 @@ def filled(latency: Array) -> Array:
     """The latencies with gaps filled by the pair's mean over the other samples. A pair that was
     never measured gets the shortest way over others, or more than the worst.
     """
-    found = np.array(latency, dtype=np.float64)
-    n = found.shape[1]
-    found[:, np.arange(n), np.arange(n)] = 0.0
-    missing = np.isnan(found)
+    dense = np.array(latency, dtype=np.float64)
+    n = dense.shape[1]
+    dense[:, np.arange(n), np.arange(n)] = 0.0
+    missing = np.isnan(dense)
     if not missing.any():
-        return found
+        return dense
     counts = (~missing).sum(axis=0)
-    sums = np.where(missing, 0.0, found).sum(axis=0)
+    sums = np.where(missing, 0.0, dense).sum(axis=0)
     mean = np.divide(sums, counts, out=np.full((n, n), np.inf), where=counts > 0)
     if np.isinf(mean).any():
         mean = _over_others(mean)
-    filled_in: Array = np.where(missing, mean, found)
+    filled_in: Array = np.where(missing, mean, dense)
     return filled_in
 
 

@@ -88,11 +88,12 @@ def _site(problem: PlacementProblem, name: str, at: Array, vertices: list[int]) 
         f'<text x="{x + 8:.0f}" y="{y + 17:.0f}" class="site">{escape(name)}</text>',
     ]
     for line, vertex in enumerate(vertices):
-        one = problem.vertices[vertex]
-        text = one.name if len(one.name) < 28 else f"{one.name[:26]}…"
+        vertex_ = problem.vertices[vertex]
+        text = vertex_.name if len(vertex_.name) < 28 else f"{vertex_.name[:26]}…"
         parts.append(
             f'<text x="{x + 8:.0f}" y="{y + _HEAD + _LINE * (line + 0.8):.0f}"'
-            f' style="fill:{_COLOURS[one.kind]}"><title>{one.kind} {escape(one.name)}</title>'
+            f' style="fill:{_COLOURS[vertex_.kind]}">'
+            f"<title>{vertex_.kind} {escape(vertex_.name)}</title>"
             f"{escape(text)}</text>"
         )
     return parts
@@ -153,6 +154,6 @@ def _legend(problem: PlacementProblem, placed: Sites) -> str:
         f'<tspan style="fill:{colour}">{kind}</tspan>' for kind, colour in _COLOURS.items()
     )
     cost = f"Σ rate · latency² = {problem.cost(placed):.3g}"
-    told = "wide: much flows · %: share of the cost · ms: latency"
+    text = "wide: much flows · %: share of the cost · ms: latency"
     y = _HEIGHT - 14
-    return f'<text x="14" y="{y}" class="rate">{cost} — {told} — {kinds}</text>'
+    return f'<text x="14" y="{y}" class="rate">{cost} — {text} — {kinds}</text>'

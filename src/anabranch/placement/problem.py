@@ -117,9 +117,9 @@ class PlacementProblem:
         """The present site of each vertex, or the only possible one; -1 if it has none, or is at a
         site that is gone.
         """
-        found = [self.network.index.get(vertex.at or "", -1) for vertex in self.vertices]
+        places = [self.network.index.get(vertex.at or "", -1) for vertex in self.vertices]
         pinned = np.where(self.allowed.sum(axis=1) == 1, self.allowed.argmax(axis=1), -1)
-        at = np.array(found, dtype=np.intp)
+        at = np.array(places, dtype=np.intp)
         return np.where(at >= 0, at, pinned)
 
     @cached_property
@@ -127,11 +127,11 @@ class PlacementProblem:
         """(vertices, sites): the cost of a vertex there, whatever the others do."""
         costs = np.zeros(self.allowed.shape)
         if self.move_penalty:
-            there = self.present >= 0
-            both = there[self.producers] & there[self.consumers]
+            placed = self.present >= 0
+            both = placed[self.producers] & placed[self.consumers]
             now = self.link_costs(self.present)[both].sum()
-            costs[there] = self.move_penalty * now
-            costs[np.flatnonzero(there), self.present[there]] = 0.0
+            costs[placed] = self.move_penalty * now
+            costs[np.flatnonzero(placed), self.present[placed]] = 0.0
         return costs
 
     def link_costs(self, sites: Sites) -> Array:
@@ -178,12 +178,12 @@ class PlacementProblem:
         """For each vertex its links: (link, the vertex at the other end, whether this one produces
         it).
         """
-        found: list[list[tuple[int, int, bool]]] = [[] for _ in self.vertices]
+        links_of: list[list[tuple[int, int, bool]]] = [[] for _ in self.vertices]
         for link, (a, b) in enumerate(zip(self.producers, self.consumers, strict=True)):
             if a != b:
-                found[a].append((link, int(b), True))
-                found[b].append((link, int(a), False))
-        return found
+                links_of[a].append((link, int(b), True))
+                links_of[b].append((link, int(a), False))
+        return links_of
 
     @cached_property
     def loads_at(self) -> Array:
@@ -194,8 +194,8 @@ class PlacementProblem:
     def load_of(self, sites: Sites) -> Array:
         """The load of each site under a placement."""
         mine = self.loads_at[np.arange(len(sites)), sites]
-        asked = np.bincount(sites, weights=mine, minlength=len(self.network.sites))
-        return asked.astype(np.float64)
+        loads = np.bincount(sites, weights=mine, minlength=len(self.network.sites))
+        return loads.astype(np.float64)
 
     def flows(self, sites: Sites) -> Array:
         """(sites, sites): what a placement sends from one to another."""
@@ -222,8 +222,8 @@ class PlacementProblem:
         return limits
 
     def indexes(self, sites: Mapping[str, str]) -> Sites:
-        found = [self.network.index[sites[vertex.name]] for vertex in self.vertices]
-        return np.array(found, dtype=np.intp)
+        places = [self.network.index[sites[vertex.name]] for vertex in self.vertices]
+        return np.array(places, dtype=np.intp)
 
     def named(self, sites: Sites) -> dict[str, str]:
         return dict(self._pairs(sites))

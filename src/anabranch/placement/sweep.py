@@ -79,8 +79,8 @@ def _cheapest(
     costs = np.where(problem.allowed[vertex], problem.penalties[vertex], np.inf)
     costs = np.repeat(costs[None], len(squares), axis=0)
     for link, other, ours in links:
-        there = sites[:, other]
-        far = squares[rows, :, there] if ours else squares[rows, there, :]
+        sites_of_other = sites[:, other]
+        far = squares[rows, :, sites_of_other] if ours else squares[rows, sites_of_other, :]
         costs += rates[:, link, None] * far
     best: Sites = costs.argmin(axis=1)
     return best
@@ -100,14 +100,14 @@ def landmark_squares(squares: Array, landmarks: int) -> Array:
     it.
     """
     latency = np.sqrt(squares)
-    found = np.empty_like(squares)
-    for sample, far in zip(found, latency, strict=True):
+    result = np.empty_like(squares)
+    for sample, far in zip(result, latency, strict=True):
         chosen = [int(far.sum(axis=1).argmax())]
         while len(chosen) < min(landmarks, len(far)):
             chosen.append(int(far[:, chosen].min(axis=1).argmax()))
         where = far[:, chosen]
         sample[:] = np.square(where[:, None, :] - where[None, :, :]).sum(axis=2)
-    return found
+    return result
 
 
 PATIENCE = 4
@@ -162,13 +162,13 @@ def _descend(
     value, idle, used = _value(problem, sites, prices), 0, 0
     while idle < PATIENCE and used < min(rounds, MOST_ROUNDS):
         forest = _forest(problem, free, rng)
-        found = Elimination(problem, prices, sites, forest).run()
-        assert found is not None, "a forest's tables are small"
+        better = Elimination(problem, prices, sites, forest).run()
+        assert better is not None, "a forest's tables are small"
         used += 1
-        now = _value(problem, found, prices)
+        now = _value(problem, better, prices)
         idle = 0 if now < value * (1 - 1e-9) else idle + 1
         if now < value:
-            sites, value = found, now
+            sites, value = better, now
     return sites, value, used
 
 

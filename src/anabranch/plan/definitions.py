@@ -56,9 +56,11 @@ def parts_read(streams: Collection[str], known: Definitions) -> set[str]:
     parts.
     """
     merged = {
-        one.stage.name
+        definition.stage.name
         for name in streams
-        if isinstance(one := known.get(name), StreamDef) and one.stage and one.stage.role == "merge"
+        if isinstance(definition := known.get(name), StreamDef)
+        and definition.stage
+        and definition.stage.role == "merge"
     }
     return {
         one.name

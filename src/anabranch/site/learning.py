@@ -46,23 +46,23 @@ class OnSpark:
         return self._blocks.map(look).treeReduce(merge)
 
 
-def learn_model(spark: SparkSession, asked: LearnModel) -> ModelArrays:
+def learn_model(spark: SparkSession, request: LearnModel) -> ModelArrays:
     """The model's arrays, as text, and the number of windows."""
     try:
-        first = _first(asked)
-        SparkJobs(spark, "learning", per_instance=False).name(f"learning from {asked.table}")
-        pieces = _pieces(first, asked.newest, asked.slide)
+        first = _first(request)
+        SparkJobs(spark, "learning", per_instance=False).name(f"learning from {request.table}")
+        pieces = _pieces(first, request.newest, request.slide)
         context = spark.sparkContext
-        blocks = context.parallelize(pieces, len(pieces)).map(partial(_read, asked))
+        blocks = context.parallelize(pieces, len(pieces)).map(partial(_read, request))
         model = learn_from(OnSpark(blocks))
     except psycopg.Error as error:
-        raise SiteError(f"table {asked.table}: {reason(error)}") from error
+        raise SiteError(f"table {request.table}: {reason(error)}") from error
     except (PySparkException, Py4JError) as error:
         text = str(error).strip().splitlines()[0]
-        raise SiteError(f"the job that learns from {asked.table} failed: {text}") from error
+        raise SiteError(f"the job that learns from {request.table} failed: {text}") from error
     body = io.BytesIO()
     np.savez(body, mean=model.mean, sample=model.sample, spread=model.spread, jump=model.jump)
-    windows = (asked.newest - first) // asked.slide + 1
+    windows = (request.newest - first) // request.slide + 1
     return ModelArrays(base64.b64encode(body.getvalue()).decode(), model.shrinkage, windows)
 
 
@@ -76,37 +76,38 @@ def _pieces(first: int, newest: int, slide: int) -> list[tuple[int, int]]:
     ]
 
 
-def _first(asked: LearnModel) -> int:
+def _first(request: LearnModel) -> int:
     """The end of the oldest window there is to learn from."""
     statement = sql.SQL(
         "SELECT min(_ts) FROM {} WHERE _stream LIKE {} AND _ts >= {} AND _ts <= {}"
     ).format(
-        table_name(asked.table), *map(sql.Literal, (asked.streams, asked.oldest, asked.newest))
+        table_name(request.table),
+        *map(sql.Literal, (request.streams, request.oldest, request.newest)),
     )
-    with closing(database_of(asked.sink.opened()).connect()) as connection:
+    with closing(database_of(request.sink.opened()).connect()) as connection:
         row = connection.execute(statement).fetchone()
     if row is None or row[0] is None:
-        raise SiteError(f"table {asked.table} has no windows to learn from")
+        raise SiteError(f"table {request.table} has no windows to learn from")
     return int(row[0])
 
 
-def _read(asked: LearnModel, piece: tuple[int, int]) -> WindowBlock:
+def _read(request: LearnModel, piece: tuple[int, int]) -> WindowBlock:
     """The computed rows, without estimates, of windows that end in this piece of time."""
     start, end = piece
     statement = sql.SQL(
         "SELECT _ts, {}, {} FROM {} WHERE _stream LIKE {} AND _ts >= {} AND _ts <= {}"
         " AND NOT estimated"
     ).format(
-        sql.Identifier(asked.value),
-        sql.SQL(", ").join(map(sql.Identifier, asked.key_columns)),
-        table_name(asked.table),
-        *map(sql.Literal, (asked.streams, start, end)),
+        sql.Identifier(request.value),
+        sql.SQL(", ").join(map(sql.Identifier, request.key_columns)),
+        table_name(request.table),
+        *map(sql.Literal, (request.streams, start, end)),
     )
-    columns = {tuple(key): index for index, key in enumerate(asked.keys)}
-    windows: Floats = np.full(((end - start) // asked.slide + 1, len(columns)), np.nan)
-    with closing(database_of(asked.sink.opened()).connect()) as connection:
+    columns = {tuple(key): index for index, key in enumerate(request.keys)}
+    windows: Floats = np.full(((end - start) // request.slide + 1, len(columns)), np.nan)
+    with closing(database_of(request.sink.opened()).connect()) as connection:
         for ts, value, *key in connection.execute(statement):
             place = columns.get(tuple(key))
             if place is not None and value is not None:
-                windows[(ts - start) // asked.slide, place] = value
+                windows[(ts - start) // request.slide, place] = value
     return WindowBlock(windows, windows)

@@ -63,14 +63,14 @@ def identity(folder: Folder) -> str:
     may write it there as a plain word, where the file was lost or damaged."""
     data = folder.read(IDENTITY)
     if data is not None:
-        found = read_records(data, folder.place(IDENTITY))
-        if found.payloads:
-            return found.payloads[0].decode()
+        records = read_records(data, folder.place(IDENTITY))
+        if records.payloads:
+            return records.payloads[0].decode()
         if _WORD.fullmatch(data.strip()):
             return data.strip().decode()
-    made = secrets.token_hex(8)
-    folder.replace(IDENTITY, record(made.encode()))
-    return made
+    name = secrets.token_hex(8)
+    folder.replace(IDENTITY, record(name.encode()))
+    return name
 
 
 @dataclass(frozen=True)

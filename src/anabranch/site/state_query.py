@@ -17,20 +17,20 @@ MOST_ROWS = 10_000
 """That are shown."""
 
 
-def look(spark: SparkSession, results: StageResults, asked: StateQuery) -> StateRows:
+def look(spark: SparkSession, results: StageResults, request: StateQuery) -> StateRows:
     """The columns and rows of the answer, as text, and the offsets that they belong to."""
     table, offsets = results.state()
     name = f"_state_{uuid4().hex}"
     try:
         frame = spark.createDataFrame(table.drop_columns("_ts"))
-        apply(frame, asked.operators, plain, carried=()).createOrReplaceTempView(name)
-        found = spark.sql(f"{asked.before} {name} {asked.after}").limit(MOST_ROWS).toArrow()
+        apply(frame, request.operators, plain, carried=()).createOrReplaceTempView(name)
+        answer = spark.sql(f"{request.before} {name} {request.after}").limit(MOST_ROWS).toArrow()
     except SPARK_ERRORS as error:
         raise ConfigError(cause(error)) from error
     finally:
         spark.catalog.dropTempView(name)
     rows = tuple(
         tuple("NULL" if value is None else str(value) for value in row.values())
-        for row in found.to_pylist()
+        for row in answer.to_pylist()
     )
-    return StateRows(tuple(found.column_names), rows, offsets)
+    return StateRows(tuple(answer.column_names), rows, offsets)

@@ -97,10 +97,10 @@ class SnapshotStore:
 
     def names(self) -> list[SnapshotName]:
         """The snapshots that are there, the oldest first."""
-        found = filter(None, map(self._pattern.fullmatch, self._folder.names()))
+        matches = filter(None, map(self._pattern.fullmatch, self._folder.names()))
         return sorted(
             SnapshotName(int(one[1]), int(one[2]), unquote(one[3]))
-            for one in found
+            for one in matches
             if one[4] == _MANIFEST
         )
 
@@ -190,10 +190,10 @@ class SnapshotStore:
 
     def _piece(self, place: PiecePlace) -> bytes:
         data = self._folder.read_at(place.file, place.offset, place.size)
-        found = read_records(data, self._folder.place(place.file))
-        if found.size != place.size or len(found.payloads) != 1:
+        records = read_records(data, self._folder.place(place.file))
+        if records.size != place.size or len(records.payloads) != 1:
             raise self._damaged(place.file, f"the piece at byte {place.offset} is not whole")
-        return found.payloads[0]
+        return records.payloads[0]
 
     def _damaged(self, file: str, what: str) -> CannotResume:
         return CannotResume(what, place=self._folder.place(file), remedy=REMEDY)

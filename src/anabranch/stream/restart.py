@@ -94,49 +94,54 @@ class RestartPoint:
         )
 
 
-def _needed(inputs: tuple[int, ...], one: RestartPoint, other: RestartPoint) -> SnapshotName | None:
+def _needed(
+    inputs: tuple[int, ...], mine: RestartPoint, other: RestartPoint
+) -> SnapshotName | None:
     """The state that a restart after `inputs` begins with: none if a point that has none is as far
     on every input."""
-    if any(point.snapshot is None and point.inputs == inputs for point in (one, other)):
+    if any(point.snapshot is None and point.inputs == inputs for point in (mine, other)):
         return None
-    return max(filter(None, (one.snapshot, other.snapshot)), default=None)
+    return max(filter(None, (mine.snapshot, other.snapshot)), default=None)
 
 
 Points = Mapping[str, RestartPoint]
 
 
-def join_all(one: Points, other: Points) -> dict[str, RestartPoint]:
+def join_all(points: Points, other: Points) -> dict[str, RestartPoint]:
     """All that either knows, joined where both know something."""
-    if not one or one is other:
+    if not points or points is other:
         return dict(other)
-    return {**one, **{name: point.join(one.get(name, point)) for name, point in other.items()}}
+    return {
+        **points,
+        **{name: point.join(points.get(name, point)) for name, point in other.items()},
+    }
 
 
 def beyond(task: str, consumers: Points) -> dict[str, RestartPoint]:
     """What a task's point says of its readers, from what these said as consumers. It says nothing
     of the task itself, in case its results come back to it in a circle.
     """
-    found: dict[str, RestartPoint] = {}
+    points: dict[str, RestartPoint] = {}
     for name, point in consumers.items():
-        told = {_task(name, consumers): point.alone}
-        found = join_all(found, join_all(told, point.readers))
-    found.pop(task, None)
-    return found
+        said = {_task(name, consumers): point.alone}
+        points = join_all(points, join_all(said, point.readers))
+    points.pop(task, None)
+    return points
 
 
 def gather(known: Iterable[Points]) -> dict[str, RestartPoint]:
     """Task → the newest known point, from these and from all tasks downstream of them. For a task
     that only others told of, its readers are among theirs.
     """
-    found: dict[str, RestartPoint] = {}
+    newest: dict[str, RestartPoint] = {}
     for points in known:
         for name, point in points.items():
-            told = {_task(name, points): point}
-            for reader, one in point.readers.items():
+            said = {_task(name, points): point}
+            for reader, reader_point in point.readers.items():
                 others = {who: its for who, its in point.readers.items() if who != reader}
-                told[reader] = one.before(others)
-            found = join_all(found, told)
-    return found
+                said[reader] = reader_point.before(others)
+            newest = join_all(newest, said)
+    return newest
 
 
 def told_to(consumer: str, readers: Points) -> RestartPoint | None:

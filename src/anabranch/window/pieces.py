@@ -56,12 +56,12 @@ def to_arrays(columns: Sequence[Values], pack: Pack = pickle.dumps) -> list[pa.A
 def from_arrays(
     columns: Sequence[pa.ChunkedArray], dtypes: Sequence[str], unpack: Unpack = pickle.loads
 ) -> list[Values]:
-    found: list[Values] = []
+    arrays_: list[Values] = []
     for column, dtype in zip(columns, dtypes, strict=True):
         if np.dtype(dtype) == object:
             values: Values = np.empty(len(column), object)
             values[:] = [unpack(one) for one in column.to_pylist()]
-            found.append(values)
+            arrays_.append(values)
         else:
-            found.append(column.to_numpy().astype(dtype, copy=True))
-    return found
+            arrays_.append(column.to_numpy().astype(dtype, copy=True))
+    return arrays_

@@ -77,9 +77,9 @@ class Admission:
         """The same; if they hold nowhere, the sites where deadlines must be put off least. Empty if
         sites could not even keep up with their input.
         """
-        found = self.sites(free)
-        if found or not free:
-            return found
+        sites = self.sites(free)
+        if sites or not free:
+            return sites
         plan = solve(self._work.problem(free), relax=Relax.EACH, limit_s=LIMIT_S)
         return (
             {name: plan.placement[name] for name in free if name in plan.placement} if plan else {}
@@ -103,9 +103,9 @@ class Admission:
         """The urgency of each task. A task of ours is part of a task of the plan, and is due when
         that is.
         """
-        made = tasks_of(problem, plan)
-        home = {name: one for one in made for name in one.operators}
-        summed = ends(problem, made)
+        tasks = tasks_of(problem, plan)
+        home = {name: one for one in tasks for name in one.operators}
+        summed = ends(problem, tasks)
         concerned = {name for _, name in plan.deadlines}
         hard = self._work.waves(best_effort=False)
         return {
@@ -120,16 +120,16 @@ class Admission:
     def _refusal(self, problem: DeadlineProblem, new: Sequence[str]) -> AdmissionError:
         who = new or list(self._queries)
         what = f"query {who[0]} cannot hold {self._queries[who[0]]}"
-        found = relaxation(problem, LIMIT_S)
-        if found is None:
+        relaxed = relaxation(problem, LIMIT_S)
+        if relaxed is None:
             return self._overloaded(problem, what)
         ways = [
             f"DEADLINE {show_duration(_up(promised))} for {name}"
-            for name, promised in found.promised.items()
+            for name, promised in relaxed.promised.items()
             if promised > self._queries[name].us / 1e6 * (1 + 1e-4)
         ]
-        ways.append(f"all deadlines × {found.stretch * 1.005:.2f}")
-        ways.append(f"{1 / found.stretch:.0%} of the input, or tasks that cost as much less")
+        ways.append(f"all deadlines × {relaxed.stretch * 1.005:.2f}")
+        ways.append(f"{1 / relaxed.stretch:.0%} of the input, or tasks that cost as much less")
         remedy = f"What would: {'; '.join(ways)}; or BEST EFFORT."
         return AdmissionError(f"{what} besides what runs already", remedy=remedy)
 
@@ -138,8 +138,8 @@ class Admission:
         slot would do.
         """
         load = dict.fromkeys(problem.sites, 0.0)
-        for one in problem.operators:
-            load[one.sites[0]] += one.load
+        for operator in problem.operators:
+            load[operator.sites[0]] += operator.load
         site = max(load, key=lambda name: load[name] / problem.sites[name])
         slots = problem.sites[site] + 1
         more = replace(problem, sites={**problem.sites, site: slots})
@@ -163,11 +163,11 @@ def urgent(definitions: Sequence[AnyDef], decision: Decision, known: Definitions
     ones.
     """
     changed: list[AnyDef] = []
-    for one in definitions:
-        if not isinstance(one, QueryDef):
+    for definition in definitions:
+        if not isinstance(definition, QueryDef):
             continue
-        names = [task.name for task in tasks([one], known)]
+        names = [task.name for task in tasks([definition], known)]
         now = {name: decision.urgencies[name] for name in names if name in decision.urgencies}
-        if now != one.urgencies:
-            changed.append(one.model_copy(update={"urgencies": now}))
+        if now != definition.urgencies:
+            changed.append(definition.model_copy(update={"urgencies": now}))
     return changed

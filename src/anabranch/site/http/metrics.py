@@ -27,9 +27,9 @@ class Figure:
 
 
 class _Values(Collector):
-    def __init__(self, inventory: Sequence[Figure], found: Mapping[str, Values]) -> None:
+    def __init__(self, inventory: Sequence[Figure], values: Mapping[str, Values]) -> None:
         self._inventory = inventory
-        self._found = found
+        self._found = values
 
     def collect(self) -> Iterator[Metric]:
         for figure in self._inventory:
@@ -40,12 +40,12 @@ class _Values(Collector):
             yield metric
 
 
-def exposition(inventory: Sequence[Figure], found: Mapping[str, Values]) -> str:
-    """The figures as text. `found` maps the name of every figure of the inventory to its values by
+def exposition(inventory: Sequence[Figure], values: Mapping[str, Values]) -> str:
+    """The figures as text. `values` maps the name of every figure of the inventory to its values by
     labels.
     """
     registry = CollectorRegistry()
-    registry.register(_Values(inventory, found))
+    registry.register(_Values(inventory, values))
     return generate_latest(registry).decode()
 
 

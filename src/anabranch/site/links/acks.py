@@ -119,10 +119,10 @@ def _both(ack: Ack, known: Ack) -> Ack:
     return replace(ack, received=known.received) if ack.received is None else ack
 
 
-def _same(ack: Ack, told: Ack | None) -> bool:
+def _same(ack: Ack, before: Ack | None) -> bool:
     """Whether it says no more than the one before."""
     return (
-        told is not None
-        and ack.received in (None, told.received)
-        and (ack.point, ack.epoch, ack.own) == (told.point, told.epoch, told.own)
+        before is not None
+        and ack.received in (None, before.received)
+        and (ack.point, ack.epoch, ack.own) == (before.point, before.epoch, before.own)
     )

@@ -24,8 +24,8 @@ class ReadersFile:
         self.before: Readers = {}
         data = folder.read(READERS) if folder else None
         if folder and data:
-            found = read_records(data, folder.place(READERS))
-            self.before = json.loads(found.payloads[-1]) if found.payloads else {}
+            records = read_records(data, folder.place(READERS))
+            self.before = json.loads(records.payloads[-1]) if records.payloads else {}
 
     def news(self, outlets: Mapping[str, LiveOutlet[Any]]) -> Readers | None:
         """The present readers; None if they are written already."""

@@ -25,28 +25,28 @@ class StateExchange:
     async def fetch(self, task: str, name: SnapshotName) -> KeptPieces | None:
         """From the site that kept it; None if it is not there. Raises SiteError while that is
         away."""
-        found = await self._network.call(name.site, FindState(task, name), CALL_S)
-        if found is None:
+        state = await self._network.call(name.site, FindState(task, name), CALL_S)
+        if state is None:
             return None
         pieces = [
-            await self._piece(task, name, number, size) for number, size in enumerate(found.sizes)
+            await self._piece(task, name, number, size) for number, size in enumerate(state.sizes)
         ]
-        return KeptPieces(found.notes, pieces)
+        return KeptPieces(state.notes, pieces)
 
     async def _piece(self, task: str, name: SnapshotName, number: int, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
-            asked = ReadState(task, name, number, len(data))
-            portion: str = await self._network.call(name.site, asked, CALL_S)
+            request = ReadState(task, name, number, len(data))
+            portion: str = await self._network.call(name.site, request, CALL_S)
             data += b64decode(portion)
         return bytes(data)
 
-    async def find(self, asked: FindState) -> StateFound | None:
-        manifest = await self._states.manifest(asked.task, asked.name)
+    async def find(self, request: FindState) -> StateFound | None:
+        manifest = await self._states.manifest(request.task, request.name)
         if manifest is None:
             return None
         return StateFound(manifest.notes, manifest.sizes)
 
-    async def read(self, asked: ReadState) -> str:
-        data = await self._states.read(asked.task, asked.name, asked.piece)
-        return b64encode(data[asked.offset : asked.offset + PORTION]).decode()
+    async def read(self, request: ReadState) -> str:
+        data = await self._states.read(request.task, request.name, request.piece)
+        return b64encode(data[request.offset : request.offset + PORTION]).decode()

@@ -42,10 +42,12 @@ class KeptState:
         """The state; None if it is not there whole."""
         name = f"{position}{_STATE}"
         try:
-            found = read_records(self._folder.read(name) or b"", self._folder.place(name)).payloads
+            payloads = read_records(
+                self._folder.read(name) or b"", self._folder.place(name)
+            ).payloads
         except CannotResume:
             return None
-        return found[0] if found else None
+        return payloads[0] if payloads else None
 
     def cut(self, position: int) -> None:
         """Deletes later states: a run that goes on at `position` may reach others."""

@@ -25,13 +25,13 @@ T = TypeVar("T")
 def load_class(program: Program, base: type[T]) -> type[T]:
     """The class. Raises SourceError if its code fails, ConfigError if it holds no such class."""
     if program.pickled:
-        found = _unpickled(program)
+        class_ = _unpickled(program)
     else:
-        found = getattr(load_module(program.code, program.path), program.class_name, None)
-    if not (isinstance(found, type) and issubclass(found, base)):
+        class_ = getattr(load_module(program.code, program.path), program.class_name, None)
+    if not (isinstance(class_, type) and issubclass(class_, base)):
         kind = base.__name__.lower()
         raise ConfigError(f"{program.path} has no {kind} class {program.class_name!r}")
-    return found
+    return class_
 
 
 def load_module(code: str, path: str) -> ModuleType:
@@ -61,23 +61,23 @@ def classes(code: str, path: str, base: type[T]) -> list[type[T]]:
     ]
 
 
-def pickled(found: type) -> str:
+def pickled(class_: type) -> str:
     """The class with all of its module that it uses, for processes that have no such module. Raises
     ConfigError if it holds something that cannot be sent.
     """
-    module = sys.modules.get(found.__module__)
+    module = sys.modules.get(class_.__module__)
     by_value = module is not None and module.__name__ not in _registered()
     try:
         if by_value:
             cloudpickle.register_pickle_by_value(module)
         try:
-            return base64.b64encode(cloudpickle.dumps(found)).decode()
+            return base64.b64encode(cloudpickle.dumps(class_)).decode()
         finally:
             if by_value:
                 cloudpickle.unregister_pickle_by_value(module)
     except Exception as error:
         raise ConfigError(
-            f"the class {found.__qualname__} cannot be sent to a site: {exception_line(error)}",
+            f"the class {class_.__qualname__} cannot be sent to a site: {exception_line(error)}",
             remedy="Make in open() what it needs there, such as connections and locks.",
         ) from error
 
@@ -89,10 +89,10 @@ def _registered() -> set[str]:
 
 def _unpickled(program: Program) -> object:
     try:
-        found: object = cloudpickle.loads(base64.b64decode(program.code))
+        content: object = cloudpickle.loads(base64.b64decode(program.code))
     except Exception as error:
         raise _broken(error) from error
-    return found
+    return content
 
 
 def _broken(error: Exception) -> SourceError:
@@ -141,13 +141,13 @@ def submission(
             remedy=f"Leave {promised} out, or watermark().",
         )
     if (pocket.snapshot is Pocket.snapshot) != (pocket.restore is Pocket.restore):
-        there, missing = (
+        present, missing = (
             ("restore", "snapshot")
             if pocket.snapshot is Pocket.snapshot
             else ("snapshot", "restore")
         )
         raise ConfigError(
-            f"it defines {there}, but not {missing}",
+            f"it defines {present}, but not {missing}",
             place=place,
             remedy="They belong together: define both.",
         )
@@ -173,22 +173,22 @@ def submission(
 
 
 def _every_us(pocket: type[Pocket], place: str) -> int:
-    found = 0
+    interval = 0
     with suppress(ConfigError, OverflowError):
-        found = duration_us(str(pocket.every))
-    if not 0 < found < 2**62:
+        interval = duration_us(str(pocket.every))
+    if not 0 < interval < 2**62:
         raise ConfigError(
             f"its every is {pocket.every!r}", place=place, remedy="It is a duration such as '1s'."
         )
-    return found
+    return interval
 
 
-def named(found: list[type[Pocket]], name: str, place: str) -> type[Pocket]:
+def named(pockets: list[type[Pocket]], name: str, place: str) -> type[Pocket]:
     """The pocket of this name. Raises ConfigError if there is none."""
-    for one in found:
-        if one.__name__ == name:
-            return one
-    names = ", ".join(one.__name__ for one in found)
+    for pocket in pockets:
+        if pocket.__name__ == name:
+            return pocket
+    names = ", ".join(one.__name__ for one in pockets)
     remedy = f"There are: {names}." if names else "Write class Name(Pocket): …"
     raise ConfigError(f"there is no pocket {name}", place=place, remedy=remedy)
 

@@ -31,9 +31,9 @@ def as_table(given: Any, columns: pa.Schema) -> pa.Table:
 
     Raises TaskError if it does not fit; nothing is rounded or cut to make it.
     """
-    found = _columns(given, columns.names)
-    arrays = [_typed(found[field.name], field) for field in columns]
-    times = found.get(EVENT_TIME)
+    columns_ = _columns(given, columns.names)
+    arrays = [_typed(columns_[field.name], field) for field in columns]
+    times = columns_.get(EVENT_TIME)
     if times is None:
         rows = len(arrays[0]) if arrays else 0
         times = pa.nulls(rows, pa.int64())

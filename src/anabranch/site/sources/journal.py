@@ -59,9 +59,9 @@ class Journal:
 
     @staticmethod
     def forget(folder: Folder, name: str) -> None:
-        for one in sorted(folder.names(), reverse=True):
-            if _number(one, name) is not None:
-                folder.remove(one)
+        for file in sorted(folder.names(), reverse=True):
+            if _number(file, name) is not None:
+                folder.remove(file)
 
     # -- what is there ---------------------------------------------------------------------------
 
@@ -87,9 +87,11 @@ class Journal:
     def _since_segment(self, position: int) -> Iterator[JournalEntry]:
         later = (n for n, one in enumerate(self._segments) if one.begin.next > position + 1)
         index = max(0, next(later, len(self._segments)) - 1)
-        for one in self._segments[index:]:
-            payloads = self._active if one is self._segments[-1] else self._read(one.number)[1]
-            yield from _entries(payloads, one.begin)
+        for segment in self._segments[index:]:
+            payloads = (
+                self._active if segment is self._segments[-1] else self._read(segment.number)[1]
+            )
+            yield from _entries(payloads, segment.begin)
 
     def needed(self, position: int) -> ReadingState:
         """The place where a reading would begin that gives all tuples after `position`, or an
@@ -206,14 +208,14 @@ class Journal:
         """The head of a segment, its payloads, and the size of what is whole."""
         name = self._file_name(number)
         data = self._folder.read(name) or b""
-        found = read_records(data, self._folder.place(name))
-        if not found.payloads:
+        records = read_records(data, self._folder.place(name))
+        if not records.payloads:
             raise self._damaged(number, "the file has no beginning")
-        head = json.loads(found.payloads[0])
+        head = json.loads(records.payloads[0])
         if head["format"] != FORMAT:
             raise self._damaged(number, f"its format is {head['format']}, and ours {FORMAT}")
-        payloads = [one for payload in found.payloads[1:] for one in _unpacked(payload)]
-        return head, payloads, found.size
+        payloads = [one for payload in records.payloads[1:] for one in _unpacked(payload)]
+        return head, payloads, records.size
 
     def _file_name(self, number: int) -> str:
         return f"{self._name}.{number:08d}"

@@ -125,8 +125,8 @@ class Beats:
         heapq.heappush(self._due, (due, next(self._numbers), seconds, beat))
 
     def _run(self) -> None:
-        while (found := self._next()) is not None:
-            seconds, beat = found
+        while (due := self._next()) is not None:
+            seconds, beat = due
             try:
                 goes_on = beat()
             except Exception as error:  # of one stream: it is tried again, and the others go on

@@ -76,10 +76,10 @@ class Pushed:
     def learned(self, notes: Mapping[str, Any]) -> Pushed:
         """The state after an entry with these notes."""
         same = ("timed", "newest", "late")
-        found = replace(self, **{key: notes[key] for key in same if key in notes})
+        state = replace(self, **{key: notes[key] for key in same if key in notes})
         for writer, number in notes.get("writers", ()):
-            found = found.written(writer, number)
-        return found
+            state = state.written(writer, number)
+        return state
 
 
 def times_of(table: pa.Table) -> np.ndarray:

@@ -87,25 +87,25 @@ def read_again(
     """The tables of consecutive entries; several as one if the source reads in bulk. Raises
     CannotResume if a table is not what it was.
     """
-    asked: deque[JournalEntry] = deque()
-    for table, count in _in_bulk(source, iter(entries), asked):
-        group = [asked.popleft() for _ in range(count)]
+    waiting: deque[JournalEntry] = deque()
+    for table, count in _in_bulk(source, iter(entries), waiting):
+        group = [waiting.popleft() for _ in range(count)]
         _verify(table, group)
         yield table, group
 
 
 def _in_bulk(
-    source: Source, entries: Iterator[JournalEntry], asked: deque[JournalEntry]
+    source: Source, entries: Iterator[JournalEntry], waiting: deque[JournalEntry]
 ) -> Iterator[tuple[pa.Table, int]]:
     first = next(entries, None)
     if first is None:
         return
 
     def ends() -> Iterator[Cursor]:
-        asked.append(first)
+        waiting.append(first)
         yield first.after.cursor
         for entry in entries:
-            asked.append(entry)
+            waiting.append(entry)
             yield entry.after.cursor
 
     yield from source.reread_many(first.before.cursor, ends())

@@ -21,18 +21,18 @@ class Shedder:
     def __init__(
         self,
         spark: SparkSession,
-        asked: Shed,
+        shed_: Shed,
         columns: pa.Schema,
         plans: Mode = "auto",
         in_slot: InSlot = at_once,
     ) -> None:
         self.shed = 0
         self._columns = columns
-        self._allowance = Allowance(asked.most, asked.per_us)
-        self._column = asked.keep.column
+        self._allowance = Allowance(shed_.most, shed_.per_us)
+        self._column = shed_.keep.column
         self._valued: tuple[pa.Table, np.ndarray] | None = None
         self._expressions = Expressions(spark, plans, in_slot=in_slot)
-        keep = asked.keep.sql(plain)
+        keep = shed_.keep.sql(plain)
 
         def valued(frame: DataFrame) -> DataFrame:
             return frame.selectExpr(f"CAST({keep} AS DOUBLE) AS {VALUE}")

@@ -203,7 +203,7 @@ class TableIngest:
         tries = 0
         while True:
             try:
-                found = self._reader.read(self._stopped)
+                content = self._reader.read(self._stopped)
             except SourceAway as away:
                 tries += 1
                 self._trouble = away.line()
@@ -211,7 +211,7 @@ class TableIngest:
                     raise
             else:
                 self._trouble = ""
-                return found
+                return content
 
     def _promise(self) -> int:
         """Promises readers that no version is stamped before this time, which it returns."""

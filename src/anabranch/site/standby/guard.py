@@ -192,10 +192,10 @@ class Guard:
 
     async def _beat(self) -> None:
         begun = self._runtime.now()
-        asked = AskPrimary(self.task.spec.name)
+        request = AskPrimary(self.task.spec.name)
         try:
             answer: PrimaryAnswer = await self._network.call(
-                self.post.primary, asked, self._cadence.silent_s
+                self.post.primary, request, self._cadence.silent_s
             )
         except Refused:
             self._dead(Beat.REFUSED)

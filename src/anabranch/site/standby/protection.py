@@ -125,9 +125,11 @@ class StandbyGuards:
         sink = self._sinks.get(task.spec.name)
         if sink and task.outlet and sink.spec.name in task.outlet.consumers:
             del self._sinks[task.spec.name]
-            released, told = task.outlet.consumer_state(sink.spec.name)
+            released, point_ = task.outlet.consumer_state(sink.spec.name)
             sink.role = "primary"
-            point = RestartPoint((released,), released, incarnation=told.incarnation if told else 0)
+            point = RestartPoint(
+                (released,), released, incarnation=point_.incarnation if point_ else 0
+            )
             try:
                 await sink.start(point, task.epoch)
                 self._links.follow_inputs(sink)
@@ -136,32 +138,34 @@ class StandbyGuards:
         await self._links.keep_points([task])
         self._host.tell()
 
-    async def take_over(self, asked: TakeOver) -> None:
-        if asked.task not in self.guards:
-            raise SiteError(f"site {self._name} does not stand by for {asked.task}")
-        self.guards[asked.task].take_over()
+    async def take_over(self, request: TakeOver) -> None:
+        if request.task not in self.guards:
+            raise SiteError(f"site {self._name} does not stand by for {request.task}")
+        self.guards[request.task].take_over()
 
     # -- the other side --------------------------------------------------------------------------
 
-    async def beat(self, asked: AskPrimary) -> PrimaryAnswer:
-        task = self._host.tasks.get(asked.task)
+    async def beat(self, request: AskPrimary) -> PrimaryAnswer:
+        task = self._host.tasks.get(request.task)
         if task is None or not task.produces or task.cut_off:
             return PrimaryAnswer(runs=False)
         cost = task.measures.cost()
         return PrimaryAnswer(True, cost.fixed, cost.per_tuple)
 
-    async def claim(self, asked: ClaimInput) -> ConsumerState:
-        return ConsumerState(*self._links.outlet(asked.stream).claim(asked.consumer, asked.epoch))
+    async def claim(self, request: ClaimInput) -> ConsumerState:
+        return ConsumerState(
+            *self._links.outlet(request.stream).claim(request.consumer, request.epoch)
+        )
 
-    async def consumer_state(self, asked: AskConsumer) -> ConsumerState:
-        return ConsumerState(*self._links.outlet(asked.stream).consumer_state(asked.consumer))
+    async def consumer_state(self, request: AskConsumer) -> ConsumerState:
+        return ConsumerState(*self._links.outlet(request.stream).consumer_state(request.consumer))
 
-    async def ship_by(self, asked: ShipBy) -> None:
-        outlet = self._links.outlet(asked.stream)
-        outlet.batch_by(asked.consumer, asked.epoch, asked.batch)
+    async def ship_by(self, request: ShipBy) -> None:
+        outlet = self._links.outlet(request.stream)
+        outlet.batch_by(request.consumer, request.epoch, request.batch)
 
-    async def measured(self, asked: AskTraffic) -> Flow | None:
-        return self._links.outlet(asked.stream).measured(asked.consumer)
+    async def measured(self, request: AskTraffic) -> Flow | None:
+        return self._links.outlet(request.stream).measured(request.consumer)
 
     async def announced(self, news: Announce) -> None:
         self.learn(news.routes)
@@ -191,8 +195,8 @@ class StandbyGuards:
                 await self._runtime.sleep(RETRY_S)
                 continue
             point = task.restart_point()
-            for one in states:
-                point = point.join(one.restart) if one.restart else point
+            for state in states:
+                point = point.join(state.restart) if state.restart else point
             if any(p < one.released for p, one in zip(point.inputs, states, strict=True)):
                 self.superseded(task)
                 return

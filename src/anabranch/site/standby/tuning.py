@@ -163,14 +163,14 @@ class Tuning:
 
 def hold_of(spec: TaskSpec) -> Hold:
     """What the windows of a task's first operator hold back."""
-    for one in spec.operators:
-        if isinstance(one, Aggregate):
-            if isinstance(one.panes, RowPanes):
-                return Hold(width_rows=one.panes.width, slide_rows=one.panes.slide)
-            return Hold(one.panes.width_us / 1e6, one.panes.slide_us / 1e6)
-        if isinstance(one, Join):
-            times = [window.width_us for window in one.windows if isinstance(window, Range)]
-            rows = [window.count for window in one.windows if isinstance(window, Rows)]
+    for operator in spec.operators:
+        if isinstance(operator, Aggregate):
+            if isinstance(operator.panes, RowPanes):
+                return Hold(width_rows=operator.panes.width, slide_rows=operator.panes.slide)
+            return Hold(operator.panes.width_us / 1e6, operator.panes.slide_us / 1e6)
+        if isinstance(operator, Join):
+            times = [window.width_us for window in operator.windows if isinstance(window, Range)]
+            rows = [window.count for window in operator.windows if isinstance(window, Rows)]
             return Hold(max(times, default=0) / 1e6, 0.0, max(rows, default=0))
     return Hold()
 

@@ -291,8 +291,8 @@ class UnionBody:
 
     def step(self, inputs: Sequence[Taken]) -> Produced:
         arrivals = [(one.table(self._schema), one.last, one.watermark) for one in inputs]
-        for one in inputs:
-            one.forget()
+        for input_ in inputs:
+            input_.forget()
         merged = self._state.step(arrivals)
         batches = [Batch("", 1, 0, 0, piece) for piece in merged.table.to_batches()]
         produced = self._behind.step([Taken(batches, len(merged.table), merged.watermark)])

@@ -69,9 +69,9 @@ def _cost(trial: _Trial) -> InstanceCost:
         took = trial.run(rows)
     rows = max(rows, 4)
     rounds = ROUNDS if took < WARM_S else 2
-    one, many = zip(*((trial.run(1), trial.run(rows)) for _ in range(rounds)), strict=True)
-    each = max(0.0, (median(many) - median(one)) / (rows - 1))
-    return InstanceCost(max(0.0, median(one) - each), each)
+    single, many = zip(*((trial.run(1), trial.run(rows)) for _ in range(rounds)), strict=True)
+    each = max(0.0, (median(many) - median(single)) / (rows - 1))
+    return InstanceCost(max(0.0, median(single) - each), each)
 
 
 def _warmed(trial: _Trial) -> float:

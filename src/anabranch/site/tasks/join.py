@@ -61,9 +61,9 @@ class JoinKeys:
         if not keys or not len(table):
             return table
         evaluate = self._evaluations[alias]
-        found = evaluate(table.select(evaluate.schema.names))
+        keys_ = evaluate(table.select(evaluate.schema.names))
         for name, (_, type_) in keys.items():
-            table = table.append_column(name, found.column(name).cast(type_))
+            table = table.append_column(name, keys_.column(name).cast(type_))
         return table
 
     def add_none(self, alias: str, table: pa.Table) -> pa.Table:
@@ -127,8 +127,8 @@ class JoinBody:
         self._inputs = [wire_schema(schema) for _, schema in node_inputs]
         self._output = wire_schema(output_columns)
         uses = _uses(behind, node_inputs[: len(join.windows)])
-        asked = [use for c in join.conditions for use in c.expr.uses]
-        self._candidates = _candidates(node_inputs, [*asked, *uses])
+        needed = [use for c in join.conditions for use in c.expr.uses]
+        self._candidates = _candidates(node_inputs, [*needed, *uses])
         self._expressions = expressions
         self._evaluator = SparkEvaluator(expressions, self._candidates, join.conditions, behind)
         self._interrupted = threading.Event()

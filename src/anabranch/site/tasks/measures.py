@@ -77,8 +77,8 @@ class CostModel:
         return max(1, int(seconds * sum(rows for _, rows, _ in self._last) / spent))
 
     def _found(self) -> InstanceCost:
-        found = _slope(self._last)
-        self._sized, slope = found is not None, found or 0.0
+        per_tuple = _slope(self._last)
+        self._sized, slope = per_tuple is not None, per_tuple or 0.0
         since = self._last[-1][0] - _RECENT_S
         recent = [one for one in self._last if one[0] >= since]
         if len(recent) < _FEW:

@@ -285,8 +285,8 @@ class SinkTask(Task):
         report = super().report()
         if (away := self.away) is None:
             hangs = self.busy and self._ran_s > HANGS_S
-            told = Delay("what it writes to does not answer", True, self._ran_s)
-            return replace(report, away=told) if hangs else report
+            silent = Delay("what it writes to does not answer", True, self._ran_s)
+            return replace(report, away=silent) if hangs else report
         error = away.error
         delay = Delay(error.line(), error.passes, round(self._runtime.now() - away.since, 1))
         held = sum(one.rows for one in self._held or ())

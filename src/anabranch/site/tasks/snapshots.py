@@ -229,26 +229,26 @@ class TaskState:
         Raises TaskError if it is nowhere, else what `fetch` raises."""
         states = self._states
         try:
-            if found := await states.load(self._task, name):
-                return found
+            if kept := await states.load(self._task, name):
+                return kept
         except CannotResume as error:
             raise self._lost(name, error) from error
         if name.site == states.name:
             raise self._lost(name)
         while True:
             try:
-                found = await fetch(name)
+                kept = await fetch(name)
                 break
             except SiteError:
                 if not patient():
                     raise
                 await self._runtime.sleep(FETCH_AGAIN_S)
-        if found is None:
+        if kept is None:
             if patient():
                 raise self._lost(name)
             raise SiteError(f"{name.site} does not have state {name.number} of {self._task}")
-        await states.adopt(self._task, name, found)
-        return found
+        await states.adopt(self._task, name, kept)
+        return kept
 
     def restore(self, kept: KeptPieces) -> None:
         """Blocks."""

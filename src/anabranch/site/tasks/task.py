@@ -485,8 +485,8 @@ class Task:
         log = self._log
 
         def kept(point: RestartPoint) -> None:
-            here = log is self._log and self.state == "running" and self.role == "primary"
-            if here and log.add_kept(point):
+            current = log is self._log and self.state == "running" and self.role == "primary"
+            if current and log.add_kept(point):
                 self._owner.released(self)
 
         point = RestartPoint(tuple(one.last for one in taken), self.outlet.last, instant)

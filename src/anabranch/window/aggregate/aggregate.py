@@ -200,8 +200,8 @@ class WindowAggregate:
             for part in one.parts
         ]
         seen = [one.panes() for one in self._distinct]
-        for one in seen:
-            pieces += [seen_piece(of, of, self._keys) for of in one.values()]
+        for value in seen:
+            pieces += [seen_piece(of, of, self._keys) for of in value.values()]
         if waiting := self._pending.tuples():
             pieces.append(tuples_piece(*waiting))
         notes = {"next": self._next, "panes": panes, "seen": [list(one) for one in seen]}

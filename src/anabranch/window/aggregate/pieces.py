@@ -66,5 +66,5 @@ def seen_of(data: bytes, keys: Keys) -> list[Seen]:
     table = bytes_to_table(data)
     *own, values = table.columns
     numbers = keys.number(own, len(table)).tolist()
-    found = (frozen(pickle.loads(one)) for one in values.to_pylist())
-    return list(zip(numbers, found, strict=True))
+    values_ = (frozen(pickle.loads(one)) for one in values.to_pylist())
+    return list(zip(numbers, values_, strict=True))

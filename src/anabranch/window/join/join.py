@@ -152,8 +152,8 @@ class JoinState:
         assert self._evaluation is None
         pieces: list[Piece] = []
         members: list[int] = []
-        for one in self._members:
-            own = one.snapshot()
+        for input_ in self._members:
+            own = input_.snapshot()
             members.append(len(own))
             pieces += own
         waiting = [buffer.waiting() for buffer in self._buffers]
