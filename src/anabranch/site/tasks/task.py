@@ -1,4 +1,6 @@
-"""A task on a site: inlets in front, a body, an outlet after it, and the restart points between."""
+"""The shortest ways over other sites. A pair measured one way only is taken to be as far the other
+way.
+"""
 
 from __future__ import annotations
 
