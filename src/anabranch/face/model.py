@@ -79,7 +79,7 @@ class ProtectionView(View):
 class TakenView(View):
     """How the site that runs a query came to it, in seconds since 1970 by that site's clock: when
     it noticed that the primary was gone, when all had been told, and when all that the primary had
-    got was processed. In a move, which somebody asked for, `noticed` is None.
+    got was processed. `asked` means that somebody moved it; then the primary was not gone.
     """
 
     was_at: str

@@ -220,8 +220,8 @@ class Spawned(Generic[T]):
             return error
 
     def cancel(self) -> None:
-        """Stops it at its next wait: it goes no further, and its `finally` has run. A coroutine
-        that cancels itself stops as soon as it would wait.
+        """Stops it: it goes no further, and its `finally` has run. A coroutine that cancels itself
+        stops as soon as it would wait.
         """
         with self._runtime:
             coroutine, self._coroutine = self._coroutine, None

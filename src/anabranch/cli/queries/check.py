@@ -101,7 +101,7 @@ class PlannedSites:
         return absence(name, {}, (), self._names)
 
     def record(self, name: str) -> None:
-        """Raises always: nothing has been measured."""
+        """Nothing: no site has been measured."""
 
     def addresses(self) -> dict[str, str]:
         return {}

@@ -110,7 +110,7 @@ class SinkTransaction(Protocol):
         """Raises SinkError unless the table is as it must be, or can be made or changed."""
 
     def create(self) -> None:
-        """Creates the table and the row unless they exist. A new row holds nobody's position."""
+        """Creates the table of results, and the table of such rows, unless they exist."""
 
     def count(self) -> int:
         """The number of rows of the query, whatever run wrote them."""
