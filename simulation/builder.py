@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -127,6 +127,10 @@ class SimBuilder:
 
     def unpacker(self, source: TaskInput, codec: str | None) -> Unpack:
         return lambda batch: batch
+
+    def forget(self, streams: Iterable[str], tasks: Iterable[str]) -> None:
+        for stream in streams:
+            Journal.forget(self._folder, f"{stream}.journal")
 
     def pocket_executor(self, name: str) -> Any:
         raise NotImplementedError("no pockets here")

@@ -39,6 +39,13 @@ class RowPayloads:
     nothing = NONE
     schema: Any = None
 
+    def newest(self, part: Rows) -> int:
+        return max(time for time, _ in part.rows)
+
+    def rows_before(self, part: Rows, time: int) -> int:
+        later = (number for number, row in enumerate(part.rows) if row[0] >= time)
+        return next(later, part.num_rows)
+
     def joined(self, parts: Sequence[Rows]) -> Rows:
         return Rows(tuple(row for part in parts for row in part.rows))
 

@@ -234,10 +234,12 @@ def experiment_chain(json_file: Path | None, sizes: list[int]) -> None:
         raise TaskError("the output is not what plain Spark gives")
 
 
-def experiment_forward(json_file: Path | None, tps: int, seconds: float) -> None:
+def experiment_forward(json_file: Path | None, tps: int, seconds: float, keep: str) -> None:
     from bench.hops import forward
 
-    result = measured(lambda progress: forward.run(progress, tps=tps, cut_s=seconds), json_file)
+    result = measured(
+        lambda progress: forward.run(progress, tps=tps, cut_s=seconds, keep=keep), json_file
+    )
     rows = [
         ("before the cut", f"{result['near_tps']:,.0f}/s", f"{result['memory_mb']:,.0f} MB"),
         ("during it", f"{result['near_tps_cut']:,.0f}/s", f"{result['memory_mb_cut']:,.0f} MB"),

@@ -169,11 +169,14 @@ def experiment_forward(
     json: JsonFile = None,
     tps: Annotated[int, typer.Option(help="Tuples a second.", min=100)] = 5_000,
     seconds: Annotated[float, typer.Option(help="How long the centre is cut off.", min=5)] = 120.0,
+    keep: Annotated[
+        str, typer.Option(help="KEEP so much, and read it from the beginning meanwhile.")
+    ] = "",
 ) -> None:
     """The centre is cut off while a plant goes on: it gets all later, and soon. Needs root."""
     from bench.commands.commands import experiment_forward as measure
 
-    measure(json, tps, seconds)
+    measure(json, tps, seconds, keep)
 
 
 @app.command("shop")

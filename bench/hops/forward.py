@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ NEAR_SLOWER = 0.9
 """Others are never slower than that."""
 
 SCRIPT = """
-CREATE STREAM r (n BIGINT) FROM rate(tps = {tps}, rows = {rows}, n = 'value') AT plant;
+CREATE STREAM r (n BIGINT) FROM rate(tps = {tps}, rows = {rows}, n = 'value') {keep} AT plant;
 CREATE QUERY near AS SELECT n, n * 2 AS m FROM r WHERE n % 50 = 0 AT plant
   INTO jsonl(path = 'near.jsonl') ON plant;
 CREATE QUERY far AS SELECT n, n * 2 AS m FROM r WHERE n % 5 = 0 AT centre
@@ -40,6 +40,15 @@ CREATE QUERY far AS SELECT n, n * 2 AS m FROM r WHERE n % 5 = 0 AT centre
 CREATE QUERY counts AS SELECT COUNT(*) AS c, MAX(n) AS last FROM r[{rows} ROWS SLIDE {rows} ROWS]
   AT centre INTO jsonl(path = 'counts.jsonl') ON centre;
 """
+
+
+EVERY = {"near": 50, "far": 5, "past": 20}
+"""Of how many tuples each query gives one."""
+PAST = """
+CREATE QUERY past AS SELECT n, n * 2 AS m FROM r BEGINNING WHERE n % 20 = 0 AT plant
+  INTO jsonl(path = 'past.jsonl') ON plant;
+"""
+"""Comes in the middle of the cut, where the stream is kept."""
 
 
 @dataclass(frozen=True)
@@ -51,24 +60,31 @@ class Moment:
     memory: int
 
 
-def run(progress: Progress, *, tps: int = 5_000, cut_s: float = 120.0) -> dict[str, Any]:
+def run(
+    progress: Progress, *, tps: int = 5_000, cut_s: float = 120.0, keep: str = ""
+) -> dict[str, Any]:
     """The rates of both queries and the plant's memory before, during and after the cut, and what
     is wrong with the outputs. Raises TaskError if something does not come to its end."""
     rows = round(tps * (WARM_S + cut_s + WARM_S + 2 * cut_s / (FASTER - 1)))
     with SilentCluster(progress, SITES, QUEUE_BYTES) as cluster:
-        cluster.execute(SCRIPT.format(tps=tps, rows=rows))
+        clause = f"KEEP {keep}" if keep else ""
+        cluster.execute(SCRIPT.format(tps=tps, rows=rows, keep=clause))
         cluster.wait_for(lambda s: _position(s, "far") > 0, "the first tuples at the centre")
         moments = [*_watched(cluster, WARM_S)]
         before = moments[-1]
         progress(f"The centre is cut off for {cut_s:g} s …")
         cluster.machines.cut("centre")
-        moments += _watched(cluster, cut_s)
+        moments += _watched(cluster, cut_s / 2)
+        if keep:
+            cluster.execute(PAST)
+        moments += _watched(cluster, cut_s / 2)
         status = cluster.coordinator.status(ask=False)
         progress("It is back …")
         cluster.machines.heal("centre")
         caught_up_s, caught_up_at = _catch_up(cluster, tps)
         during = [one for one in moments if one.at > before.at]
-        cluster.wait_for(_done, "the end", 60 + rows / tps)
+        names = ("near", "far", *(["past"] if keep else []))
+        cluster.wait_for(lambda s: _done(s, names), "the end", 60 + rows / tps)
         spilled = {one.site: one.spilled for one in status.sites}["plant"].get("r")
         left = _left(cluster.folder)
         return {
@@ -83,7 +99,7 @@ def run(progress: Progress, *, tps: int = 5_000, cut_s: float = 120.0) -> dict[s
             "caught_up_s": caught_up_s,
             "catch_up_tps": caught_up_at / caught_up_s,
             "left_bytes": left,
-            "faults": faults(cluster.folder, rows),
+            "faults": faults(cluster.folder, rows, names),
         }
 
 
@@ -127,8 +143,8 @@ def _position(status: Status, task: str) -> int:
     return max((one.position for one in status.tasks() if one.name == task), default=0)
 
 
-def _done(status: Status) -> bool:
-    return all(task_states(status, f"{name}/sink") == ["done"] for name in ("near", "far"))
+def _done(status: Status, names: Iterable[str]) -> bool:
+    return all(task_states(status, f"{name}/sink") == ["done"] for name in names)
 
 
 def _rate(one: Moment, other: Moment) -> float:
@@ -141,13 +157,12 @@ def _left(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*.spill.*.log"))
 
 
-def faults(folder: Path, rows: int) -> dict[str, int]:
+def faults(folder: Path, rows: int, names: Iterable[str]) -> dict[str, int]:
     """Wrong lines of each output; one that has too few or too many is wrong from there on."""
     found = {}
-    for name, every in (("near", 50), ("far", 5)):
-        expected = (
-            {"n": n, "m": 2 * n, "_pos": at} for at, n in enumerate(range(0, rows, every), 1)
-        )
+    for name in names:
+        given = enumerate(range(0, rows, EVERY[name]), 1)
+        expected = ({"n": n, "m": 2 * n, "_pos": at} for at, n in given)
         found[name] = _wrong(folder / f"{name}.jsonl", expected)
     found["counts"] = _wrong(
         folder / "counts.jsonl", iter([{"c": rows, "last": rows - 1, "_pos": 1}])

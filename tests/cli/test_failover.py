@@ -173,12 +173,15 @@ def test_what_is_on_a_disk_is_told_and_for_whom() -> None:
     spilled = {
         "s": SpilledReport(1_200_000_000, {"q": 4_000_000}),
         "t": SpilledReport(7_000_000, {}),
+        "u": SpilledReport(900_000, {"r": 5_000}, {"r": 90.0}, "7d 20GB"),
     }
     disk = DiskReport(10_000_000_000, 10_000_000_000)
     lines = shown(status(site("edge", spilled=spilled, disk=disk), SPARE))
     assert [line for line in lines if "disk" in line or "for streams" in line] == [
         "stream s: 1.2GB on the disk of edge: q is 4,000,000 tuples behind",
         "stream t: 7MB on the disk of edge: open windows need it",
+        "stream u: 900kB on the disk of edge: r is 5,000 tuples behind, which takes it 1.5m more;"
+        " KEEP 7d 20GB",
         "site edge: its 10GB for streams are used up; sources wait for the slowest of their"
         " readers",
     ]

@@ -27,7 +27,7 @@ SHAPE = [
     (
         '[site.a]\nname = "a"',
         "site.a: unknown key 'name'. Known keys: listen, address, http, isolation, master, conf,"
-        " slots, schedule, batch, disk, state, plans.",
+        " slots, schedule, batch, disk, disk_full, state, plans.",
     ),
     (
         "[cluster.queue]\nmax_byte = 1",

@@ -16,6 +16,7 @@ import anabranch.link.messages as all_messages
 from anabranch.errors import ErrorReport, Gap, ProtocolError, ScriptError, TaskError
 from anabranch.link.message import (
     INLINE,
+    Fetch,
     Message,
     Order,
     Origin,
@@ -35,13 +36,13 @@ ACTIONS = {
     all_messages: [
         "acks", "analyse", "attach", "batch", "beat", "calibrate", "check", "check_types", "claim",
         "consumer", "describe_pocket", "detach", "drop", "emulate", "end", "find_state", "follow",
-        "go_on_without", "heartbeat", "join", "learn_model", "measured", "peers", "ping", "place",
-        "plans", "points", "prepare", "push", "read_state", "routes", "schema", "ship",
-        "stage_size", "stand_by", "start", "start_sources", "state_query", "status", "take_over",
-        "urgencies",
+        "go_on_without", "heartbeat", "hold_state", "join", "learn_model", "measured", "peers",
+        "ping", "place", "plans", "points", "prepare", "push", "read_file", "read_state",
+        "release_state", "routes", "schema", "ship", "stage_size", "stand_by", "start",
+        "start_sources", "state_files", "state_query", "status", "take_over", "urgencies",
     ],
     anabranch.coordinator.requests: [
-        "execute", "move", "picture", "replan", "samples", "status", "stop", "submit",
+        "backup", "execute", "move", "picture", "replan", "samples", "status", "stop", "submit",
     ],
 }  # fmt: skip
 
@@ -67,7 +68,7 @@ def test_what_is_asked_has_the_names_that_it_always_had(module: object) -> None:
     kinds = [
         one
         for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, Message) and one not in (Message, Order)
+        if isinstance(one, type) and issubclass(one, Message) and one not in (Message, Order, Fetch)
     ]
     assert sorted(kind.action for kind in kinds) == ACTIONS[module]  # type: ignore[index]
 

@@ -16,7 +16,13 @@ import pytest
 from anabranch.connectors import Source
 from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume, SiteError, SourceAway
+from anabranch.link.inlet import Budget
 from anabranch.link.outlet import LiveOutlet
+from anabranch.link.store import DiskBudget, KeptLog, Shelves
+from anabranch.link.wire import ArrowBatches
+from anabranch.log.spills import Spills
+from anabranch.log.stream_log import StreamLog
+from anabranch.plan.keep import Keep
 from anabranch.runtime.pipe import Pipe
 from anabranch.site.sources.entries import JournalEntry, ReadingState
 from anabranch.site.sources.ingest import Ingest
@@ -25,7 +31,7 @@ from anabranch.site.sources.reading_again import checksum
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.stream.restart import FOREVER
 from tests.disk.memory import Disk, MemoryFolder
-from tests.link.support import LOOP, eventually, follow, values
+from tests.link.support import LOOP, SCHEMA, eventually, follow, values
 from tests.site.fakes import an_ingest, source_table
 
 TIMES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 10, 12, 11, 13]
@@ -385,3 +391,47 @@ def test_many_small_tables_are_read_again_at_once(tmp_path: Path) -> None:
     assert (report.replayed, report.to_replay) == (15_000, 15_000)
     assert given(again) == times
     assert took < 10
+
+
+# -- kept for those who come later ---------------------------------------------------------------
+
+
+def kept(disk: Disk, *, power: bool) -> LiveOutlet[Any]:
+    folder = MemoryFolder(disk)
+    log = StreamLog(folder, "S+kept", segment_bytes=800)
+    shelves = Shelves(Budget(LOOP, 1 << 20), DiskBudget(1 << 20), Spills(folder).new)
+    return LiveOutlet(
+        LOOP,
+        "S",
+        ArrowBatches(SCHEMA),
+        limit=1 << 20,
+        heartbeat_s=0.02,
+        shelves=shelves,
+        record=KeptLog(log, Keep(us=1_000), synced=power),
+    )
+
+
+@pytest.mark.parametrize("kind", [Log, Bulk])
+@pytest.mark.parametrize("power", [False, True])
+def test_killed_at_every_write_what_is_kept_is_whole(kind: type[Log], power: bool) -> None:
+    """Whoever comes later reads all from the first tuple on, once. The site is killed twice, or
+    loses its power, and goes on after what is written down; the journal has forgotten that."""
+    whole = expected()
+    for dies_at, segment in itertools.product(range(1, 40, 2), (1, 100)):
+        disk = Disk(dies_at, seed=dies_at)
+        for again in (dies_at % 7 + 1, *[1 << 30] * 3):
+            outlet = kept(disk, power=power)
+            ingest = reading(
+                kind("12"), Journal(MemoryFolder(disk), "j", segment), outlet, synced=power
+            )
+            ingest.resume(FOREVER)
+            had = outlet.last
+            run(ingest, until=lambda disk=disk: disk.dead)
+            assert given(ingest) == whole[outlet._outlet.in_memory_after : outlet.last]
+            if not disk.dead:
+                eventually(lambda outlet=outlet: outlet.log.last == outlet.last)
+                assert values(follow(outlet, "late", 0)) == whole, (dies_at, segment, had)
+            outlet.close()
+            LOOP.run(outlet.rest())
+            disk.revive(power=power, dies_at=again)
+        assert had == len(whole)

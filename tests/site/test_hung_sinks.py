@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,13 @@ from tests.site.fakes import COLUMNS, a_task, batch, start
 WRITTEN = COLUMNS.append(pa.field("_pos", pa.int64())).append(pa.field("_ts", pa.int64()))
 
 
+class NoFiles:
+    """Of whoever builds what is deployed."""
+
+    def forget(self, streams: Iterable[str], tasks: Iterable[str]) -> None:
+        pass
+
+
 class NoLinks:
     """Nobody feeds the tasks but the test."""
 
@@ -57,9 +64,10 @@ def deployment(executor: Executor) -> Deployment:
     points = PointsFile(None)
     none: Any = None
     links: Any = NoLinks()
+    builder: Any = NoFiles()
     states = States("centre", LOOP, None, points, limits=Limits(1.0, 1.0), budget=StateBudget(1))
     return Deployment(
-        LOOP, {}, {}, none, links, executor, points, none, states, none, lambda name: []
+        LOOP, {}, {}, builder, links, executor, points, none, states, none, lambda name: []
     )
 
 

@@ -11,14 +11,20 @@ import pytest
 from anabranch.disk.folder import Folder
 from anabranch.disk.real import RealFolder
 from anabranch.errors import CannotResume, SourceError, StorageError
-from anabranch.link.wire import record_batches
+from anabranch.link.inlet import Budget
+from anabranch.link.outlet import LiveOutlet
+from anabranch.link.store import DiskBudget, KeptLog, Shelves
+from anabranch.link.wire import ArrowBatches, record_batches
+from anabranch.log.spills import Spills
+from anabranch.log.stream_log import StreamLog
 from anabranch.plan.catalog import StreamDef
+from anabranch.plan.keep import Keep
 from anabranch.plan.spec import Column
 from anabranch.site.sources.open_stream import OpenStream, PocketPoint
 from anabranch.stream.batch import END_WATERMARK
 from anabranch.stream.restart import FOREVER, RestartPoint
 from tests.disk.failing_folder import Failed, FailingFolder
-from tests.link.support import an_outlet, eventually, follow
+from tests.link.support import BEAT_S, LOOP, SCHEMA, an_outlet, eventually, follow
 
 DEFINITION = StreamDef(name="S", columns=(Column(name="n", type="BIGINT"),), site="here")
 
@@ -285,3 +291,45 @@ def test_programs_may_push_again_after_a_pocket_that_was_not_kept(tmp_path: Path
     stream.push(rows(3))
     stream.close()
     assert again(RealFolder(tmp_path), 2).outlet.last == 3
+
+
+def kept(folder: RealFolder) -> OpenStream:
+    """A stream of which everything is kept for those who come later."""
+    log = StreamLog(folder, "s+kept", segment_bytes=2_000)
+    shelves = Shelves(Budget(LOOP, 1 << 20), DiskBudget(1 << 30), Spills(folder).new)
+    outlet = LiveOutlet(
+        LOOP,
+        "S",
+        ArrowBatches(SCHEMA),
+        limit=1 << 20,
+        heartbeat_s=BEAT_S,
+        shelves=shelves,
+        record=KeptLog(log, Keep(us=10**15)),
+    )
+    return OpenStream(a_stream().stream, outlet, BEAT_S, folder, "s")
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_what_is_pushed_and_kept_outlives_its_process(tmp_path: Path, written: bool) -> None:
+    """Also what was not in the log of those who come later when the process was killed."""
+    stream = kept(RealFolder(tmp_path))
+    for number in range(1, 41):
+        assert stream.push(rows(number), "program", number)
+    log = stream.outlet.log
+    assert log
+    if written:
+        eventually(lambda: log.last == 40)
+    end(stream)
+    LOOP.run(stream.outlet.rest())
+    for _ in range(2):
+        stream = kept(RealFolder(tmp_path))
+        stream.resume(FOREVER)
+        stream.start()
+        eventually(lambda: not stream._missing)  # noqa: B023
+        last = stream.outlet.last
+        assert stream.push(rows(last + 1), "program", last + 1)
+        stream.outlet.attach("reader", after=0)
+        found = given(stream, 0, last + 1)
+        assert [(at, value) for at, value, _ in found] == [(n, n) for n in range(1, last + 2)]
+        end(stream)
+        LOOP.run(stream.outlet.rest())

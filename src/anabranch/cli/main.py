@@ -252,6 +252,28 @@ def replan(
 
 
 @app.command()
+def backup(
+    folder: Annotated[Path, typer.Argument(help="A folder that is not there yet.")],
+    state: StateFolder = DEFAULT_STATE,
+) -> None:
+    """Copy a whole running system: catalog, positions, logs of all sites."""
+    from anabranch.cli.sites.backup import backup as start
+
+    start(folder, state)
+
+
+@app.command()
+def restore(
+    folder: Annotated[Path, typer.Argument(help="What `backup` has made.")],
+    state: StateFolder = DEFAULT_STATE,
+) -> None:
+    """Make a state folder from a backup; `up` goes on from it."""
+    from anabranch.cli.sites.backup import restore as start
+
+    start(folder, state)
+
+
+@app.command()
 def network(
     export: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write one matrix a sample there.")

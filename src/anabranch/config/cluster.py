@@ -40,6 +40,7 @@ Types are strict: `slots = "2"` is a mistake worth telling, not a number.
     batch = 1000000
     state = "8GB"                   # of windows in memory; half of the machine's if left out
     disk = "10GB"                   # of streams, for readers that are slow or away
+    disk_full = "wait"              # or "let go": of the oldest that is kept for later
     plans = "auto"                  # or "kept", "job"
 
     [[link]]                        # emulation; a link not named has none

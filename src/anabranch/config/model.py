@@ -59,6 +59,9 @@ class SiteSettings(Frozen):
     """Tuples that one instance takes at most. What they weigh is limited by the queues."""
     disk: Bytes = Field(default=10_000_000_000, ge=0)
     """Bytes that streams may take on its disk for those who read them later."""
+    disk_full: Annotated[Literal["wait", "let go"], _one_of("disk_full", "wait", "let go")] = "wait"
+    """What gives when that is used up: the source waits, or the oldest goes of what is only kept
+    for those who come later."""
     state: Annotated[Bytes, Field(gt=0)] | None = None
     """Bytes that windows may take in the memory of its process; None: half of the machine's."""
     plans: Annotated[Literal["auto", "kept", "job"], _one_of("plans", "auto", "kept", "job")] = (

@@ -82,5 +82,12 @@ class Picture(Message[str]):
 
 
 @dataclass(frozen=True, slots=True)
+class MakeBackup(Message[dict[str, int]], action="backup"):
+    """Of all, into a folder of the coordinator's machine; answered with the bytes of each site."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop(Message[None]):
     """Ends everything that was started here."""

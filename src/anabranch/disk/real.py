@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,8 +50,29 @@ class RealFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = threading.Lock()
+        self._held: set[str] | None = None
+        """What would have been removed since `hold`."""
         with _told(path):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def hold(self) -> None:
+        """Nothing is removed until `release`: somebody copies all there is. If the process ends
+        before, files are left that nobody needs, as after a kill before their removal."""
+        with self._lock:
+            self._held = self._held or set()
+
+    def release(self) -> None:
+        with self._lock:
+            held, self._held = self._held or set(), None
+        for name in sorted(held):
+            self.remove(name)
+
+    def _wants(self, name: str) -> None:
+        """It is written anew, and not to be removed any more."""
+        with self._lock:
+            if self._held:
+                self._held.discard(name)
 
     def place(self, name: str) -> str:
         return str(self.path / name)
@@ -85,9 +107,11 @@ class RealFolder:
                 return 0
 
     def append_to(self, name: str, size: int) -> RealAppending:
+        self._wants(name)
         return RealAppending(self.path / name, size)
 
     def replace(self, name: str, data: bytes) -> None:
+        self._wants(name)
         path = self.path / name
         temporary = path.with_name(name + _NEW)
         with _told(path):
@@ -101,6 +125,10 @@ class RealFolder:
             _sync_folder(self.path)
 
     def remove(self, name: str) -> None:
+        with self._lock:
+            if self._held is not None:
+                self._held.add(name)
+                return
         path = self.path / name
         with _told(path):
             try:

@@ -9,12 +9,13 @@ from typing import Any
 
 from anabranch.config.cluster import ClusterConfig
 from anabranch.errors import ErrorReport
-from anabranch.link.message import Message, Order, Origin
+from anabranch.link.message import Fetch, Message, Order, Origin
 from anabranch.link.meter import Flow
 from anabranch.link.reports import PlanReport, SiteReport
 from anabranch.plan.catalog import StreamDef, TableDef
 from anabranch.plan.definitions import Wanted
 from anabranch.plan.expressions import TypeAnswer
+from anabranch.plan.keep import Past
 from anabranch.plan.operators import Column, Operator
 from anabranch.plan.places import Place as FilePlace
 from anabranch.plan.service_levels import Urgency
@@ -150,7 +151,7 @@ class Prepare(Order[None]):
 @dataclass(frozen=True, slots=True)
 class Attach(Message[int]):
     """Keep tuples for a consumer from now on, or from behind `after`; answered with the position it
-    begins behind."""
+    begins behind. One that is new and asks for the `past` begins there."""
 
     stream: str
     consumer: str
@@ -159,6 +160,32 @@ class Attach(Message[int]):
     epoch: int = 0
     lease: bool = False
     born: int = 0
+    past: Past | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HoldState(Message[None]):
+    """Let go of nothing that is kept on the disk, until `ReleaseState`, or for so long."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseState(Message[bool]):
+    """Answered with whether it has been held until now."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles(Message[tuple[str, ...]]):
+    """What the state folder holds, in the order in which it is to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile(Fetch[None]):
+    """A piece of such a file: one binary value, empty at the end."""
+
+    name: str
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,3 +128,26 @@ class Meter:
 def _forget(events: deque[tuple[float, int, int]], now: float, keep: int = 0) -> None:
     while len(events) > keep and events[0][0] < now - WINDOW_S:
         events.popleft()
+
+
+CATCH_UP_S = 20.0
+"""What happened in so long says how quick it is."""
+
+
+class Lag:
+    """Of one reader, seen now and then: how many tuples it lacks."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def see(self, now: float, lacks: int) -> None:
+        self._seen.append((now, lacks))
+        while now - self._seen[0][0] > CATCH_UP_S and len(self._seen) > 2:
+            self._seen.popleft()
+
+    @property
+    def left_s(self) -> float | None:
+        """As long as it goes on like this; None if nobody knows, or it does not catch up."""
+        (begin, before), (end, lacks) = self._seen[0], self._seen[-1]
+        gained = before - lacks
+        return lacks * (end - begin) / gained if gained > 0 and end > begin else None

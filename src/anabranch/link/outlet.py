@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Generic, Protocol
 
-from anabranch.errors import SiteError
-from anabranch.link.meter import Flow, Meter, Traffic
+from anabranch.errors import CannotResume, SiteError
+from anabranch.link.meter import Flow, Lag, Meter, Traffic
+from anabranch.link.reports import SpilledReport
 from anabranch.link.serving import Serving
-from anabranch.link.store import OutletStore, Payloads, Shelves
+from anabranch.link.store import KeptLog, OutletStore, Payloads, Shelves
+from anabranch.log.stream_log import StreamLog
+from anabranch.plan.keep import Past
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.pipe import Outgoing
 from anabranch.stream.batch import END_WATERMARK, P
@@ -42,6 +45,9 @@ class LiveOutlet(Generic[P]):
     of those that follow which is waited for, and nobody if none does: the others read later what
     is on the disk. Without shelves, or when they are full, the slowest is waited for.
 
+    What has a `record` is there for those who come later: nobody is waited for but the disk, and
+    its producer need not give again what is written.
+
     Its `producer`, if it wants to hear of room and acks, says so by `produced_by`. Producers append
     from threads of their own; all else is asked by coroutines.
 
@@ -60,13 +66,18 @@ class LiveOutlet(Generic[P]):
         epoch: int = 0,
         whole: bool = False,
         shelves: Shelves | None = None,
+        record: KeptLog | None = None,
     ) -> None:
+        """`whole`: everything is kept in memory, whoever comes late."""
         self.stream = stream
         self.schema = payloads.schema
         self._producer: Producer | None = None
         self._runtime = runtime
+        self._record = record
+        held = record.log.begin if record else 0 if whole else None
+        outlet: Outlet[P] = Outlet(stream, record.log.last if record else 0, epoch, held=held)
         self._store: OutletStore[P] = OutletStore(
-            runtime, Outlet(stream, epoch=epoch, whole=whole), payloads, shelves, self._tell_room
+            runtime, outlet, payloads, shelves, self._stored, record
         )
         self._serving: Serving[P] = Serving(
             runtime, self._store, payloads, heartbeat_s, self._tell_room
@@ -78,6 +89,8 @@ class LiveOutlet(Generic[P]):
         self.waits_for_absent = False
         """The producer waits as well while nobody follows: it has no reason to go on."""
         self._meter = Meter()
+        self._lags: dict[str, Lag] = {}
+        """Consumers that are behind what is in memory."""
         self._given: int | None = None
         self._returned: dict[str, int] = {}
         """Consumers that have followed this outlet → what they had then."""
@@ -124,23 +137,44 @@ class LiveOutlet(Generic[P]):
     def kept(self) -> tuple[int, int]:
         """Tuples and bytes kept for consumers."""
         with self._runtime:
-            return self._outlet.last - self._outlet.released, self._outlet.kept_bytes
+            outlet = self._outlet
+            if self._record:
+                return outlet.last - outlet.acknowledged(), outlet.memory_bytes
+            return outlet.last - outlet.released, outlet.kept_bytes
+
+    @property
+    def settled(self) -> int:
+        """Nobody asks the producer again for anything up to there."""
+        return self._store.settled
+
+    @property
+    def log(self) -> StreamLog | None:
+        """What is written for those who come later, and outlives the process."""
+        return self._record.log if self._record else None
 
     @property
     def disk_bytes(self) -> int:
         """What is on the disk of what is kept."""
         return self._store.disk_bytes
 
-    def behind(self) -> dict[str, int]:
-        """Consumers that have not been sent yet what is not in memory any more, and how many tuples
-        they have not been sent."""
+    def spilled(self) -> SpilledReport | None:
+        """What is on the disk, if anything, and who has not been sent it."""
         with self._runtime:
-            outlet = self._outlet
-            return {
+            outlet, now = self._outlet, self._runtime.now()
+            behind = {
                 name: outlet.last - one.sent
                 for name, one in outlet.consumers.items()
                 if max(one.sent, one.released) < outlet.in_memory_after
             }
+            self._lags = {name: self._lags.get(name, Lag()) for name in behind}
+            for name, one in self._lags.items():
+                one.see(now, behind[name])
+        if not self._store.disk_bytes:
+            return None
+        left = {name: one.left_s for name, one in self._lags.items()}
+        left_s = {name: round(s, 1) for name, s in left.items() if s is not None}
+        keep = str(self._record.keep) if self._record else ""
+        return SpilledReport(self._store.disk_bytes, behind, left_s, keep)
 
     def append(self, batches: Iterable[P], watermark: int) -> int:
         """Add the batches, the watermark behind the last of them; returns the last position."""
@@ -167,6 +201,8 @@ class LiveOutlet(Generic[P]):
 
     def _has_room(self) -> bool:
         outlet = self._outlet
+        if self._record:
+            return self._store.takes(self._limit)
         if not self._store.spills:
             return outlet.unsent_bytes() < self._limit
         if self._store.falls_behind:
@@ -205,9 +241,21 @@ class LiveOutlet(Generic[P]):
         with self._runtime:
             self._given = given
             before = self._outlet
-            outlet: Outlet[P] = Outlet(self.stream, position, before.epoch, whole=before.whole)
+            if self._record:
+                self._must_reach(self._record.log, position)
+            outlet: Outlet[P] = Outlet(self.stream, position, before.epoch, held=before.held)
             outlet.consumers = before.consumers  # some were quick to come back
             self._store.begin(outlet)
+
+    def _must_reach(self, log: StreamLog, position: int) -> None:
+        """Whoever goes on after a position has said so because the log had all up to there."""
+        if log.last < position:
+            raise CannotResume(
+                f"stream {self.stream} is to go on after position {position}, but its log ends"
+                f" with {log.last}",
+                place=log.place,
+                remedy="Restore the folder, or drop the stream and create it again.",
+            )
 
     def ahead(self) -> tuple[str, int, int] | None:
         """A consumer that came with more tuples than our producer knows to have been given, how
@@ -258,6 +306,16 @@ class LiveOutlet(Generic[P]):
                 self._changed.notify()
             return start
 
+    def knows(self, consumer: str, born: int) -> bool:
+        """Tuples are kept for it already."""
+        known = self._outlet.consumers.get(consumer)
+        return known is not None and not 0 < known.born < born
+
+    async def find(self, past: Past) -> int:
+        """The position behind which somebody begins who asks for the past. Raises ConfigError if
+        what is asked for is not kept."""
+        return await self._store.find(past)
+
     @property
     def leased(self) -> tuple[str, ...]:
         with self._runtime:
@@ -273,6 +331,7 @@ class LiveOutlet(Generic[P]):
         and wait no more for those that are not heard of."""
         with self._runtime:
             gone = self._serving.expired(lease_s)
+            self._store.look()
         for consumer in gone:
             self.detach(consumer)
         self._tell_room()
@@ -289,11 +348,11 @@ class LiveOutlet(Generic[P]):
             self._serving.end_lease(consumer)
             self._outlet.detach(consumer)
             self._store.look()
-            acknowledged = self._outlet.acknowledged()
+            settled = self._store.settled
             self._changed.notify()
         if self._producer:
             self._producer.room_appeared()
-            self._producer.acknowledge(acknowledged)
+            self._producer.acknowledge(settled)
 
     def level0(self, consumer: str, position: int, epoch: int, own: int = 0, born: int = 0) -> None:
         with self._runtime:
@@ -317,10 +376,10 @@ class LiveOutlet(Generic[P]):
             if known and known.backup and before < known.released <= self._outlet.last:
                 last = self._outlet.last
                 self._meter.released(self._runtime.now(), consumer, last - known.released, last)
-            acknowledged = self._outlet.acknowledged()
+            settled = self._store.settled
         self._tell_room()
         if self._producer:
-            self._producer.acknowledge(acknowledged)
+            self._producer.acknowledge(settled)
 
     def claim(self, consumer: str, epoch: int) -> tuple[int, RestartPoint | None, int]:
         """The task that consumes as `consumer` is now the one of `epoch`: what was released on the
@@ -355,6 +414,10 @@ class LiveOutlet(Generic[P]):
         with self._runtime:
             self._serving.closed = True
             self._store.close()
+
+    async def rest(self) -> None:
+        """After `close`: nothing is written any more."""
+        await self._store.rest()
 
     # -- serving ---------------------------------------------------------------------------------
 
@@ -402,6 +465,12 @@ class LiveOutlet(Generic[P]):
             known = self._outlet.consumers.get(consumer)
             held = self._outlet.last - known.released if known else 0
         return found and replace(found, ratio=self.traffic.ratio or 1.0, held=max(0, held))
+
+    def _stored(self) -> None:
+        """The disk has taken something, or could not."""
+        self._tell_room()
+        if self._record and self._producer:
+            self._producer.acknowledge(self._store.settled)
 
     def _tell_room(self) -> None:
         """Once whenever sending has made room again."""

@@ -248,6 +248,10 @@ class SpilledReport:
 
     bytes: int
     behind: dict[str, int]
+    left_s: dict[str, float] = field(default_factory=dict)
+    """How long those of them that catch up still take, if they go on as they do."""
+    keep: str = ""
+    """What is kept for those who come later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +260,10 @@ class DiskReport:
 
     used: int
     total: int
+    let_go: int = 0
+    """Tuples that have gone from it before their time, for want of room."""
+    lets_go: bool = False
+    """What is kept for those who come later goes rather than that a source waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

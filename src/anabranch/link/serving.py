@@ -151,7 +151,9 @@ class Serving(Generic[P]):
         """What can be said of the last batch only when it is sent: the watermark reached since it
         was appended."""
         outlet = self._store.outlet
-        return batch if batch.last < outlet.last else batch.at(outlet.watermark)
+        if batch.last < outlet.last or outlet.watermark <= batch.watermark:
+            return batch
+        return batch.at(outlet.watermark)
 
     def _heartbeat(self, after: int) -> Batch[P]:
         outlet = self._store.outlet

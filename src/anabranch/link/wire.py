@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.stream.batch import BORN, EVENT_TIME, POSITION, Batch
 from anabranch.stream.restart import RestartPoint, point_of
@@ -107,6 +108,14 @@ class ArrowBatches:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.nothing = empty_batch(schema)
+
+    def newest(self, part: pa.RecordBatch) -> int:
+        found: int = pc.max(part.column(EVENT_TIME)).as_py()
+        return found
+
+    def rows_before(self, part: pa.RecordBatch, time: int) -> int:
+        later = part.column(EVENT_TIME).to_numpy() >= time
+        return int(later.argmax()) if later.any() else part.num_rows
 
     def joined(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         return pa.concat_batches(parts)

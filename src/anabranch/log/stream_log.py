@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from anabranch.disk.folder import Appending, Folder
 from anabranch.disk.records import read_records, record, records_from
 from anabranch.errors import CannotResume, StorageError
 from anabranch.log.segment import REMEDY, Entry, Segment, from_bytes, to_bytes
+from anabranch.plan.keep import Keep, LogPart
 from anabranch.stream.restart import START_WATERMARK
 
 SEGMENT_BYTES = 16_000_000
@@ -96,6 +98,11 @@ class StreamLog:
         return self._newest_time
 
     @property
+    def gone_time(self) -> int:
+        """The greatest event time of what has been let go of."""
+        return self._segments[0].before if self._segments else START_WATERMARK
+
+    @property
     def place(self) -> str:
         """How messages call it."""
         return self._folder.place(self._name)
@@ -146,6 +153,17 @@ class StreamLog:
         while self.has_released(position):
             self._folder.remove(self._segments[0].name)
             self._hold(self._segments[1:])
+
+    def past(self, keep: Keep) -> int:
+        """The last position that need not be kept for those who come later; 0 if all must be."""
+        segments = self._segments
+        parts = [LogPart(one.last, one.size, after.before) for one, after in pairwise(segments)]
+        return keep.past(parts, self.size, self._newest_time)
+
+    @property
+    def oldest(self) -> int:
+        """The last position of what would go first; 0 if that is still written to."""
+        return self._segments[0].last if len(self._segments) > 1 else 0
 
     def has_released(self, position: int) -> bool:
         """Something could go if nobody needed anything up to there."""

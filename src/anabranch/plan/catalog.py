@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from anabranch.plan.keep import Keep
 from anabranch.plan.operators import Join, Node
 from anabranch.plan.places import Place
 from anabranch.plan.service_levels import CostHint, Deadline, Shed, Standby, Urgency
@@ -37,6 +38,8 @@ class StreamDef(Spec):
     lateness_us: int = 0
     ahead_us: int | None = HOUR_US
     shed: Shed | None = None
+    keep: Keep | None = None
+    """What is kept of it for those who come later; None: nothing."""
     places: tuple[Place, ...] = ()
     """The files that it reads."""
     text: str = ""
@@ -107,6 +110,8 @@ class QueryDef(Spec):
     standby: Standby | None = None
     where: Where | None = None
     """Where it may be; None: where it is."""
+    keep: Keep | None = None
+    """What is kept of its results for those who come later; None: nothing."""
     stages: tuple[str, ...] = ()
     """The streams of its stage, if it has one: that of its windows' results first."""
     stage_why: str = ""
@@ -132,8 +137,8 @@ class QueryDef(Spec):
 
     @property
     def pinned(self) -> bool:
-        """Whether it stays at its site, unless somebody moves it."""
-        return self.where is None or self.where.pinned
+        """Whether it stays at its site, unless somebody moves it. What is kept of it is there."""
+        return self.where is None or self.where.pinned or self.keep is not None
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from anabranch.plan.expressions import Expr, Use
+from anabranch.plan.keep import Past
 from anabranch.plan.spec import Call, Column, Spec
 from anabranch.plan.windows import Panes, Window
 
@@ -178,6 +179,8 @@ class Port(Spec):
 
     stream: str
     alias: str
+    past: Past | None = None
+    """From when on, if not from now; never of a stream that comes with the query."""
 
 
 class Node(Spec):

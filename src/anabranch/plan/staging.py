@@ -28,6 +28,8 @@ def candidate(
         return None, "its stream sheds load"
     if query.deadline:
         return None, "it has a deadline"
+    if query.written.inputs[0].past:
+        return None, "it reads what is kept of its stream"
     if reason := refusal(input, aggregate, partitioned):
         return None, reason
     assert input is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anabranch.plan.catalog import Once, PocketDef, QueryDef, Relation
+from anabranch.plan.keep import Keep, Past
 from anabranch.plan.operators import Node, Operator, Port
 from anabranch.plan.service_levels import Urgency
 from anabranch.plan.spec import Call, Column, Program, Spec
@@ -21,6 +22,8 @@ class TaskInput(Spec):
     columns: tuple[Column, ...]
     table: bool = False
     """Its history is needed whole, whoever comes late: it is read from its beginning."""
+    past: Past | None = None
+    """From when on it is read when the task is new, if not from now."""
 
 
 class TaskSpec(Spec):
@@ -47,6 +50,8 @@ class TaskSpec(Spec):
     """The number of the creation that it is of."""
     once: Once | None = None
     """What results are known by that others may have estimated."""
+    keep: Keep | None = None
+    """What is kept of its output for those who come later."""
     recovery_us: int | None = None
     """The RECOVERY that its query asks for."""
     base: str = ""
@@ -108,6 +113,7 @@ def _node_task(query: QueryDef, node: Node, nodes: dict[str, Node], lookup: Look
         operators=node.operators,
         columns=node.columns,
         output=node.name,
+        keep=query.keep if node.name == query.name else None,
         born=query.inherited.get(node.name, query.born),
         base=query.base,
     )
@@ -123,6 +129,7 @@ def _input(port: Port, node: Node | None, lookup: Lookup) -> TaskInput:
         alias=port.alias,
         columns=source.wire_columns,
         table=source.kind == "table",
+        past=port.past,
     )
 
 

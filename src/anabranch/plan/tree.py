@@ -75,6 +75,8 @@ def _noted(branch: Branch, query: QueryDef) -> Branch:
     notes = list(branch.notes)
     if query.standby:
         notes.append(f"standby: {query.standby.explained()}")
+    if query.keep:
+        notes.append(f"keep: {query.keep} for those who come later")
     notes += _times(query)
     if query.stage_why and not query.stages:
         notes.append(f"no stage: {query.stage_why}")
@@ -107,6 +109,9 @@ def _input(port: Port, node: Node, named: Mapping[str, Node], lookup: Lookup) ->
     else:
         definition = lookup(port.stream)
         source, site = _relation(definition, lookup), definition.site
+        if port.past:
+            note = f"read {port.past}: what is kept of it first, then what comes"
+            source = replace(source, notes=(*source.notes, note))
     if site == node.site:
         return source
     return Branch(f"link {port.stream}", f"{site} → {node.site}", (source,))
@@ -120,12 +125,14 @@ def _relation(relation: Relation, lookup: Lookup) -> Branch:
         return Branch(f"late tuples of {relation.stage.input.stream}  [stage]", relation.site)
     if isinstance(relation, StreamDef) and relation.stage:
         return _stage(relation, relation.stage, lookup)
+    notes: tuple[str, ...] = ()
+    if isinstance(relation, StreamDef) and relation.keep:
+        notes = (f"keep: {relation.keep} for those who come later",)
     if isinstance(relation, StreamDef) and relation.source is None:
-        return Branch(f"stream {relation.name}", relation.site)
+        return Branch(f"stream {relation.name}", relation.site, notes=notes)
     assert relation.source is not None
-    return Branch(
-        f"{relation.kind} {relation.name} from {show_call(relation.source)}", relation.site
-    )
+    text = f"{relation.kind} {relation.name} from {show_call(relation.source)}"
+    return Branch(text, relation.site, notes=notes)
 
 
 def _stage(stream: StreamDef, stage: Stage, lookup: Lookup) -> Branch:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from anabranch.errors import ConfigError, SinkError, SiteError, SourceError
 from anabranch.link.inlet import Budget, LiveInlet
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.reports import PlanReport
-from anabranch.link.store import DiskBudget, Shelves
+from anabranch.link.store import DiskBudget, KeptLog, Shelves
 from anabranch.link.wire import (
     EVENT_TIME,
     PACKED,
@@ -36,8 +37,9 @@ from anabranch.link.wire import (
     wire_schema,
 )
 from anabranch.log.spills import Spills
-from anabranch.log.stream_log import remove_log
+from anabranch.log.stream_log import SEGMENT_BYTES, StreamLog, remove_log
 from anabranch.plan.catalog import StreamDef, TableDef
+from anabranch.plan.keep import Keep
 from anabranch.plan.operators import Aggregate, Call, Column, Join, Union
 from anabranch.plan.places import Looked, Place
 from anabranch.plan.stage import Stage
@@ -87,6 +89,11 @@ tuple is kept at every hop until those behind do not need it any more."""
 AHEAD_US = 500_000
 """Sources that make tuples make them about a second ahead."""
 
+_KEPT = re.compile(r"(.+?)(?:\.journal\.\d{8}|(?:\+kept)?\.\d{20}\.log|\.table|\.state|\.pocket)")
+"""The files and folders of streams and tasks; the group is what those are called there."""
+PARTS = 8
+"""The log of a KEEP with bytes has at least so many parts: one of them is what it has less."""
+
 STAGE_SEGMENT = 50
 """Entries of a journal that are forgotten together: until then a stage keeps their windows."""
 
@@ -109,6 +116,8 @@ class Builder:
         of this site, and so are `states`."""
         self._points = points
         self._states = states
+        self._moved: dict[str, str] = {}
+        """Stream of a stage that has moved → what its files are called."""
         self._runtime = runtime
         self._plans: Mode = site.plans
         self._batch = site.batch
@@ -119,14 +128,17 @@ class Builder:
         self._limit = cluster.queue_bytes
         self._budget = queue_budget(runtime, cluster.queue_bytes)
         self._heartbeat_s = cluster.heartbeat_interval_us / 1e6
-        self.disk = DiskBudget(site.disk)
+        self.disk = DiskBudget(site.disk, lets_go=site.disk_full == "let go")
         memory = kept_budget(runtime, IN_MEMORY * cluster.queue_bytes)
         self._shelves = Shelves(memory, self.disk, Spills(state).new) if state else None
 
     def source(self, definition: StreamDef | TableDef, *, resume: bool) -> SourceStream:
         """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
+        record = None
+        if isinstance(definition, StreamDef):
+            record = self._record(definition.name, definition.keep, resume=resume)
         table = isinstance(definition, TableDef)
-        outlet = self._outlet(definition.name, definition.wire_columns, whole=table)
+        outlet = self._outlet(definition.name, definition.wire_columns, record, whole=table)
         if isinstance(definition, TableDef):
             log = self._kept(definition.name, ".table", resume=resume)
             return TableIngest(definition, outlet, self._reader(definition, resume=resume), log)
@@ -224,6 +236,8 @@ class Builder:
         self, stream: StreamDef, stage: Stage, outlet: LiveOutlet[Any], *, resume: bool
     ) -> Ingest:
         name = f"{stream.name}.{stage.moves}" if stage.moves else stream.name
+        if stage.moves:
+            self._moved[stream.name] = quote(name, safe="")
         journal = self._journal(name, resume=resume, segment=STAGE_SEGMENT)
         folder = self._kept_folder(name, resume=resume)
 
@@ -305,7 +319,8 @@ class Builder:
                 f"its output stream {spec.output} has ended", remedy="Drop and create the stream."
             )
         if outlet is None and spec.output:
-            outlet = self._outlet(spec.output, spec.columns)
+            record = self._record(spec.output, spec.keep, resume=resume)
+            outlet = self._outlet(spec.output, spec.columns, record)
         # Expressions name their jobs, if they run any.
         own = bool(spec.pocket or (spec.sink and spec.sink.name == "spark"))
         jobs = SparkJobs(self._spark, spec.name, per_instance=own)
@@ -399,8 +414,29 @@ class Builder:
             )
         return made
 
+    def _record(self, stream: str, keep: Keep | None, *, resume: bool) -> KeptLog | None:
+        """Empty unless we are to go on where we were."""
+        if keep is None:
+            return None
+        if self._state is None:
+            raise ConfigError(
+                "this site has no state folder, so it cannot KEEP anything",
+                remedy="Start it with --state.",
+            )
+        name = f"{quote(stream, safe='')}+kept"
+        if not resume:
+            remove_log(self._state, name)
+        most = keep.bytes or PARTS * SEGMENT_BYTES
+        size = min(SEGMENT_BYTES, max(1, most // PARTS))
+        return KeptLog(StreamLog(self._state, name, segment_bytes=size), keep, self._synced)
+
     def _outlet(
-        self, stream: str, columns: tuple[Column, ...], *, whole: bool = False
+        self,
+        stream: str,
+        columns: tuple[Column, ...],
+        record: KeptLog | None = None,
+        *,
+        whole: bool = False,
     ) -> LiveOutlet[Any]:
         schema = wire_schema(arrow_schema(columns))
         # What waits is better off at the consumer: an outlet needs enough to keep its link busy.
@@ -413,7 +449,23 @@ class Builder:
             heartbeat_s=self._heartbeat_s,
             whole=whole,
             shelves=self._shelves,
+            record=record,
         )
+
+    def forget(self, streams: Iterable[str], tasks: Iterable[str]) -> None:
+        """They were dropped: nothing that is kept of them is needed."""
+        if self._state is None:
+            return
+        names = {quote(name, safe="") for name in (*streams, *tasks)}
+        names |= {self._moved.pop(name) for name in streams if name in self._moved}
+        for path in self._state.path.iterdir():
+            kept = _KEPT.fullmatch(path.name)
+            if kept is None or kept[1] not in names:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                self._state.remove(path.name)
 
     def unpacker(self, source: TaskInput, codec: str | None) -> Unpack:
         """What was shipped without a wire between was not packed."""

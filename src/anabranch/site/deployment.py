@@ -75,6 +75,7 @@ class Builds(Protocol):
     def inlets(self, spec: TaskSpec) -> Sequence[LiveInlet[Any]]: ...
     def unpacker(self, source: TaskInput, codec: str | None) -> Unpack: ...
     def pocket_executor(self, name: str) -> Runs: ...
+    def forget(self, streams: Iterable[str], tasks: Iterable[str]) -> None: ...
 
 
 class Deployment:
@@ -363,8 +364,11 @@ class Deployment:
         await self._end([*tasks, *closing], tell=not asked.resume)
         while any(one.spec.name in gone for one in self._ending):  # somebody else has dropped it
             await self._runtime.sleep(LOOK_S)
-        if not asked.resume and (gone := [name for name in gone if name not in self.tasks]):
+        if not asked.resume:
+            gone = [name for name in gone if name not in self.tasks]
+            sources = [name for name in sources if name not in self.sources]
             await self._forget_kept(gone)
+            await self._runtime.blocking(self._builder.forget, sources, gone)
 
     async def _forget_kept(self, tasks: Sequence[str]) -> None:
         """The points first: one names no state that is gone."""
@@ -411,6 +415,7 @@ class Deployment:
     async def _close(self, source: SourceStream) -> None:
         await self._runtime.blocking(source.close)
         source.outlet.close()
+        await source.outlet.rest()
 
     async def _end_task(self, task: Task, *, tell: bool) -> None:
         try:
@@ -428,6 +433,8 @@ class Deployment:
         finally:
             self._ending.remove(task)
             self._drop_output(task)
+        if task.outlet and self.outlets.get(task.spec.output or "") is not task.outlet:
+            await task.outlet.rest()
         if tell and task.role == "primary":  # a standby reads under its primary's name
             await self._links.leave(task)
 

@@ -44,7 +44,6 @@ from anabranch.link.reports import (
     DiskReport,
     SiteReport,
     SourceReport,
-    SpilledReport,
     StateFolderReport,
     TaskReport,
 )
@@ -240,11 +239,7 @@ class SiteService:
             producers=self.links.routes.producers(),
             troubles=self._runtime.troubles.report(self._runtime.now()),
             kept={name: outlet.kept() for name, outlet in outlets},
-            spilled={
-                name: SpilledReport(one.disk_bytes, one.behind())
-                for name, one in outlets
-                if one.disk_bytes
-            },
+            spilled={name: spilled for name, one in outlets if (spilled := one.spilled())},
             disk=disk,
             consumers={name: tuple(outlet.tasks()) for name, outlet in outlets},
             traffic={name: replace(one.traffic) for name, one in outlets if one.traffic.tuples},
@@ -294,9 +289,12 @@ class SiteService:
         return await self.deployment.restart_points()
 
     async def _attach(self, asked: Attach) -> int:
-        return self.links.outlet(asked.stream).attach(
+        outlet, after = self.links.outlet(asked.stream), asked.after
+        if asked.past and after is None and not outlet.knows(asked.consumer, asked.born):
+            after = await outlet.find(asked.past)
+        return outlet.attach(
             asked.consumer,
-            after=asked.after,
+            after=after,
             point=asked.point,
             epoch=asked.epoch,
             born=asked.born,

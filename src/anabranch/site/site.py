@@ -23,6 +23,7 @@ from anabranch.link.messages import (
     DescribePocket,
     Emulate,
     End,
+    HoldState,
     LearnModel,
     ModelArrays,
     News,
@@ -30,8 +31,11 @@ from anabranch.link.messages import (
     Plans,
     Pong,
     Push,
+    ReadFile,
+    ReleaseState,
     Schema,
     StageSize,
+    StateFiles,
     StateQuery,
     StateRows,
     Status,
@@ -40,10 +44,11 @@ from anabranch.link.messages import (
 from anabranch.link.messages import SendReport as HeartbeatMessage
 from anabranch.link.network import FlightNetwork
 from anabranch.link.peer import Peer, Peers
-from anabranch.link.reports import DiskReport, PlanReport, SiteReport, StateFolderReport
+from anabranch.link.reports import PlanReport, SiteReport, StateFolderReport
 from anabranch.plan.expressions import TypeAnswer
 from anabranch.plan.spec import Submission
 from anabranch.runtime.loop import process_loop
+from anabranch.site.backup import StateGiver
 from anabranch.site.build import Builder
 from anabranch.site.heartbeat import BEAT_S, Heartbeat, RoundTrips
 from anabranch.site.http.server import SiteHttp
@@ -212,6 +217,18 @@ class Site:
             Schema: self._schema,
             Push: self._push,
             End: self._end,
+            **self._backup(),
+        }
+
+    def _backup(self) -> dict[type[Message[Any]], Handler]:
+        if self._state is None:
+            return {}
+        giver = StateGiver(self._runtime, self._state.files, self.service.links.keeper)
+        return {
+            HoldState: giver.hold,
+            ReleaseState: giver.release,
+            StateFiles: giver.files,
+            ReadFile: giver.read,
         }
 
     def report(self) -> SiteReport:
@@ -228,7 +245,7 @@ class Site:
                 abandoned=self._jvm.abandoned,
                 round_trips=self._trips.report(),
                 folder=folder,
-                disk=DiskReport(self._builder.disk.used, self._builder.disk.total),
+                disk=self._builder.disk.report(),
             )
 
     async def _describe_pocket(self, asked: DescribePocket) -> Submission:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic
 
 from anabranch.errors import Gap, SiteError, StaleEpoch, Superseded
@@ -49,26 +50,30 @@ class Consumer:
 
 
 class Outlet(Generic[P]):
-    """Positions are dense from `start + 1`. Without consumers nothing is kept, unless `whole`:
-    then everything is, for those who come later.
+    """Positions are dense from `start + 1`. Without consumers nothing is kept, unless something is
+    `held`: all after that position is, for those who come later.
 
     What is kept lies in memory. Who has the oldest of it elsewhere as well, on a disk, has it
-    forgotten here: it still is kept, and counts, but cannot be read here.
+    forgotten here: it still is kept, and counts, but cannot be read here. So it is from the
+    beginning with what is held up to `start`.
     """
 
-    def __init__(self, stream: str, start: int = 0, epoch: int = 0, *, whole: bool = False) -> None:
+    def __init__(
+        self, stream: str, start: int = 0, epoch: int = 0, *, held: int | None = None
+    ) -> None:
         self.stream = stream
-        self.whole = whole
+        self.held = held
         self.epoch = epoch
         self.last = start
-        self.released = start
+        self.released = start if held is None else min(held, start)
         self.watermark = START_WATERMARK
         self.consumers: dict[str, Consumer] = {}
         self._kept: list[Batch[P]] = []
         """What is in memory, and follows what was forgotten."""
-        self._lasts: list[int] = []
+        self._lasts: list[int] = [start] if self.released < start else []
         """Last positions of all that is kept: of what was forgotten at once, and of each batch."""
-        self._ends: list[int] = []  # bytes ever kept, counted up to the end of each of these
+        self._ends: list[int] = [0] if self._lasts else []
+        """Bytes ever kept, counted up to the end of each of these."""
         self._bytes = 0
         self._released_bytes = 0
 
@@ -79,7 +84,7 @@ class Outlet(Generic[P]):
     @property
     def wanted(self) -> bool:
         """Somebody reads it, or will."""
-        return any(not one.finished for one in self.consumers.values())
+        return self.held is not None or any(not one.finished for one in self.consumers.values())
 
     @property
     def kept_bytes(self) -> int:
@@ -110,7 +115,7 @@ class Outlet(Generic[P]):
         batch = Batch(self.stream, self.last + 1, self.watermark, self.epoch, data)
         if batch.rows:
             self.last = batch.last
-            if (self.wanted and batch.last > self.released) or self.whole:
+            if self.wanted and batch.last > self.released:
                 self._keep(batch)
             else:  # nobody wants it, or a primary ahead of us gave it to all
                 self.released = max(self.released, self.last)
@@ -169,10 +174,12 @@ class Outlet(Generic[P]):
         index = bisect_right(self._lasts, after, lo=forgotten) - forgotten
         return self._kept[index].after(after) if index < len(self._kept) else None
 
-    def oldest(self, nbytes: int, rows: int) -> list[Batch[P]]:
-        """The first batches in memory: as many as have so many bytes and rows, or one."""
+    def oldest(self, nbytes: int, rows: int, after: int = 0) -> list[Batch[P]]:
+        """The first batches in memory with tuples after this position: as many as have so many
+        bytes and rows, or one."""
         found: list[Batch[P]] = []
-        for batch in self._kept:
+        start = bisect_right(self._lasts, after, lo=self._forgotten) - self._forgotten
+        for batch in islice(self._kept, start, None):
             nbytes, rows = nbytes - batch.nbytes, rows - batch.rows
             if found and (nbytes < 0 or rows < 0):
                 break
@@ -192,20 +199,33 @@ class Outlet(Generic[P]):
         if consumer in self.consumers:
             self.consumers[consumer].sent = position
 
+    def hold(self, position: int) -> None:
+        """What is held begins after `position` from now on."""
+        self.held = position
+        self._release()
+
+    def passed(self, position: int) -> int:
+        """Up to where memory need not have what can be read elsewhere up to `position`: those who
+        read here have been sent it."""
+        start = self.in_memory_after
+        sent = [max(one.sent, one.released) for one in self.consumers.values()]
+        return min([position, *(one for one in sent if one >= start)])
+
     def unsent_bytes(self) -> int:
         """Bytes the slowest consumer was not sent yet."""
         # Who needs it no more, perhaps from another producer of the stream, need not be sent it.
         sent = [max(one.sent, one.released) for one in self.consumers.values()]
-        return self._bytes_after(min(sent)) if sent else 0
+        return self.bytes_after(min(sent)) if sent else 0
 
     def unsent_to_quickest(self, consumers: Iterable[str]) -> int:
         """Bytes that even the quickest of these was not sent yet; 0 if there is none. Those who
         have ended do not count."""
         known = [self.consumers[name] for name in consumers if name in self.consumers]
         sent = [max(one.sent, one.released) for one in known if not one.finished]
-        return self._bytes_after(max(sent)) if sent else 0
+        return self.bytes_after(max(sent)) if sent else 0
 
-    def _bytes_after(self, position: int) -> int:
+    def bytes_after(self, position: int) -> int:
+        """Of what is kept."""
         index = bisect_right(self._lasts, position)
         return self._bytes - (self._ends[index - 1] if index else self._released_bytes)
 
@@ -267,9 +287,8 @@ class Outlet(Generic[P]):
         return min(needed, default=self.last)
 
     def _release(self) -> None:
-        if self.whole:
-            return
         floor = self.acknowledged()
+        floor = floor if self.held is None else min(floor, self.held)
         index = bisect_right(self._lasts, floor)
         if index:
             self._released_bytes = self._ends[index - 1]

@@ -22,9 +22,9 @@ from anabranch.coordinator.base.reports import SystemStatus
 from anabranch.coordinator.scripts.replies import Answer
 from anabranch.coordinator.status.description import primaries, protections, task_and_sink
 from anabranch.errors import AnabranchError, ScriptError
-from anabranch.link.reports import TaskReport
+from anabranch.link.reports import SpilledReport, TaskReport
 from anabranch.terminal import printable
-from anabranch.units import show_bytes, show_ms
+from anabranch.units import show_bytes, show_duration, show_ms
 
 WIDE = 500
 MOST_TROUBLES = 8
@@ -212,15 +212,23 @@ def _disk_lines(status: SystemStatus) -> list[str]:
     lines = []
     for site in status.sites:
         for stream, spill in site.spilled.items():
-            behind = [f"{name} is {rows:,} tuples behind" for name, rows in spill.behind.items()]
-            whom = "; ".join(behind) or "open windows need it"
+            behind = [_behind(name, rows, spill) for name, rows in spill.behind.items()]
+            keep = [f"KEEP {spill.keep}"] if spill.keep else []
+            whom = "; ".join([*behind, *keep]) or "open windows need it"
             kept = show_bytes(spill.bytes)
             lines.append(f"stream {stream}: {kept} on the disk of {site.site}: {whom}")
         if site.disk and site.disk.used >= site.disk.total:
             total = show_bytes(site.disk.total)
+            gives = (
+                "the oldest goes of what is only kept for those who come later"
+                if site.disk.lets_go
+                else "sources wait for the slowest of their readers"
+            )
+            lines.append(f"site {site.site}: its {total} for streams are used up; {gives}")
+        if site.disk and site.disk.let_go:
             lines.append(
-                f"site {site.site}: its {total} for streams are used up; sources wait"
-                " for the slowest of their readers"
+                f"site {site.site}: {site.disk.let_go:,} tuples went before KEEP said so, for want"
+                " of room"
             )
     return lines
 
@@ -239,6 +247,12 @@ def _state_lines(status: SystemStatus) -> list[str]:
                 f" {state.age_s:g} s ago ({kept}), since {WHY[state.why]}"
             )
     return lines
+
+
+def _behind(name: str, rows: int, spilled: SpilledReport) -> str:
+    left_s = spilled.left_s.get(name)
+    left = "" if left_s is None else f", which takes it {show_duration(1e6 * left_s)} more"
+    return f"{name} is {rows:,} tuples behind{left}"
 
 
 def _trouble_lines(status: SystemStatus) -> list[str]:

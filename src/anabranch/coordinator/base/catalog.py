@@ -135,6 +135,19 @@ class Catalog:
         folder = Path(self._place).absolute().parent
         return Origin(self.setting("identity") or "", str(folder))
 
+    def copy_to(self, path: Path) -> None:
+        """As it is now, whatever is written meanwhile."""
+        with self._disk(), self._lock:
+            copy = sqlite3.connect(path)
+            self._db.backup(copy)
+            copy.close()
+
+    def begin_elsewhere(self) -> None:
+        """It is a copy: what runs by the one that it was copied from is not its own."""
+        self.forget_sites()
+        self.remember("address", "")
+        self.remember("identity", uuid4().hex)
+
     def _check_format(self) -> None:
         """Raises ConfigError for a catalog of a later version."""
         written, writer = int(self.setting("format") or 0), self.setting("version")

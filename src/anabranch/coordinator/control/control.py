@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.sites import Sites
-from anabranch.coordinator.base.turns import Turns
+from anabranch.coordinator.base.turns import Turn, Turns
 from anabranch.coordinator.control.members import Membership
 from anabranch.coordinator.control.restorer import Restorer
 from anabranch.coordinator.deploy.anew import Anew
@@ -242,6 +242,10 @@ class Control:
         return await follow(self._runtime, self.protector, self._turns, self._costs, known)
 
     # -- after failures --------------------------------------------------------------------------
+
+    def everybodys_turn(self, names: Iterable[str]) -> Turn:
+        """`async with`: nobody changes any of these."""
+        return self._turns.of(names)
 
     async def restore(self) -> list[str]:
         """Puts back what sites ran before they were killed, as far as it can go on by now; returns

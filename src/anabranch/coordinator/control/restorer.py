@@ -122,6 +122,7 @@ class Restoration:
                     task.consumer(index),
                     0 if source.table else None,
                     born=task.born,
+                    past=source.past,
                 ),
             )
             for index, source in enumerate(task.inputs)

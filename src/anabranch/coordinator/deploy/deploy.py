@@ -127,7 +127,9 @@ class Rollout:
     async def _attach_input(self, task: TaskSpec, index: int) -> int:
         source = task.inputs[index]
         after = 0 if source.table else self._begins.get(task.name)
-        request = Attach(source.stream, task.consumer(index), after, born=task.born)
+        request = Attach(
+            source.stream, task.consumer(index), after, born=task.born, past=source.past
+        )
         start: int = await self._sites.call(source.site, request)
         standby = self._protector.standby_of(source.stream) if self._protector else None
         if standby:
@@ -149,11 +151,12 @@ class Rollout:
 
     async def start_sources(self) -> None:
         """Starts the sources. A stream begins when it has a consumer, so that its first tuples are
-        not lost.
+        not lost; one that is kept begins at once.
         """
         by_site: dict[str, list[str]] = defaultdict(list)
         read = {source.stream for task in self._tasks for source in task.inputs}
-        for name in sorted(read | parts_read(read, self._known)):
+        kept = {one.name for one in self._sources if isinstance(one, StreamDef) and one.keep}
+        for name in sorted(read | kept | parts_read(read, self._known)):
             definition = self._known.get(name)
             if isinstance(definition, StreamDef | TableDef):
                 by_site[definition.site].append(name)

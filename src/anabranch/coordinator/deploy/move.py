@@ -126,6 +126,11 @@ class Move:
         if site not in self._sites.alive():
             problem, remedy = self._sites.absence(site)
             raise SiteError(problem, remedy=remedy)
+        if query.keep:
+            raise ConfigError(
+                f"query {query.name} cannot be moved: what is kept of it is at {query.site}",
+                remedy="Drop it and create it again AT the other site: that keeps what comes then.",
+            )
         for task in await self._reported(query.site, query.name):
             if task.error:
                 raise TaskError(

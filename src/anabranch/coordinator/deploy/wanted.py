@@ -115,7 +115,9 @@ Lost = Mapping[str, set[str]]
 
 
 def streams_read(known: Definitions) -> set[str]:
+    """And those that are read at once, for those who come later."""
     read = {source.stream for task in tasks(known.values(), known) for source in task.inputs}
+    read |= {one.name for one in known.values() if isinstance(one, StreamDef) and one.keep}
     return read | parts_read(read, known)
 
 

@@ -313,7 +313,8 @@ class ScriptCheck:
     def _begins_late(self, query: QueryDef) -> str:
         """What it misses of streams that flow already; empty if it misses nothing."""
         before = [one for one in self._known.values() if one not in self._changes.add]
-        flow = [one.name for one in before if one.name in query.reads and flows(one, before)]
+        live = {port.stream for port in query.written.inputs if not port.past}
+        flow = [one.name for one in before if one.name in live and flows(one, before)]
         if not flow or self._unnamed:
             return ""
         return f"  it sees what comes to {listed(flow, 'and')} from now on, and nothing of before"

@@ -30,6 +30,7 @@ from anabranch.coordinator.placement.replacement import Replacement
 from anabranch.coordinator.requests import (
     AskStatus,
     Execute,
+    MakeBackup,
     MoveQuery,
     Picture,
     ReplanAll,
@@ -42,6 +43,7 @@ from anabranch.coordinator.scripts.pockets import changes_for
 from anabranch.coordinator.scripts.references import asks_types, sites_needed
 from anabranch.coordinator.scripts.scripts import Answer, ScriptChanges, ScriptCheck
 from anabranch.coordinator.scripts.stages import forget_database, with_database
+from anabranch.coordinator.service.backup import SystemBackup
 from anabranch.coordinator.service.state import claim
 from anabranch.coordinator.status.news import QueryNews, Say, SiteNews
 from anabranch.coordinator.status.status import Seen, look, system_status, tables_in
@@ -176,8 +178,15 @@ class Coordinator:
             Samples: lambda asked: self.network_samples(),
             Picture: lambda asked: self._placing.picture(),
             AskStatus: lambda asked: self.status(),
+            MakeBackup: self._back_up,
             Stop: lambda asked: self.stop_asked.set(),
         }
+
+    async def _back_up(self, request: MakeBackup) -> dict[str, int]:
+        """Makes a backup in the turn of everything: nobody changes definitions meanwhile."""
+        backup = SystemBackup(self._runtime, self.sites, self._catalog, self._state)
+        async with self._control.everybodys_turn(self._catalog.definitions()):
+            return (await backup.run(Path(request.folder))).sites
 
     def _join(self, request: JoinCluster) -> Joined:
         """The facts that a site needs before it starts."""

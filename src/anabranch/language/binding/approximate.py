@@ -46,6 +46,10 @@ def bind_approximate(
     if stmt.select.having:
         message = "HAVING and APPROXIMATE do not go together"
         raise script.error(stmt.select.having.span, message, "Select from the table of results.")
+    if stmt.keep or any(source.past for source in stmt.select.sources):
+        message = "workers that are replaced begin with what comes then"
+        remedy = "Leave KEEP, SINCE and BEGINNING out, or APPROXIMATE."
+        raise script.error(node.span, message, remedy)
     if stmt.standby:
         message = "STANDBY and APPROXIMATE do not go together"
         remedy = "Leave STANDBY out: workers that cannot be estimated get one by themselves."

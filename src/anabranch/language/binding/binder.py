@@ -16,7 +16,7 @@ from anabranch.language.binding.from_clause import Lookup, bind_from, masters, u
 from anabranch.language.expressions.aggregates import IsOwn, find_calls, refused, supported
 from anabranch.language.expressions.conjuncts import Sides, bind_conditions, equality, sides
 from anabranch.language.expressions.functions import check_functions
-from anabranch.language.expressions.scope import Scope
+from anabranch.language.expressions.scope import QueryInput, Scope
 from anabranch.language.expressions.types import Asked, Typer, ask
 from anabranch.language.grammar.statements import (
     CallNode,
@@ -32,6 +32,7 @@ from anabranch.language.grammar.statements import (
 from anabranch.language.source import Script, Span
 from anabranch.plan.catalog import AggregateDef, QueryDef
 from anabranch.plan.expressions import Expr, Use
+from anabranch.plan.keep import Keep
 from anabranch.plan.operators import (
     Call,
     Column,
@@ -74,7 +75,7 @@ def bind_query(
     projection = operators[-1]
     assert isinstance(projection, Projection)
     columns = tuple(Column(name=item.name, type=item.type) for item in projection.items)
-    ports = tuple(Port(stream=one.definition.name, alias=one.alias) for one in scope.sources)
+    ports = tuple(_port(one) for one in scope.sources)
     if others := stmt.select.union:
         ports += union_ports(script, first.definition, others, lookup, names)
         operators = (Union(), *operators)
@@ -97,6 +98,7 @@ def bind_query(
         where=where,
         deadline=stmt.deadline,
         cost=stmt.cost,
+        keep=_bind_keep(script, stmt),
         text=script.shown(stmt.span),
         base=base,
     )
@@ -140,6 +142,24 @@ def _bind_standby(script: Script, node: StandbyNode, where: Where) -> Standby:
             "Name another site, or leave ON out.",
         )
     return node.asked
+
+
+def _port(source: QueryInput) -> Port:
+    node = source.item.past
+    past = node.asked if node else None
+    return Port(stream=source.definition.name, alias=source.alias, past=past)
+
+
+def _bind_keep(script: Script, stmt: CreateQuery) -> Keep | None:
+    if stmt.keep is None:
+        return None
+    if stmt.standby:
+        raise script.error(
+            stmt.keep.span,
+            "a query with a STANDBY cannot KEEP: who takes over has not what is kept",
+            "Keep what it reads, or the results of a query that reads this one.",
+        )
+    return stmt.keep.asked
 
 
 def _operators(scope: Scope, select: Select, lookup: Lookup, typer: Typer) -> tuple[Operator, ...]:

@@ -78,6 +78,9 @@ def _source(script: Script, item: FromItem, lookup: Lookup, names: Iterable[str]
             f"{definition.name} is a table and takes no window",
             "All its rows take part; leave the brackets out.",
         )
+    if source.is_table and item.past:
+        message = f"{source.definition.name} is a table, which is read whole"
+        raise script.error(item.past.span, message, f"Leave {item.past.asked} out.")
     return source
 
 

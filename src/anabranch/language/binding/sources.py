@@ -74,6 +74,7 @@ def bind_stream(
         unit=stmt.unit or "",
         lateness_us=stmt.lateness.us if stmt.lateness else 0,
         ahead_us=stmt.ahead.us if stmt.ahead else HOUR_US,
+        keep=stmt.keep.asked if stmt.keep else None,
         text=script.shown(stmt.span),
         base=base,
     )

@@ -41,11 +41,11 @@ ENDLESS = {
     "QUALIFY": "QUALIFY",
 }
 """Words that start what only makes sense for tables, which end."""
-SELDOM = frozenset({"APPROXIMATE", "STAGE", "NO", "NOT"})
+SELDOM = frozenset({"APPROXIMATE", "KEEP", "STAGE", "NO", "NOT"})
 """Clauses that are not proposed where anything else could be meant."""
 Clauses = Mapping[str, Callable[[Cursor], Any]]
 """From the keyword of a clause to the production of what follows the keyword."""
-_NEED_NUMBER = frozenset({"COST"})
+_NEED_NUMBER = frozenset({"COST", "KEEP"})
 """Words that are columns' names just as often."""
 _NEEDED = dict.fromkeys(("GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE"), "BY") | {"NOT": "AT"}
 """Words that start a clause only with this one behind them."""

@@ -11,6 +11,7 @@ from anabranch.language.grammar.clauses import (
     at_unsupported,
     reject_unsupported,
 )
+from anabranch.language.grammar.keep import at_past, past
 from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.statements import (
     Extent,
@@ -52,7 +53,7 @@ def from_items(cursor: Cursor) -> tuple[FromItem, ...]:
 
 
 def _item(cursor: Cursor) -> FromItem:
-    """item := name [window] [[AS] alias]"""
+    """item := name [window] [past] [[AS] alias]"""
     start = cursor.peek()
     if cursor.at("("):
         raise cursor.error(
@@ -61,12 +62,13 @@ def _item(cursor: Cursor) -> FromItem:
     reject_window_function(cursor)
     name = cursor.name("the name of a stream")
     window = _window(cursor) if cursor.at("[") else None
+    since = past(cursor) if at_past(cursor) else None
     alias = _alias(cursor)
     if alias and cursor.at("["):
         _reject_late_window(cursor, name, window, alias)
     if not cursor.at_end() and not cursor.at(",") and not at_clause(cursor, *_FOLLOWS):
         _reject_after_item(cursor, alone=not window and not alias)
-    return FromItem(name, window, alias, cursor.since(start))
+    return FromItem(name, window, alias, cursor.since(start), since)
 
 
 def _alias(cursor: Cursor) -> Name | None:

@@ -14,6 +14,7 @@ from anabranch.language.grammar.calls import call, create_secret
 from anabranch.language.grammar.clauses import Clauses, gather
 from anabranch.language.grammar.columns import column_type, timestamp
 from anabranch.language.grammar.from_items import at_state, select_state
+from anabranch.language.grammar.keep import keep
 from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.queries import create_query, query
 from anabranch.language.grammar.service_levels import shed
@@ -88,6 +89,7 @@ _STREAM_CLAUSES: Clauses = {
     "LATENESS": lambda cursor: cursor.duration(),
     "AHEAD": lambda cursor: cursor.duration(),
     "SHED": lambda cursor: shed(cursor, *_STREAM_CLAUSES),
+    "KEEP": keep,
     "FROM": lambda cursor: call(cursor, "the name of a source"),
     "AT": lambda cursor: cursor.name("the name of a site"),
 }
@@ -109,6 +111,7 @@ def _create_stream(cursor: Cursor, start: Token) -> CreateStream:
         lateness=clauses.get("LATENESS"),
         ahead=clauses.get("AHEAD"),
         shed=clauses.get("SHED"),
+        keep=clauses.get("KEEP"),
         source=clauses.get("FROM"),
         site=site.text if site else None,
         name_span=name.span,
@@ -125,6 +128,7 @@ _NOT_OF_TABLES = _OF_QUERIES | {
         for word in ("TIMESTAMP", "LATENESS", "AHEAD")
     },
     "SHED": "SHED is for streams; a table is read whole",
+    "KEEP": "KEEP is for streams and queries; of a table every change is kept",
 }
 
 

@@ -23,6 +23,7 @@ from anabranch.language.grammar.expressions import (
     take_expression,
 )
 from anabranch.language.grammar.from_items import checked_union, from_items, union
+from anabranch.language.grammar.keep import keep
 from anabranch.language.grammar.lexer import Token, TokenKind
 from anabranch.language.grammar.service_levels import (
     STANDBY_PARTS,
@@ -48,6 +49,7 @@ _CLAUSES: Clauses = {
     "STANDBY": standby,
     "DEADLINE": deadline,
     "COST": cost,
+    "KEEP": keep,
     "APPROXIMATE": approximate_clause,
     "INTO": lambda cursor: _into(cursor),
     "AT": lambda cursor: _sites(cursor),
@@ -76,7 +78,7 @@ def create_query(cursor: Cursor, start: Token) -> CreateQuery:
 
 
 def query(cursor: Cursor, start: Token, name: Name) -> CreateQuery:
-    """query := select {STANDBY … | APPROXIMATE … | DEADLINE … | COST … |
+    """query := select {STANDBY … | APPROXIMATE … | DEADLINE … | COST … | KEEP … |
     INTO call [ON site] | AT sites | NOT AT sites | [NO] STAGE}"""
     select = _select(cursor)
     clauses = gather(cursor, _CLAUSES, _MISPLACED)
@@ -91,6 +93,7 @@ def query(cursor: Cursor, start: Token, name: Name) -> CreateQuery:
         stage=clauses.get("STAGE") or clauses.get("NO"),
         deadline=clauses.get("DEADLINE"),
         cost=clauses.get("COST"),
+        keep=clauses.get("KEEP"),
         approximate=clauses.get("APPROXIMATE"),
         at=clauses.get("AT", ()),
         never=clauses.get("NOT", ()),

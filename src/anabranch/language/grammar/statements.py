@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from anabranch.language.grammar.lexer import Token
 from anabranch.language.source import Span
+from anabranch.plan.keep import Keep, Past
 from anabranch.plan.service_levels import CostHint, Deadline, Standby
 from anabranch.plan.spec import Secret
 
@@ -134,11 +135,20 @@ class WindowNode:
 
 
 @dataclass(frozen=True)
+class PastNode:
+    """BEGINNING, or SINCE and a time."""
+
+    asked: Past
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
 class FromItem:
     name: Name
     window: WindowNode | None
     alias: Name | None
     span: Span = field(compare=False)
+    past: PastNode | None = None
 
 
 @dataclass(frozen=True)
@@ -165,6 +175,14 @@ class ShedNode:
 
 
 @dataclass(frozen=True)
+class KeepNode:
+    """KEEP 7d, KEEP 20GB, or both."""
+
+    asked: Keep
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
 class CreateStream:
     """CREATE STREAM. If `source` is missing, programs fill the stream."""
 
@@ -176,6 +194,7 @@ class CreateStream:
     lateness: Duration | None
     ahead: Duration | None
     shed: ShedNode | None
+    keep: KeepNode | None
     source: CallNode | None
     site: str | None
     name_span: Span = field(compare=False)
@@ -282,6 +301,7 @@ class CreateQuery:
     stage: StageNode | None
     deadline: Deadline | None
     cost: CostHint | None
+    keep: KeepNode | None
     approximate: ApproximateNode | None
     at: tuple[Name, ...]
     """The sites of AT, of which it may have any."""

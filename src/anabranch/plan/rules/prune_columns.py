@@ -47,7 +47,7 @@ def _prune(graph: Graph, name: str, index: int) -> Graph:
     projected = Node(
         name=pruned,
         site=graph.site_for(pruned, port.stream),
-        inputs=(Port(stream=port.stream, alias=port.stream),),
+        inputs=(Port(stream=port.stream, alias=port.stream, past=port.past),),
         operators=(_items(kept, port.stream),),
         columns=kept,
     )

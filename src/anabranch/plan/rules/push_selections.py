@@ -64,7 +64,7 @@ def _selected(graph: Graph, name: str, port: Port, conditions: list[Condition]) 
     return Node(
         name=name,
         site=graph.site_for(name, port.stream),
-        inputs=(Port(stream=port.stream, alias=port.stream),),
+        inputs=(Port(stream=port.stream, alias=port.stream, past=port.past),),
         operators=renamed(operators, lambda use: use.model_copy(update={"input": port.stream})),
         columns=graph.columns(port.stream),
     )
@@ -76,7 +76,7 @@ def instants_of(graph: Graph, port: Port) -> Node:
     return Node(
         name=name,
         site=graph.site_for(name, port.stream),
-        inputs=(Port(stream=port.stream, alias=port.stream),),
+        inputs=(Port(stream=port.stream, alias=port.stream, past=port.past),),
         operators=(Projection(items=()),),
         columns=(),
     )

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.plan.expressions import Use
-from anabranch.plan.operators import Node, Port
+from anabranch.plan.operators import Node
 from anabranch.plan.rules.base import Graph, renamed, with_ports
 
 
 def share(graph: Graph, running: Mapping[str, str]) -> Graph:
     """`running` are nodes that others have started already, and their sites. A node with state is
-    not shared with them.
+    not shared with them, nor one that has read of the past what we are still to read.
     """
     names, shared = _shared(graph, running)
     return replace(graph, nodes=(*shared, _reading(graph.nodes[-1], names)))
@@ -35,7 +35,8 @@ def _shared(graph: Graph, running: Mapping[str, str]) -> tuple[dict[str, str], l
     for node in inner:
         same = _normal(_reading(node, names))
         name = _name(same)
-        if same.stateful and name in running:
+        begins = same.stateful or any(port.past for port in same.inputs)
+        if begins and name in running:
             name = f"{name}~{output.name}"
         names[node.name] = name
         site = running.get(name, node.site)
@@ -44,7 +45,9 @@ def _shared(graph: Graph, running: Mapping[str, str]) -> tuple[dict[str, str], l
 
 
 def _reading(node: Node, names: dict[str, str]) -> Node:
-    ports = [Port(stream=names.get(one.stream, one.stream), alias=one.alias) for one in node.inputs]
+    ports = [
+        one.model_copy(update={"stream": names.get(one.stream, one.stream)}) for one in node.inputs
+    ]
     return with_ports(node, ports, node.operators)
 
 
@@ -55,7 +58,7 @@ def _normal(node: Node) -> Node:
     def change(use: Use) -> Use:
         return Use(input=aliases.get(use.input, use.input), column=use.column)
 
-    ports = [Port(stream=one.stream, alias=aliases[one.alias]) for one in node.inputs]
+    ports = [one.model_copy(update={"alias": aliases[one.alias]}) for one in node.inputs]
     return with_ports(node, ports, renamed(node.operators, change))
 
 

@@ -59,7 +59,7 @@ class Links:
         self.emulated = EmulatedNetwork(cluster)
         self._outlets = outlets
         self._tasks = tasks
-        self._keeper = PointsKeeper(runtime, points)
+        self.keeper = PointsKeeper(runtime, points)
         self._readers = readers
         self._superseded = superseded
         self._behind = behind
@@ -225,7 +225,7 @@ class Links:
             await self._runtime.sleep(self._interval_s)
             for outlet in list(self._outlets.values()):
                 outlet.look(LEASE_S)
-            await self._keeper.keep(gather(one.readers() for one in self._outlets.values()))
+            await self.keeper.keep(gather(one.readers() for one in self._outlets.values()))
             held = self._readers.news(self._outlets)
             if held is not None:
                 await self._runtime.blocking(self._readers.save, held)
@@ -302,7 +302,7 @@ class Links:
     async def _send(self, site: str, acks: list[Ack]) -> None:
         """Points are kept before they are told: who hears of one lets go of what lies before it."""
         tasks = {consumer: task for task, _, consumer in self._readers_of().get(site, ())}
-        await self._keeper.keep(
+        await self.keeper.keep(
             {tasks[ack.consumer].spec.name: ack.point for ack in acks if ack.consumer in tasks}
         )
         for consumer, epoch in await self._network.call(site, Acks(tuple(acks)), CALL_S):
@@ -311,7 +311,7 @@ class Links:
                 self._superseded(task)
 
     async def keep_points(self, tasks: Sequence[Task]) -> None:
-        await self._keeper.keep({task.spec.name: task.restart_point() for task in tasks})
+        await self.keeper.keep({task.spec.name: task.restart_point() for task in tasks})
 
 
 class _Input:

@@ -110,6 +110,8 @@ class OpenStream:
 
     def resume(self, position: int) -> None:
         log = self._log
+        if self.outlet.log:  # what is written there need not be given again
+            position = self.outlet.log.last
         if log is None or self.pocket:
             position = 0 if position == FOREVER else position  # nobody needs what was pushed
             self._missing = False
@@ -268,7 +270,7 @@ class OpenStream:
         body = batch[0].serialize().to_pybytes() if batch else b""
         entry = Entry(self.outlet.last + 1, len(rows), watermark, body, notes)
         log.append(entry, sync=self._power)
-        log.release(self.outlet.released)
+        log.release(self.outlet.settled)
 
     def _judged(self, table: pa.Table, state: Pushed, now_us: int) -> tuple[pa.Table, Pushed]:
         """The rows that are not late, with their times, and where the stream stands after them."""

@@ -20,6 +20,7 @@ from anabranch.connectors.source import Source
 from anabranch.errors import CannotResume, SourceAway, StorageError
 from anabranch.link.outlet import LiveOutlet
 from anabranch.link.wire import record_batches
+from anabranch.log.stream_log import StreamLog
 from anabranch.plan.catalog import StreamDef
 from anabranch.site.sources.entries import JournalEntry, ReadingState
 from anabranch.site.sources.intake import Intake, Judged
@@ -110,21 +111,31 @@ class Reading:
     def resume(self, position: int) -> None:
         """Before the start: the first tuple given will be the one after `position`, which must
         have been given before, with all that follow it; if nobody needs any of them, the one
-        after the last. Raises CannotResume if that cannot be."""
+        after the last. What is written for those who come later need not be given again. Raises
+        CannotResume if that cannot be."""
+        if log := self._outlet.log:
+            position = log.last
         if self._ending and self._ending.state and position in (FOREVER, self._ending.last):
             self._over = True
             self._outlet.start_at(self._ending.last)
             return
         if position == FOREVER:
             position = self._journal.last if self._journal else 0
-        if position or (self._journal and self._journal.lacks(0)):
+        if log and not self._journal:
+            self._go_on_after(log)
+        elif position or (self._journal and self._journal.lacks(0)):
             self._must_cover(position)
         is_told = not self._reads_on_from_elsewhere
-        known = self._journal.last if self._journal and is_told else None
+        known = self._journal.last if self._journal and is_told else log.last if log else None
         self._outlet.start_at(position, known)
         self._must_not_be_behind()
         if self._journal:
             self.progress.to_replay = max(0, self._journal.last - position)
+
+    def _go_on_after(self, log: StreamLog) -> None:
+        """Of a source that knows nothing of what came before."""
+        promised = log.newest.watermark if log.newest else START_WATERMARK
+        self.intake.go_on(ReadingState(None, log.last + 1, log.newest_time), promised)
 
     def _must_cover(self, position: int) -> None:
         name, journal = self._stream.name, self._journal
@@ -238,9 +249,9 @@ class Reading:
             yield from self._again_and_again(partial(self._enter, journal, entry))
             yield from self._give(judged, given)
             state = entry.after
-            yield from self._again_and_again(lambda: journal.trim(self._outlet.released))
+            yield from self._again_and_again(lambda: journal.trim(self._outlet.settled))
             if source.releasing:
-                kept = journal.needed(self._outlet.released)
+                kept = journal.needed(self._outlet.settled)
                 source.release(kept.cursor, kept.next - 1)
 
     def _promise_again(self, journal: Journal, state: ReadingState) -> None:
@@ -324,7 +335,7 @@ class Reading:
         if (upcoming := self._source.upcoming) is not None:  # it will not be late after a restart
             ahead = max(floor, min(ahead, upcoming - self._stream.lateness_us))
         journal.promise(ahead, journal.state)
-        journal.trim(self._outlet.released)
+        journal.trim(self._outlet.settled)
         if self._synced:
             journal.sync()
 

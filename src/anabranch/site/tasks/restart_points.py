@@ -18,6 +18,7 @@ from anabranch.stream.restart import Points, RestartPoint, join_all, point_of
 LONG = 1_000_000
 """Bytes behind which the file is written anew, with one record of all tasks."""
 POINTS = "points"
+LOOK_S = 1.0
 
 
 class PointsFile:
@@ -132,13 +133,29 @@ class PointsKeeper:
         self._next: dict[str, RestartPoint] = {}
         self._writing = False
         self._written = runtime.signal()
+        self._held_until = 0.0
+
+    async def hold(self, seconds: float) -> None:
+        """Nothing is written from now on until `release`, or for so long."""
+        self._held_until = self._runtime.now() + seconds
+        while self._writing:
+            await self._written.wait()
+
+    def release(self) -> bool:
+        """Whether nothing was written since `hold`."""
+        held = self._held_until > self._runtime.now()
+        self._held_until = 0.0
+        self._written.notify()
+        return held
 
     async def keep(self, points: Points) -> None:
         """Once all of them are written."""
+        while (left := self._held_until - self._runtime.now()) > 0:
+            await self._written.wait(left)
         while news := self._file.news(points):
             self._next = join_all(self._next, news)
-            if self._writing:
-                await self._written.wait()
+            if self._writing or self._held_until > self._runtime.now():
+                await self._written.wait(LOOK_S)
                 continue
             self._writing, now, self._next = True, self._next, {}
             try:

@@ -24,6 +24,17 @@ class Times(TypedDict):
     overran: int
 
 
+PAST_US = 10_000_000
+"""A tuple that comes so long after it entered the system is of the past: somebody reads what was
+kept, or a link was cut."""
+
+
+def _entered(arrival: int, born: int) -> int:
+    """When a tuple counts as having entered. One of the past counts from its arrival: else those
+    who read the past would come before all who have to do with the present."""
+    return born if arrival - born < PAST_US else arrival
+
+
 class Timeliness:
     """`urgency` may change while the task runs. Written by its instances, read by anyone."""
 
@@ -43,7 +54,7 @@ class Timeliness:
         """The absolute deadline of an instance that takes what waits, by its oldest tuple, and when
         that entered the system; both in µs. (12), and what is left of the way from the source."""
         oldest = [one for one in (inlet.oldest() for inlet in inlets) if one]
-        born = min((born for _, born in oldest), default=now_us)
+        born = min((_entered(*times) for times in oldest), default=now_us)
         if self.urgency is None:
             return NO_DEADLINE, born
         arrival = min((arrival for arrival, _ in oldest), default=now_us)
