@@ -387,8 +387,8 @@ def experiment_placement(
         require()
     result = measured(lambda progress: runs.run(progress, data, trials, seed), json_file)
     out.print(plain_table(drawing.COLUMNS, map(drawing.cells, result["rows"])))
-    for name, ratio in result["following_best_to_vote"].items():
-        out.print(f"{name}: cost over the following samples, best over vote: {ratio:.2f}")
+    out.print(plain_table(drawing.VARIED, map(drawing.varied_cells, result["varied"])))
+    out.print(plain_table(drawing.LARGE, map(drawing.large_cells, result["large"])))
     if figures:
         drawing.draw(result, figures)
         out.print(f"Figures and table are in {figures}.")

@@ -10,107 +10,90 @@ from bench.figures import markdown_table
 Row = dict[str, Any]
 COLUMNS = (
     "data",
+    "rates",
     "plan",
     "method",
-    "sites",
-    "operators",
     "cost",
     "p95",
-    "regret",
+    "to the best that never moves",
+    "to vote",
+    "pockets",
     "p95",
     "moves",
-    "saved",
     "time",
 )
+VARIED = ("k", "i", "method", "cost", "pockets")
+LARGE = ("plan", "method", "sites", "operators", "cost", "time")
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row for people, under `COLUMNS`: costs over the exact optimum, regret over one that knows
-    the samples to come, moves per sample, what re-placement saves against never moving."""
+    """A row for people, under `COLUMNS`: costs over those of somebody who knows the samples to come
+    and moves operators for nothing, medians; what pockets cost over the best sites in hindsight;
+    moves per sample; the time of the first placement."""
     return (
         row["data"],
-        row["graph"],
+        row["rates"],
+        row["plan"],
         row["method"],
-        str(row["sites"]),
-        str(row["operators"]),
-        _number(row["cost_ratio"]),
-        _number(row["cost_ratio_p95"]),
-        _number(row["regret_median"]),
-        _number(row["regret_p95"]),
+        *(_number(row[key]) for key in ("cost", "cost_p95", "to_fixed", "to_vote")),
+        *(_number(row[key]) for key in ("pocket_regret", "pocket_regret_p95")),
         _number(row["moves_per_sample"]),
-        "–" if row["saved"] is None else f"{row['saved']:.0%}",
-        f"{row['seconds'] * 1e3:,.1f} ms",
+        f"{row['seconds'] * 1e3:,.0f} ms",
     )
 
 
+def varied_cells(row: Row) -> tuple[str, ...]:
+    costs = (_number(row[key]) for key in ("cost", "pocket_regret"))
+    return (str(row["k"]), str(row["i"]), row["method"], *costs)
+
+
+def large_cells(row: Row) -> tuple[str, ...]:
+    size = (f"{row['sites']:,}", str(row["operators"]))
+    return (row["plan"], row["method"], *size, _number(row["cost"]), f"{row['seconds']:.2f} s")
+
+
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+    return "–" if value is None else f"{value:.3g}"
 
 
 def draw(result: dict[str, Any], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = [
-        _bars(
-            result,
-            folder / "placement-cost.png",
-            "cost_ratio",
-            "cost over the exact optimum (median)",
-        ),
-        _bars(
-            result,
-            folder / "placement-regret.png",
-            "regret_median",
-            "regret over the following samples (median)",
-        ),
-        _time(result, folder / "placement-time.png"),
+        _bars(result, folder / "placement-cost.png", "cost", "cost over the clairvoyant (median)"),
+        _bars(result, folder / "placement-pockets.png", "pocket_regret", "pockets, in hindsight"),
         folder / "placement.md",
     ]
-    table = markdown_table(COLUMNS, map(cells, result["rows"]))
-    written[-1].write_text("\n".join(["# Placement", "", *table]) + "\n", encoding="utf-8")
+    tables = [
+        *markdown_table(COLUMNS, map(cells, result["rows"])),
+        "",
+        *markdown_table(VARIED, map(varied_cells, result["varied"])),
+        "",
+        *markdown_table(LARGE, map(large_cells, result["large"])),
+    ]
+    written[-1].write_text("\n".join(["# Placement", "", *tables]) + "\n", encoding="utf-8")
     return written
 
 
 def _bars(result: dict[str, Any], path: Path, key: str, title: str) -> Path:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, 4.0), layout="constrained")
+    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
     axes = figure.subplots()
-    rows = [row for row in result["rows"] if row[key] is not None and row["sites"] < 1000]
+    rows = [row for row in result["rows"] if row[key] is not None]
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    groups = list(dict.fromkeys((row["data"], row["graph"]) for row in rows))
+    groups = list(dict.fromkeys((row["data"], row["rates"], row["plan"]) for row in rows))
+    width = 0.8 / len(groups)
     for n, group in enumerate(groups):
-        mine = {row["method"]: row[key] for row in rows if (row["data"], row["graph"]) == group}
-        places = [i + (n - len(groups) / 2) * 0.2 for i in range(len(methods))]
-        axes.bar(places, [mine.get(one, 0) for one in methods], 0.18, label=", ".join(group))
+        values = {
+            row["method"]: row[key]
+            for row in rows
+            if (row["data"], row["rates"], row["plan"]) == group
+        }
+        places = [i + (n - len(groups) / 2) * width for i in range(len(methods))]
+        axes.bar(places, [values.get(one, 0) for one in methods], width, label=", ".join(group))
     axes.set(ylabel=title, yscale="log")
     axes.set_xticks(range(len(methods)), methods, rotation=20)
-    axes.legend()
+    axes.legend(fontsize="x-small", ncols=2)
     axes.grid(alpha=0.3, axis="y")
-    figure.savefig(path, dpi=120)
-    return path
-
-
-def _time(result: dict[str, Any], path: Path) -> Path:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.subplots()
-    for graph in ("tree", "re-merging"):
-        for method in ("best", "search", "sbon", "vote"):
-            points = sorted(
-                (row["sites"], row["seconds"])
-                for row in result["rows"]
-                if (row["graph"], row["method"]) == (graph, method)
-            )
-            style = "o-" if graph == "tree" else "s--"
-            axes.plot(*zip(*points, strict=True), style, label=f"{method}, {graph}")
-    axes.set(
-        xlabel="sites (30 operators; at 1,000 sites 200)",
-        ylabel="time [s]",
-        xscale="log",
-        yscale="log",
-    )
-    axes.legend(fontsize="small")
-    axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
     return path

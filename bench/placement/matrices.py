@@ -73,18 +73,18 @@ def _matrix(text: str, place: str) -> Array:
     return np.where(gaps, np.nan, found)
 
 
-def generated(rng: np.random.Generator, sites: int, samples: int) -> Array:
-    """Sites in a plane, in a few regions; every pair jitters, and now and then one of the sites is
-    slow for a while."""
+def generated(rng: np.random.Generator, sites: int, samples: int, slow: float = 0.02) -> Array:
+    """Sites in a plane, in a few regions; every pair jitters, and with that chance a sample a site
+    is `slow` for a while."""
     regions = rng.uniform(0, 0.15, (max(2, sites // 20), 2))
     where = regions[rng.integers(0, len(regions), sites)] + rng.normal(0, 0.01, (sites, 2))
     far = np.linalg.norm(where[:, None] - where[None, :], axis=2) + 0.002
-    slow = np.ones(sites)
+    slowness = np.ones(sites)
     found = np.empty((samples, sites, sites))
     for sample in found:
-        slow[rng.random(sites) < 0.1] = 1.0
-        struck = rng.random(sites) < 0.02
-        slow[struck] = rng.uniform(3, 20, struck.sum())
+        slowness[rng.random(sites) < 0.1] = 1.0
+        struck = rng.random(sites) < slow
+        slowness[struck] = rng.uniform(3, 20, struck.sum())
         jitter = rng.gamma(50, 0.02, far.shape)
-        sample[:] = far * jitter * np.maximum(slow[:, None], slow[None, :])
+        sample[:] = far * jitter * np.maximum(slowness[:, None], slowness[None, :])
     return found

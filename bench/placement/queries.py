@@ -1,19 +1,30 @@
-"""Random query graphs, their sources and sinks pinned at random sites."""
+"""Random query graphs, their sources and sinks pinned at random sites, some operators pockets."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from anabranch.placement.network import NetworkSamples
-from anabranch.placement.problem import Link, PlacementProblem, Vertex
+from anabranch.placement.problem import Link, PlacementProblem, Rate, Vertex
+from bench.placement.rates import Series, steady
 
 
 def query(
-    rng: np.random.Generator, network: NetworkSamples, operators: int, *, remerging: bool = False
+    rng: np.random.Generator,
+    network: NetworkSamples,
+    operators: int,
+    *,
+    remerging: bool = False,
+    pockets: int = 0,
+    rates: Series = steady,
 ) -> PlacementProblem:
     """A tree of operators with one or two inputs each, down to one sink; or, `remerging`, a plan in
-    which a stream may have several readers, and each that has none goes to a sink of its own."""
-    builder = _Builder(rng, network)
+    which a stream may have several readers, and each that has none goes to a sink of its own. So
+    many of the operators are `pockets`, taken at random. Every source has a rate for each sample of
+    the network."""
+    builder = _Builder(rng, network, rates)
     for number in range(operators):
         inputs = 2 if builder.open and rng.random() < 0.5 else 1
         builder.operator(f"o{number}", inputs, remerging=remerging)
@@ -21,14 +32,19 @@ def query(
         builder.merge()
     for stream in builder.open:
         builder.sink(stream)
-    return PlacementProblem(builder.vertices, builder.links, network)
+    vertices = builder.vertices
+    ours = [v for v, one in enumerate(vertices) if one.kind == "operator"]
+    for v in rng.choice(ours, size=pockets, replace=False).tolist():
+        vertices[v] = replace(vertices[v], kind="pocket")
+    return PlacementProblem(vertices, builder.links, network)
 
 
 class _Builder:
-    def __init__(self, rng: np.random.Generator, network: NetworkSamples) -> None:
+    def __init__(self, rng: np.random.Generator, network: NetworkSamples, series: Series) -> None:
         self._rng = rng
         self._network = network
-        self._rates: dict[str, float] = {}
+        self._series = series
+        self._rates: dict[str, Rate] = {}
         self.vertices: list[Vertex] = []
         self.links: list[Link] = []
         self.open: list[str] = []
@@ -61,7 +77,7 @@ class _Builder:
     def _source(self) -> str:
         name = f"in{len(self.vertices)}"
         self.vertices.append(Vertex(name, "source", self._anywhere()))
-        self._rates[name] = float(self._rng.lognormal(3, 1))
+        self._rates[name] = self._series(self._rng, self._network.samples)
         return name
 
     def _add(self, name: str, read: list[str]) -> None:

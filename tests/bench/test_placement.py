@@ -15,6 +15,7 @@ from anabranch.placement.network import NetworkSamples
 from bench.commands.measurements import app
 from bench.placement import matrices, runs
 from bench.placement.queries import query
+from bench.placement.rates import RATES
 
 
 @pytest.fixture
@@ -64,29 +65,53 @@ def test_random_plans_are_whole(remerging: bool) -> None:
         assert remerging or links == vertices - 1, "a tree"
 
 
+@pytest.mark.parametrize("kind", RATES)
+def test_a_source_has_a_rate_for_each_sample(kind: str) -> None:
+    rates = RATES[kind](np.random.default_rng(5), 60)
+    assert rates.shape == (60,)
+    assert (rates > 0).all()
+    assert (np.ptp(rates) == 0) == (kind == "steady")
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"LARGE": (30, 20), "LARGE_HISTORY": 3, "HISTORY": 12, "RECENT": 3, "FOLLOWING": 4}
+    for name, value in {**said, "OPERATORS": 8, "VARIED": ((4, 2),)}.items():
+        monkeypatch.setattr(runs, name, value)
+
+
+def test_nobody_is_better_than_who_knows_the_samples_to_come(short: None) -> None:
+    rng = np.random.default_rng(2)
+    latency = matrices.generated(rng, 8, 40)
+    for rates in RATES:
+        future = runs.World("made", latency, rates).plan(rng, pockets=1)
+        best = future.clairvoyant
+        assert best.cost <= future.fixed * (1 + 1e-9)
+        for method in ("best", "vote"):
+            life = future.live(method)
+            assert life.cost >= best.cost * (1 - 1e-9)
+            assert future.lowest(life.pockets) >= best.cost * (1 - 1e-9)
+
+
+def test_a_pocket_in_hindsight_is_where_all_sites_tried_are_dearer(short: None) -> None:
+    rng = np.random.default_rng(6)
+    future = runs.World("made", matrices.generated(rng, 6, 40), "bursts").plan(rng, pockets=1)
+    costs = [future.lowest(np.array([site])) for site in range(6)]
+    assert future.clairvoyant.cost == pytest.approx(min(costs))
+
+
 def test_the_whole_experiment(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, short: None
 ) -> None:
     to = tmp_path_factory.mktemp("result")
-    monkeypatch.setattr(runs, "LARGE", (30, 20))
-    monkeypatch.setattr(runs, "STEPS", 5)
     options = ["--data", str(folder), "--json", str(to / "p.json"), "--figures", str(to)]
     result = CliRunner().invoke(app, ["placement", *options, "--trials", "2"])
     assert result.exit_code == 0, result.output
     found = json.loads((to / "p.json").read_text())
-    wanted = {
-        "data",
-        "method",
-        "sites",
-        "operators",
-        "cost_ratio",
-        "regret_median",
-        "regret_p95",
-        "moves_per_sample",
-        "saved",
-        "seconds",
-    }
+    wanted = {"cost", "cost_p95", "to_vote", "to_fixed", "pocket_regret", "moves_per_sample"}
     assert all(wanted <= row.keys() for row in found["rows"])
-    best = [row for row in found["rows"] if row["method"] == "best" and row["graph"] == "tree"]
-    assert all(row["cost_ratio"] == pytest.approx(1) for row in best)
-    assert {"placement-cost.png", "placement.md"} <= {one.name for one in to.iterdir()}
+    assert {row["data"] for row in found["rows"]} == {"static", "generated", folder.name}
+    assert {(row["k"], row["i"]) for row in found["varied"]} == {(12, 3), (4, 2)}
+    assert {"placement-cost.png", "placement-pockets.png", "placement.md"} <= {
+        one.name for one in to.iterdir()
+    }

@@ -125,7 +125,7 @@ class FakeSites:
 
 
 class FakeCatalog:
-    def samples(self) -> list[str]:
+    def samples(self, kind: str) -> list[str]:
         return []
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from anabranch.errors import PlacementError
 from anabranch.placement.methods import placer
 from anabranch.placement.network import NetworkSamples
-from anabranch.plan.catalog import AnyDef, QueryDef, Relation
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, Relation
 from anabranch.plan.costs import Rates
-from anabranch.plan.placed import Surroundings, placed, placed_with_pocket
+from anabranch.plan.placed import Surroundings, placed
+from anabranch.plan.rules import rewritten
+from anabranch.plan.spec import Program
 from tests.language.fakes import bind, define
 
 SITES = ("room1", "room2", "centre")
@@ -45,8 +49,16 @@ def place(
     if latency:
         network = NetworkSamples(SITES, np.array([latency]))
     query = bind(text, lookup=KNOWN.get)
-    around = Surroundings(network, rates or Rates(), running or {})
-    return placed(query, lookup, around, placer("best"))
+    return settled(query, Surroundings(network, rates or Rates(), running=running or {}))
+
+
+def settled(query: QueryDef, around: Surroundings) -> QueryDef:
+    query = rewritten(query, lookup, around.running)
+    if query.pinned:
+        return query
+    found = placed({query.name}, {**KNOWN, query.name: query}, around, placer("best"))[query.name]
+    assert isinstance(found, QueryDef)
+    return found
 
 
 def sites(query: QueryDef) -> dict[str, str]:
@@ -107,7 +119,29 @@ def test_a_stream_at_a_site_that_is_gone() -> None:
     query = bind("CREATE QUERY q AS SELECT v FROM A", lookup=KNOWN.get)
     around = Surroundings(NetworkSamples.unmeasured(("room2", "centre")))
     with pytest.raises(PlacementError, match=r"A may only be at room1, which is not there"):
-        placed(query, lookup, around, placer("best"))
+        settled(query, around)
+
+
+def with_pocket(selectivity: float = 1.0, *more: str) -> dict[str, AnyDef]:
+    """A pocket that reads fire's input and fills `alarm`, and queries behind it."""
+    known = dict(KNOWN)
+    text = FIRE.replace(" INTO f() ON centre", "").replace("MASTER A ", "")
+    query = bind(text, lookup=KNOWN.get)
+    known[query.name] = rewritten(query, known.__getitem__, {})  # type: ignore[arg-type]
+    (alarm,) = define("CREATE STREAM alarm (message STRING) AT room1")
+    known["alarm"] = alarm
+    program = Program(code="", path="p.py", class_name="P", selectivity=selectivity)
+    known["P"] = PocketDef(name="P", input="fire", output="alarm", site="room1", program=program)
+    for text in more:
+        reader = bind(text, lookup=known.get)
+        known[reader.name] = rewritten(reader, known.__getitem__, {})  # type: ignore[arg-type]
+    return known
+
+
+def whole(known: dict[str, AnyDef], around: Surroundings, *new: str) -> dict[str, str]:
+    """What is new → its site."""
+    found = placed({"fire", "P", "alarm", *new}, known, around, placer("best"))
+    return {name: one.site for name, one in found.items()}  # type: ignore[union-attr]
 
 
 def test_a_pocket_is_placed_with_its_query_for_what_is_to_come() -> None:
@@ -119,9 +153,73 @@ def test_a_pocket_is_placed_with_its_query_for_what_is_to_come() -> None:
         sample[room, 2] = sample[2, room] = near
         sample[0, 1] = sample[1, 0] = 3 * far
         np.fill_diagonal(sample, 0)
-    text = FIRE.replace("INTO f() ON centre", "").replace("MASTER A ", "")
     around = Surroundings(NetworkSamples(SITES, samples), Rates({"A": 5.0, "C": 5.0}))
-    query = bind(text, lookup=KNOWN.get)
-    found, site = placed_with_pocket(query, "alarm", lookup, around, placer("best"))
-    assert (site, found.site) == ("centre", "centre")
-    assert all(node.site in SITES for node in found.nodes)
+    assert whole(with_pocket(), around) == {"fire": "centre", "P": "centre", "alarm": "centre"}
+
+
+LINE = NetworkSamples(SITES, np.array([[[0, 2.0, 1.0], [2.0, 0, 1.0], [1.0, 1.0, 0]]]))
+TOLD = "CREATE QUERY told AS SELECT message FROM alarm INTO f() ON centre"
+
+
+@pytest.mark.parametrize(("selectivity", "site"), [(0.01, "room1"), (100.0, "centre")])
+def test_what_a_pocket_gives_counts_by_its_hint(selectivity: float, site: str) -> None:
+    """P-46, P-27: rate × selectivity × width on its output link, whose reader is at the centre. One
+    that gives little is where its input is, one that gives much where that goes."""
+    known = with_pocket(selectivity, TOLD)
+    rates = Rates({"A": 100.0, "C": 1.0, "fire": 1.0})
+    found = whole(known, Surroundings(LINE, rates), "told")
+    assert (found["P"], found["alarm"]) == (site, site)
+
+
+def test_what_was_measured_of_a_pocket_counts_more_than_its_hint() -> None:
+    known = with_pocket(100.0, TOLD)
+    rates = Rates({"A": 100.0, "C": 1.0, "fire": 1.0}, {"P": 0.01})
+    assert whole(known, Surroundings(LINE, rates), "told")["P"] == "room1"
+    filled = Rates({"A": 100.0, "C": 1.0, "fire": 1.0, "alarm": 0.01})
+    assert whole(known, Surroundings(LINE, filled), "told")["P"] == "room1"
+
+
+def test_a_pocket_that_fills_a_stream_with_a_site_is_there() -> None:
+    known = with_pocket(100.0, TOLD)
+    found = placed({"fire", "P", "told"}, known, Surroundings(LINE), placer("best"))
+    assert found["P"].site == "room1"  # type: ignore[union-attr]
+
+
+def test_a_stream_that_programs_fill_is_near_those_who_read_it() -> None:
+    """P-47: also without a pocket."""
+    (pushed,) = define("CREATE STREAM pushed (message STRING) AT room1")
+    known = {**KNOWN, "pushed": pushed}
+    reader = bind("CREATE QUERY r AS SELECT message FROM pushed AT room2", lookup=known.get)
+    known["r"] = rewritten(reader, known.__getitem__, {})  # type: ignore[arg-type]
+    found = placed({"pushed"}, known, Surroundings(LINE), placer("best"))
+    assert found["pushed"].site == "room2"  # type: ignore[union-attr]
+
+
+def test_two_queries_of_a_script_are_one_problem() -> None:
+    """The first alone would be where its stream is; the second, which reads it and writes at the
+    centre, draws it there."""
+    rates = Rates({"A": 1.0, "first": 10.0, "second": 10.0})
+    known = dict(KNOWN)
+    for text in (
+        "CREATE QUERY first AS SELECT s, v + 1 AS w FROM A",
+        "CREATE QUERY second AS SELECT s, w + 1 AS w FROM first INTO f() ON centre",
+    ):
+        query = bind(text, lookup=known.get)
+        known[query.name] = rewritten(query, known.__getitem__, {})  # type: ignore[arg-type]
+    around = Surroundings(LINE, rates)
+    alone = {one: known[one] for one in (*KNOWN, "first")}
+    assert placed({"first"}, alone, around, placer("best"))["first"].site == "room1"  # type: ignore[union-attr]
+    both = placed({"first", "second"}, known, around, placer("best"))
+    assert {one.site for one in both.values()} == {"centre"}  # type: ignore[union-attr]
+
+
+def test_a_site_that_is_busy_is_given_no_more_when_something_is_created() -> None:
+    query = rewritten(bind(FIRE, lookup=KNOWN.get), lookup, {})
+    known = {**KNOWN, "fire": query}
+    busy = replace(LINE, capacity={"room1": 0.0, "room2": 1.0, "centre": 1.0})
+    rates = Rates({"A": 100.0, "C": 1.0})
+    assert (
+        placed({"fire"}, known, Surroundings(LINE, rates), placer("best"))["fire"].site == "room1"
+    )  # type: ignore[union-attr]
+    found = placed({"fire"}, known, Surroundings(busy, rates), placer("best"))["fire"]
+    assert found.site != "room1"  # type: ignore[union-attr]

@@ -7,6 +7,7 @@ from anabranch.placement.network import NetworkSamples
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
 from anabranch.plan.costs import Rates
 from anabranch.plan.placed import Surroundings, placed
+from anabranch.plan.rules import rewritten
 from anabranch.plan.spec import Program
 from anabranch.plan.system import PlacedSystem
 from tests.language.fakes import bind, define
@@ -25,7 +26,10 @@ def system(*queries: str, pocket: bool = False) -> dict[str, AnyDef]:
     for text in queries:
         query = bind(text, lookup=known.get)
         around = Surroundings(NetworkSamples.unmeasured(SITES), running=running)
-        made = placed(query, known.__getitem__, around, placer("best"))  # type: ignore[arg-type]
+        made = rewritten(query, known.__getitem__, running)  # type: ignore[arg-type]
+        if not made.pinned:
+            found = placed({made.name}, {**known, made.name: made}, around, placer("best"))
+            made = found[made.name]  # type: ignore[assignment]
         known[made.name] = made
         running |= {node.name: node.site for node in made.nodes}
     if pocket:

@@ -253,7 +253,7 @@ def test_a_pocket_in_a_script(system: System) -> None:
         TICKS + "CREATE POCKET alarms_of FROM python(class = 'alarms:FireAlarm');" + COPY
     )
     assert [one.text for one in answers[1:]] == [
-        "pocket alarms_of created at room1, and with it query alarms_of_input and stream alarm",
+        "pocket alarms_of created at centre, and with it query alarms_of_input and stream alarm",
         "query seen created at centre",
     ]
     assert seen(system) == ["fire: 30", "fire: 40", "fire: 50", "over"]

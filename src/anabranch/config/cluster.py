@@ -25,7 +25,10 @@ Types are strict: `slots = "2"` is a mistake worth telling, not a number.
     [placement]                     # of queries without AT
     method = "best"                 # or "dp", "search", "sbon", "vote"
     sample = "5s"                   # so often the network and the rates are looked at
-    replan = "30s"                  # place again what runs, so often; left out: never
+    recent = 12                     # so many samples count for what runs
+    period = "15m"                  # the mean of such a time is a sample for what is to stay
+    samples = 100                   # so many of these are kept
+    replan = "60s"                  # place again what runs, so often; "0s": never
 
     [defaults]                      # any key of a site
     master = "local[2]"
@@ -131,10 +134,20 @@ class ClusterTable(TomlTable):
 class PlacementTable(TomlTable):
     method: str = _DEFAULT.placement.method
     sample: Microseconds = Field(default=_DEFAULT.placement.sample_us, gt=0)
+    recent: int = Field(default=_DEFAULT.placement.recent, gt=0)
+    period: Microseconds = Field(default=_DEFAULT.placement.period_us, gt=0)
+    samples: int = Field(default=_DEFAULT.placement.samples, gt=0)
     replan: Microseconds = _DEFAULT.placement.replan_us
 
     def placement(self) -> PlacementSettings:
-        return PlacementSettings(method=self.method, sample_us=self.sample, replan_us=self.replan)
+        return PlacementSettings(
+            method=self.method,
+            sample_us=self.sample,
+            recent=self.recent,
+            period_us=self.period,
+            samples=self.samples,
+            replan_us=self.replan,
+        )
 
     @field_validator("method")
     @classmethod

@@ -140,7 +140,12 @@ class PlacementSettings(Frozen):
     method: str = "best"
     sample_us: int = 5_000_000
     """So often the network and the rates are looked at."""
-    replan_us: int = 0
+    recent: int = 12
+    """So many samples count when what runs is placed again."""
+    period_us: int = 900_000_000
+    samples: int = 100
+    """So many periods are kept, each as the mean of its samples: for pockets, and what is new."""
+    replan_us: int = 60_000_000
     """What runs is placed again so often; 0 for never."""
 
 

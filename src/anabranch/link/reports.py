@@ -299,6 +299,10 @@ class SiteReport:
     pid: int
     round_trips: dict[str, float]
     """Other site → seconds."""
+    bandwidth: dict[str, float] = field(default_factory=dict)
+    """Other site → bytes a second to there, of those that it was measured to."""
+    speed: float = 1.0
+    """How quick its processor is; sites are compared by it."""
     folder: StateFolderReport | None
 
     def running(self) -> Iterator[Running]:

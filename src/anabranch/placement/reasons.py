@@ -28,22 +28,25 @@ class Reason:
 
     def text(self, total: float, stays: str = "") -> str:
         """In EXPLAIN: `40% of the cost; at room2 all would cost 12% more`. `stays` is why it is not
-        looked at elsewhere."""
-        part = f"{self.share:.0%} of the cost"
+        moved."""
+        said = [f"{self.share:.0%} of the cost"]
         if self.full:
-            part += f"; {self.full} would be nearer, and is asked enough"
+            said.append(f"{self.full} would be nearer, and is asked enough")
+        if self.runner_up is not None:
+            said.append(f"at {self.runner_up} all would cost {self._more(total)}")
+        elif not stays:
+            said.append("it may be nowhere else")
         if stays:
-            return f"{part}; it stays: {stays}"
-        if self.runner_up is None:
-            return f"{part}; it may be nowhere else"
+            said.append(f"it stays: {stays}")
+        return "; ".join(said)
+
+    def _more(self, total: float) -> str:
         more = self.worse / total if total else 0.0
         if abs(more) < 0.005:
-            return f"{part}; at {self.runner_up} all would cost the same"
+            return "the same"
         if more < 0:  # what was measured has changed since it was placed
-            return f"{part}; at {self.runner_up} all would cost {-more:.0%} less"
-        if more >= 2:
-            return f"{part}; at {self.runner_up} all would cost {1 + more:.3g} times as much"
-        return f"{part}; at {self.runner_up} all would cost {more:.0%} more"
+            return f"{-more:.0%} less"
+        return f"{1 + more:.3g} times as much" if more >= 2 else f"{more:.0%} more"
 
 
 def reasons(problem: PlacementProblem, sites: Mapping[str, str]) -> dict[str, Reason]:

@@ -31,6 +31,8 @@ class StreamDef(Spec):
     name: str
     columns: tuple[Column, ...]
     site: str
+    free: bool = False
+    """Nobody has said where it is to be: the system has."""
     source: Call | None = None
     timestamp: str | None = None
     unit: str = ""

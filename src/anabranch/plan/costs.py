@@ -4,17 +4,130 @@ of their inputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from typing import NamedTuple
 
-from anabranch.plan.catalog import AnyDef, QueryDef, StreamDef
+import numpy as np
+
+from anabranch.placement.problem import Rate
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef
 from anabranch.plan.operators import Aggregate, Join, Node, Selection
 from anabranch.plan.spec import Column
 from anabranch.plan.tasks import TaskSpec
 from anabranch.plan.windows import TableWindow
 
 UNKNOWN_RATE = 1.0
-"""Tuples a second of a stream of which nothing is known."""
+"""Tuples a second of a stream of which nothing is known: then all are alike."""
+SELECTED, AGGREGATE = 0.5, 0.1
+"""Tuples out per tuple in."""
+_BYTES = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
+_WIDE, _USUAL, _OVERHEAD = 24, 8, 16
+
+
+@dataclass(frozen=True)
+class Rates:
+    """`measured` are tuples a second by stream, in each sample if there are several;
+    `selectivities` tuples out per tuple in by node and pocket."""
+
+    measured: Mapping[str, Rate] = field(default_factory=dict)
+    selectivities: Mapping[str, float] = field(default_factory=dict)
+
+
+class _Maker(NamedTuple):
+    """What makes a stream: a node of a query, or a pocket with its hint."""
+
+    name: str
+    inputs: tuple[str, ...]
+    selectivity: float
+    node: Node | None = None
+
+
+class Streams:
+    """Tuples a second of every stream of the definitions in `known`."""
+
+    def __init__(self, known: Mapping[str, AnyDef], rates: Rates) -> None:
+        self._known = known
+        self._rates = rates
+        self._found: dict[str, Rate] = {}
+        self._makers: dict[str, _Maker] = {}
+        for one in known.values():
+            if isinstance(one, PocketDef):
+                hint = one.program.selectivity
+                self._makers[one.output] = _Maker(one.name, one.reads, hint)
+            elif isinstance(one, QueryDef):
+                for node in one.nodes:
+                    inputs = tuple(port.stream for port in node.inputs)
+                    maker = _Maker(node.name, inputs, selectivity(node), node)
+                    self._makers.setdefault(node.name, maker)
+
+    def rate(self, stream: str) -> Rate:
+        if stream not in self._found:
+            self._found[stream] = 0.0  # a pocket may read what it makes
+            self._found[stream] = self._rate(stream)
+        return self._found[stream]
+
+    def _rate(self, stream: str) -> Rate:
+        maker = self._makers.get(stream)
+        measured = self._rates.measured.get(stream)
+        if measured is not None or maker is None:
+            return limited(self._known.get(stream), measured)
+        share = self._rates.selectivities.get(maker.name, maker.selectivity)
+        inputs = [self.rate(one) for one in maker.inputs]
+        return share * (_driving(maker.node, inputs) if maker.node else inputs[0])
+
+
+def limited(one: AnyDef | None, measured: Rate | None) -> Rate:
+    """What a stream brings: not more than SHED lets through. If nothing was measured, as much as
+    that or its source says."""
+    if not isinstance(one, StreamDef):
+        return UNKNOWN_RATE if measured is None else measured
+    if one.shed:
+        most = one.shed.most * 1e6 / one.shed.per_us
+        return most if measured is None else np.minimum(measured, most)
+    declared = one.source.options.get("tps") if one.source else None
+    usual = float(declared) if isinstance(declared, int | float) else UNKNOWN_RATE
+    return usual if measured is None else measured
+
+
+def width(columns: Sequence[Column]) -> int:
+    """The estimated bytes of a tuple on its way, its times included."""
+    return _OVERHEAD + sum(_bytes(column.type.lower()) for column in columns)
+
+
+def _bytes(type_: str) -> int:
+    if type_ in ("string", "binary") or type_.startswith(("array", "map", "struct", "varchar")):
+        return _WIDE
+    return _BYTES.get(type_, _USUAL)
+
+
+def _driving(node: Node, inputs: Sequence[Rate]) -> Rate:
+    """The rate that a node's output grows with: of a join that of its rarest stream, since a
+    combination needs one of each."""
+    first = node.operators[0] if node.operators else None
+    if isinstance(first, Join):
+        streams = [
+            rate
+            for rate, window in zip(inputs, first.windows, strict=False)
+            if not isinstance(window, TableWindow)
+        ]
+        if streams:
+            return reduce(np.minimum, streams)
+    return sum(inputs)
+
+
+def selectivity(node: Node) -> float:
+    """A guess from its operators alone."""
+    share = 1.0
+    for operator in node.operators:
+        if isinstance(operator, Selection):
+            share *= SELECTED
+        elif isinstance(operator, Join):
+            share *= SELECTED ** len(operator.conditions)
+        elif isinstance(operator, Aggregate):
+            share *= AGGREGATE
+    return share
 
 
 @dataclass(frozen=True)
@@ -71,87 +184,28 @@ class Measured:
         return WINDOWED if windowed else SELECTION
 
     def rate(self, stream: str, known: Mapping[str, AnyDef]) -> float:
-        """Tuples a second. A stream that sheds brings no more than its limit, and exactly that if
-        nothing was measured yet.
-        """
-        definition = known.get(stream)
-        if not isinstance(definition, StreamDef):
-            return self.rates.get(stream, UNKNOWN_RATE)
-        declared = definition.source.options.get("tps") if definition.source else None
-        usual = declared if isinstance(declared, int | float) else UNKNOWN_RATE
-        if definition.shed:
-            most = definition.shed.most * 1e6 / definition.shed.per_us
-            return min(self.rates.get(stream, most), most)
-        return self.rates.get(stream, float(usual))
+        """Tuples a second. A stream that sheds brings no more than that, and if nothing was
+        measured yet, as much."""
+        return float(limited(known.get(stream), self.rates.get(stream)))
 
 
-"""Tuples a second of a stream of which nothing is known: then all are alike."""
-SELECTED, AGGREGATE = 0.5, 0.1
-"""Tuples out per tuple in."""
-_BYTES = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
-_WIDE, _USUAL, _OVERHEAD = 24, 8, 16
+MOST_GUESSED = 0.05
+"""The load of a task of which nobody knows what it costs, at most."""
+IDLE_WAVE_S = 0.1
+"""Without a deadline, an instance is taken to hold what comes in so long."""
 
 
-@dataclass(frozen=True)
-class Rates:
-    """`measured` are tuples a second by stream; `selectivities` tuples out per tuple in by node."""
-
-    measured: Mapping[str, float] = field(default_factory=dict)
-    selectivities: Mapping[str, float] = field(default_factory=dict)
-
-
-def width(columns: Sequence[Column]) -> int:
-    """The estimated bytes of a tuple on its way, its times included."""
-    return _OVERHEAD + sum(_bytes(column.type.lower()) for column in columns)
-
-
-def _bytes(type_: str) -> int:
-    if type_ in ("string", "binary") or type_.startswith(("array", "map", "struct", "varchar")):
-        return _WIDE
-    return _BYTES.get(type_, _USUAL)
-
-
-def rates_of(
-    nodes: Sequence[Node], rates: Rates, name: Callable[[str], str] = lambda node: node
+def expected_loads(
+    specs: Iterable[TaskSpec], known: Mapping[str, AnyDef], rates: Rates
 ) -> dict[str, float]:
-    """Tuples a second of each node's stream; nodes come after those they read. `name` gives the
-    name under which a node was measured.
+    """The part of a slot that each task will take, by COST. A guess moves nothing away from a site
+    that has room: it counts as little, so that only a site that is full already is avoided.
     """
-    rates_by_node: dict[str, float] = {}
-    for node in nodes:
-        inputs = [
-            rates_by_node.get(port.stream, rates.measured.get(port.stream, UNKNOWN_RATE))
-            for port in node.inputs
-        ]
-        called = name(node.name)
-        share = rates.selectivities.get(called, selectivity(node))
-        rates_by_node[node.name] = rates.measured.get(called, share * _driving(node, inputs))
-    return rates_by_node
-
-
-def _driving(node: Node, inputs: Sequence[float]) -> float:
-    """The rate that a node's output grows with. For a join it is that of its rarest stream, since a
-    combination needs one tuple of each.
-    """
-    first = node.operators[0] if node.operators else None
-    if isinstance(first, Join):
-        streams = [
-            rate
-            for rate, window in zip(inputs, first.windows, strict=False)
-            if not isinstance(window, TableWindow)
-        ]
-        return min(streams, default=sum(inputs))
-    return sum(inputs)
-
-
-def selectivity(node: Node) -> float:
-    """A guess from its operators alone."""
-    share = 1.0
-    for operator in node.operators:
-        if isinstance(operator, Selection):
-            share *= SELECTED
-        elif isinstance(operator, Join):
-            share *= SELECTED ** len(operator.conditions)
-        elif isinstance(operator, Aggregate):
-            share *= AGGREGATE
-    return share
+    streams, unmeasured = Streams(known, rates), Measured()
+    loads: dict[str, float] = {}
+    for task in specs:
+        comes = sum(float(np.mean(streams.rate(one.stream))) for one in task.inputs)
+        cost = unmeasured.cost(task, known)
+        load = cost.load(comes, IDLE_WAVE_S)
+        loads[task.name] = min(load, MOST_GUESSED) if cost.why == GUESSED else load
+    return loads

@@ -1,52 +1,79 @@
-"""Chooses a query's sites: its outline becomes a placement problem, and the answer its nodes."""
+"""What is new gets its sites: queries, pockets and the streams that these fill, as one placement
+problem with all that runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from anabranch.placement.methods import Placer
 from anabranch.placement.network import NetworkSamples
-from anabranch.placement.problem import Link, PlacementProblem, Vertex
-from anabranch.plan.catalog import QueryDef, Relation
-from anabranch.plan.costs import Rates, rates_of, width
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, Relation, StreamDef
+from anabranch.plan.costs import Rates, expected_loads
+from anabranch.plan.definitions import relation, tasks
 from anabranch.plan.operators import Node
-from anabranch.plan.rules import Graph, outline, rewritten, share, shared_names
-from anabranch.plan.spec import Where
-from anabranch.plan.tasks import sink_task
+from anabranch.plan.rules import outline, rewritten, share, shared_names
+from anabranch.plan.system import PlacedSystem, allowed
 
 Lookup = Callable[[str], Relation]
+TIE = 1e-6
+"""Of the cost: of placements that are as good, the one with more where it was bound is taken."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The environment that a query is placed in: the network, the measurements, and the nodes that
-    run already, each with its site.
-    """
+    """What is placed into: the network, what was measured, and the nodes that run already, each
+    with its site."""
 
     network: NetworkSamples
     rates: Rates = field(default_factory=Rates)
+    loads: Mapping[str, float] = field(default_factory=dict)
     running: Mapping[str, str] = field(default_factory=dict)
 
 
-def placed(query: QueryDef, lookup: Lookup, around: Surroundings, placer: Placer) -> QueryDef:
-    """`query` with a site for each of its nodes; neighbours at one site become one task."""
-    if query.pinned:
-        return rewritten(query, lookup, around.running)
-    graph = outline(query, lookup)
-    sites = placer.place(problem_of(query, graph, around))
-    return settled(query, lookup, sites.sites, around.running)
+def placed(
+    new: Collection[str], known: Mapping[str, AnyDef], around: Surroundings, placer: Placer
+) -> dict[str, AnyDef]:
+    """Those definitions of `known` that are `new` and may be anywhere, each at its site: pockets
+    for good, while operators may still move. Raises PlacementError."""
+    plans = _plans(new, known, around)
+    apart = {name: plan.at(around.running) for name, plan in plans.items()}
+    whole = {**known, **apart}
+    unmeasured = expected_loads(tasks(whole.values(), whole), whole, around.rates)
+    loads = unmeasured | dict(around.loads)
+    system = PlacedSystem(whole, around.network, around.rates, loads, frozenset(new))
+    sites = placer.place(system.problem(TIE)).sites
+    done: dict[str, AnyDef] = {}
+    for one in known.values():
+        if one.name in new and isinstance(one, PocketDef | StreamDef):
+            site = sites[system.vertex_of(one.name)]
+            done[one.name] = one.model_copy(update={"site": site})
+    running = dict(around.running)
+    for name, plan in plans.items():
+        look = partial(relation, {**known, **done})
+        there = settled(plan.query, look, plan.outlined(sites), running)
+        running |= {node.name: node.site for node in there.nodes if not node.stateful}
+        done[name] = there
+    return done
 
 
-def placed_with_pocket(
-    query: QueryDef, pocket: str, lookup: Lookup, around: Surroundings, placer: Placer
-) -> tuple[QueryDef, str]:
-    """`query` placed together with the pocket that reads it, and the pocket's site. That site is
-    final, while the query's operators may still move.
-    """
-    graph = outline(query, lookup)
-    sites = placer.place(problem_of(query, graph, around, pocket))
-    return settled(query, lookup, sites.sites, around.running), sites.sites[pocket]
+def _plans(
+    new: Collection[str], known: Mapping[str, AnyDef], around: Surroundings
+) -> dict[str, Spread]:
+    """What queries share is one node; but not if one may be where the other may not."""
+    plans = {
+        one.name: spread(one, partial(relation, known), around.running)
+        for one in known.values()
+        if isinstance(one, QueryDef) and one.name in new
+    }
+    may: dict[str, set[frozenset[str] | None]] = {}
+    for plan in plans.values():
+        for node in plan.nodes[:-1]:
+            sites = allowed(plan.query, own=False, sites=around.network.sites)
+            may.setdefault(node.name, set()).add(sites)
+    clash = {name for name, sites in may.items() if len(sites) > 1} - around.running.keys()
+    return {name: plan.with_own(clash) for name, plan in plans.items()}
 
 
 def settled(
@@ -70,6 +97,24 @@ class Spread:
     nodes: tuple[Node, ...]
     names: Mapping[str, str]
 
+    def with_own(self, names: Collection[str]) -> Spread:
+        """With these nodes called as nobody else calls them."""
+        own = {name: f"{name}~{self.query.name}" for name in names}
+        nodes = [
+            node.model_copy(
+                update={
+                    "name": own.get(node.name, node.name),
+                    "inputs": tuple(
+                        port.model_copy(update={"stream": own.get(port.stream, port.stream)})
+                        for port in node.inputs
+                    ),
+                }
+            )
+            for node in self.nodes
+        ]
+        called = {name: own.get(shared, shared) for name, shared in self.names.items()}
+        return Spread(self.query, tuple(nodes), called)
+
     def at(self, sites: Mapping[str, str]) -> QueryDef:
         """The query with each node a task of its own, at its site in `sites`, or else where the
         query is now.
@@ -91,62 +136,3 @@ class Spread:
 def spread(query: QueryDef, lookup: Lookup, running: Mapping[str, str]) -> Spread:
     graph = outline(query, lookup)
     return Spread(query, share(graph, running).nodes, shared_names(graph, running))
-
-
-def problem_of(
-    query: QueryDef, graph: Graph, around: Surroundings, pocket: str | None = None
-) -> PlacementProblem:
-    """The placement problem. Vertices have the names of the outline's nodes and the streams they
-    read; a sink with a site of its own has its task's name. There may be a `pocket` that reads the
-    query.
-    """
-    names = shared_names(graph)
-    rates = rates_of(graph.nodes, around.rates, lambda name: names.get(name, name))
-    own = graph.nodes[-1]
-    # First of all: a refusal then speaks of the query itself.
-    vertices = {own.name: _vertex(query, own, None, around.network)}
-    links: list[Link] = []
-    for node in graph.nodes:
-        for port in node.inputs:
-            if graph.node(port.stream) is None:
-                vertices.setdefault(port.stream, _source(graph, port.stream))
-            rate = rates.get(port.stream, around.rates.measured.get(port.stream, 1.0))
-            links.append(Link(port.stream, node.name, rate * width(graph.columns(port.stream))))
-        site = None if node.stateful else around.running.get(names.get(node.name, ""))
-        vertices.setdefault(node.name, _vertex(query, node, site, around.network))
-    if query.sink and query.sink_site:
-        sink = sink_task(query.name)
-        vertices[sink] = Vertex(sink, "sink", frozenset({query.sink_site}))
-        links.append(Link(query.name, sink, rates[query.name] * width(query.columns)))
-    if pocket:
-        vertices[pocket] = Vertex(pocket, "pocket")
-        links.append(Link(query.name, pocket, rates[query.name] * width(query.columns)))
-    return PlacementProblem(list(vertices.values()), links, around.network)
-
-
-def _source(graph: Graph, stream: str) -> Vertex:
-    return Vertex(stream, "source", frozenset({graph.lookup(stream).site}))
-
-
-def _vertex(query: QueryDef, node: Node, running: str | None, network: NetworkSamples) -> Vertex:
-    """The node's vertex. A node that runs already stays where it runs, whatever this query says."""
-    if running is not None and running in network.index:
-        return Vertex(node.name, sites=frozenset({running}))
-    own = node.name == query.name
-    return Vertex(node.name, sites=allowed(query, own=own, sites=network.sites))
-
-
-def allowed(query: QueryDef, *, own: bool, sites: tuple[str, ...]) -> frozenset[str] | None:
-    """The note at the broker of how far a query's results are in a topic; the transactions that
-    write results update it.
-
-    The note is the offset of a consumer group without members, `anabranch-<query>-<topic>`. A text
-    with it says who writes, by run and epoch, and the last position; the offsets say from where on
-    each partition may hold records of ours that the note does not cover. So a whole topic is never
-    read back, and it does not matter which records its retention has deleted.
-    """
-    where = query.where or Where(at=(query.site,))
-    standby = query.standby.on if query.standby else None
-    never = {*where.never, *([standby] if own and standby else [])}
-    at = set(where.at) if own and where.at else set(sites)
-    return frozenset(at - never) if never or len(at) < len(sites) else None

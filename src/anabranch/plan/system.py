@@ -10,11 +10,10 @@ from typing import NamedTuple
 from anabranch.placement.network import NetworkSamples
 from anabranch.placement.problem import Link, PlacementProblem, Vertex
 from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, StreamDef, TableDef
-from anabranch.plan.costs import UNKNOWN_RATE, Rates, rates_of, width
+from anabranch.plan.costs import Rates, Streams, width
 from anabranch.plan.definitions import settled_sink
 from anabranch.plan.operators import Node
-from anabranch.plan.placed import allowed
-from anabranch.plan.spec import Column
+from anabranch.plan.spec import Column, Where
 from anabranch.plan.tasks import sink_task
 from anabranch.units import show_duration
 
@@ -26,23 +25,34 @@ class _Whole(NamedTuple):
 
 @dataclass(frozen=True)
 class PlacedSystem:
-    """Definitions by name, the network, and what was measured. `loads` are by task."""
+    """Definitions by name, the network, and what was measured. `loads` are by task. If something is
+    `new`, that alone is to be placed: queries, pockets, and streams that programs fill."""
 
     known: Mapping[str, AnyDef]
     network: NetworkSamples
     rates: Rates = field(default_factory=Rates)
     loads: Mapping[str, float] = field(default_factory=dict)
+    new: frozenset[str] = frozenset()
 
     def problem(self, move_penalty: float = 0.0) -> PlacementProblem:
-        """The placement problem. Operators of queries that AT does not pin may move. Pockets,
-        sources and sinks with a place of their own may not, nor may what `stays`. What is at a site
-        that is gone is not part of it.
-        """
+        """Operators of queries that AT does not pin may move; pockets, sources and what writes to a
+        place of its own may not, nor does what `stays`. What is at a site that is gone is not part
+        of it; raises PlacementError if something new needs it."""
         whole = self._whole
-        vertices = [self._kept(one) for one in whole.vertices if not self._is_gone(one)]
-        names = {one.name for one in vertices}
+        needed = {
+            name
+            for link in whole.links
+            for name in (link.producer, link.consumer)
+            if {link.producer, link.consumer} & self._new_vertices
+        }
+        here = [
+            self._kept(one)
+            for one in whole.vertices
+            if one.name in needed or not self._is_gone(one)
+        ]
+        names = {one.name for one in here}
         links = [one for one in whole.links if one.producer in names and one.consumer in names]
-        return PlacementProblem(vertices, links, self.network, move_penalty)
+        return PlacementProblem(here, links, self.network, move_penalty)
 
     @cached_property
     def stays(self) -> dict[str, str]:
@@ -65,8 +75,8 @@ class PlacedSystem:
         return reasons
 
     def _reason(self, query: QueryDef, node: Node) -> str:
-        """The reason why it stays; empty if it may move, or if the user has chosen its site."""
-        if query.pinned:
+        """Empty if it may move, or if the user has said where it is."""
+        if query.pinned or query.name in self.new:
             return ""
         if node.site not in self.network.sites:
             return f"{node.site} is gone"
@@ -91,77 +101,86 @@ class PlacedSystem:
         return [one for one in self.known.values() if isinstance(one, QueryDef)]
 
     @cached_property
+    def _pockets(self) -> dict[str, PocketDef]:
+        """By the streams that they fill."""
+        return {one.output: one for one in self.known.values() if isinstance(one, PocketDef)}
+
+    def vertex_of(self, name: str) -> str:
+        """A stream that a pocket fills is that pocket."""
+        return self._pockets[name].name if name in self._pockets else name
+
+    @cached_property
+    def _new_vertices(self) -> set[str]:
+        return {self.vertex_of(one) for one in self.new} | {
+            node.name for one in self._queries if one.name in self.new for node in one.nodes
+        }
+
+    @cached_property
+    def _streams(self) -> Streams:
+        return Streams(self.known, self.rates)
+
+    @cached_property
     def _whole(self) -> _Whole:
-        """The whole problem, including what is at sites that are gone."""
-        queries = self._queries
-        rates = self._stream_rates(queries)
-        vertices = {one.name: one for one in self._given()}
-        links = [
-            self._link(one.input, one.name, rates)
-            for one in self.known.values()
-            if isinstance(one, PocketDef)
-        ]
-        for query in queries:
-            for node in query.nodes:
+        """With all that is at sites that are gone. What is new comes first: a refusal then speaks
+        of that."""
+        vertices: dict[str, Vertex] = {}
+        links = [self._link(one.input, one.name) for one in self._pockets.values()]
+        for query in sorted(self._queries, key=lambda one: one.name not in self.new):
+            for node in reversed(query.nodes):
                 mine = self._vertex(query, node)
                 before = vertices.get(node.name)
                 vertices[node.name] = _both(before, mine) if before else mine
                 if before is None:
-                    links += [self._link(port.stream, node.name, rates) for port in node.inputs]
+                    links += [self._link(port.stream, node.name) for port in node.inputs]
             if sink := self._sink(query):
                 vertices[sink.name] = sink
-                links.append(self._link(query.name, sink.name, rates))
-        return _Whole(list(vertices.values()), links)
+                links.append(self._link(query.name, sink.name))
+        return _Whole([*vertices.values(), *self._given()], links)
 
     def _given(self) -> list[Vertex]:
-        """The vertices that do not move. A stream that a pocket fills is that pocket."""
-        filled = {one.output for one in self.known.values() if isinstance(one, PocketDef)}
-        vertices = []
-        for definition in self.known.values():
-            if isinstance(definition, PocketDef):
-                vertices.append(
-                    Vertex(
-                        definition.name,
-                        "pocket",
-                        at=definition.site,
-                        load=self._load(definition.name),
-                    )
-                )
-            elif isinstance(definition, StreamDef | TableDef) and definition.name not in filled:
-                vertices.append(
-                    Vertex(
-                        definition.name, "source", frozenset({definition.site}), at=definition.site
-                    )
-                )
-        return vertices
+        """What is where it is, if it is not new."""
+        found = [self._pocket(one) for one in self._pockets.values()]
+        for one in self.known.values():
+            if isinstance(one, StreamDef | TableDef) and one.name not in self._pockets:
+                sites = None if one.name in self.new else frozenset({one.site})
+                found.append(Vertex(one.name, "source", sites, at=one.site))
+        return found
+
+    def _pocket(self, one: PocketDef) -> Vertex:
+        """One that is new goes where its stream may be, and not where its standby is."""
+        load, stream = self._load(one.name), self.known[one.output]
+        if one.name not in self.new:
+            return Vertex(one.name, "pocket", at=one.site, load=load)
+        if stream.name not in self.new and isinstance(stream, StreamDef):
+            return Vertex(one.name, "pocket", frozenset({stream.site}), load=load)
+        standby = one.standby.on if one.standby else None
+        sites = frozenset(self.network.sites) - {standby} if standby else None
+        return Vertex(one.name, "pocket", sites, load=load)
 
     def _vertex(self, query: QueryDef, node: Node) -> Vertex:
         sites: frozenset[str] | None = frozenset({node.site})
-        if not query.pinned:
+        if not query.pinned and (not self.new or query.name in self.new):
             sites = allowed(query, own=node.name == query.name, sites=self.network.sites)
-        return Vertex(node.name, "operator", sites, at=node.site, load=self._load(node.name))
+        load = self._load(node.name)
+        if node.name == query.name and not self._sink(query):
+            load += self._load(sink_task(query.name))  # it goes along
+        return Vertex(node.name, "operator", sites, at=node.site, load=load)
 
     def _load(self, task: str) -> float:
         return self.loads.get(task, 0.0)
 
     def _sink(self, query: QueryDef) -> Vertex | None:
-        """The vertex of the sink; None if it moves with the query."""
-        site = settled_sink(query) if query.sink else None
-        if site is None:
+        """None if it goes where the query goes."""
+        moves_along = query.name in self.new and not query.pinned
+        site = query.sink_site if moves_along or not query.sink else settled_sink(query)
+        if not query.sink or site is None:
             return None
-        return Vertex(sink_task(query.name), "sink", frozenset({site}), at=site)
+        name = sink_task(query.name)
+        return Vertex(name, "sink", frozenset({site}), at=site, load=self._load(name))
 
-    def _link(self, stream: str, consumer: str, rates: Mapping[str, float]) -> Link:
-        rate = rates.get(stream, self.rates.measured.get(stream, UNKNOWN_RATE))
-        return Link(self._producer(stream), consumer, rate * width(self._columns(stream)))
-
-    def _producer(self, stream: str) -> str:
-        fillers = (
-            one.name
-            for one in self.known.values()
-            if isinstance(one, PocketDef) and one.output == stream
-        )
-        return next(fillers, stream)
+    def _link(self, stream: str, consumer: str) -> Link:
+        rate = self._streams.rate(stream) * width(self._columns(stream))
+        return Link(self.vertex_of(stream), consumer, rate)
 
     def _columns(self, stream: str) -> tuple[Column, ...]:
         definition = self.known.get(stream)
@@ -172,9 +191,15 @@ class PlacedSystem:
         )
         return next(node.columns for node in nodes if node.name == stream)
 
-    def _stream_rates(self, queries: list[QueryDef]) -> dict[str, float]:
-        nodes = {node.name: node for query in queries for node in query.nodes}
-        return rates_of(list(nodes.values()), self.rates)
+
+def allowed(query: QueryDef, *, own: bool, sites: tuple[str, ...]) -> frozenset[str] | None:
+    """Where a node of a query may be: the query's `own`, or one that was made out of it. Its own is
+    not where its standby is."""
+    where = query.where or Where(at=(query.site,))
+    standby = query.standby.on if query.standby else None
+    never = {*where.never, *([standby] if own and standby else [])}
+    at = set(where.at) if own and where.at else set(sites)
+    return frozenset(at - never) if never or len(at) < len(sites) else None
 
 
 def _both(vertex: Vertex, other: Vertex) -> Vertex:

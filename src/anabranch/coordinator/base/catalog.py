@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,6 +24,8 @@ from anabranch.version import VERSION
 
 IN_MEMORY = Path(":memory:")
 """For a catalog that nothing is to be kept of."""
+Kind = Literal["sample", "period"]
+"""What was measured at a moment, or the mean of a period: tables of their own."""
 FORMAT = 1
 """Of what is in the file; a later one cannot be read."""
 _DEFINITION: TypeAdapter[AnyDef] = TypeAdapter(Definition)
@@ -38,6 +40,7 @@ CREATE TABLE IF NOT EXISTS intention (
     number INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sample (position INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS period (position INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
 """
 
 
@@ -348,19 +351,19 @@ class Catalog:
                 )
                 self._counted = number
 
-    def samples(self) -> list[str]:
-        """The measurements of the system, the oldest first."""
+    def samples(self, kind: Kind) -> list[str]:
+        """What was measured of the system, the oldest first."""
         with self._reading():
-            rows = self._db.execute("SELECT body FROM sample ORDER BY position").fetchall()
+            rows = self._db.execute(f"SELECT body FROM {kind} ORDER BY position").fetchall()
         return [body for (body,) in rows]
 
-    def add_sample(self, body: str, keep: int) -> None:
-        """Adds a measurement, and keeps the last `keep`."""
+    def add_sample(self, kind: Kind, body: str, keep: int) -> None:
+        """Of which so many are kept."""
         with self._writing():
-            self._db.execute("INSERT INTO sample (body) VALUES (?)", (body,))
+            self._db.execute(f"INSERT INTO {kind} (body) VALUES (?)", (body,))
             self._db.execute(
-                "DELETE FROM sample WHERE position <="
-                " (SELECT position FROM sample ORDER BY position DESC LIMIT 1 OFFSET ?)",
+                f"DELETE FROM {kind} WHERE position <="
+                f" (SELECT position FROM {kind} ORDER BY position DESC LIMIT 1 OFFSET ?)",
                 (keep,),
             )
 

@@ -69,15 +69,22 @@ class ProtectionReport:
 
 @dataclass(frozen=True)
 class Sample:
-    """`latency_s[m][n]` are seconds from site m to site n, half of a round trip; `rates` tuples a
-    second by stream; `selectivities` tuples out per tuple in by task; `loads` the part of the time
-    that a task's instances run."""
+    """What was measured at a moment, or the means of a period that began `at`.
+
+    `latency_s[m][n]` are seconds from site m to site n, half of a round trip; `bandwidth[m][n]`
+    bytes a second; `rates` tuples a second by stream; `selectivities` tuples out per tuple in by
+    task; `loads` the part of the time that a task's instances would run at a site of speed 1;
+    `standbys` the part that those of tasks that stand by do run, and `speeds` how quick it is, by
+    site."""
 
     at: float
     latency_s: dict[str, dict[str, float]] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     selectivities: dict[str, float] = field(default_factory=dict)
     loads: dict[str, float] = field(default_factory=dict)
+    standbys: dict[str, float] = field(default_factory=dict)
+    speeds: dict[str, float] = field(default_factory=dict)
+    bandwidth: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

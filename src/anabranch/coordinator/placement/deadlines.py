@@ -21,8 +21,9 @@ from anabranch.link.messages import Calibrate, Urgencies
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.costs import Measured, TaskCost
 from anabranch.plan.definitions import relation, tasks
-from anabranch.plan.placed import Spread, allowed, settled, spread
+from anabranch.plan.placed import Spread, settled, spread
 from anabranch.plan.service_levels import Urgency
+from anabranch.plan.system import allowed
 from anabranch.plan.tasks import TaskSpec, sink_task
 
 LOOK_S = 30.0

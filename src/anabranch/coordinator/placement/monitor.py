@@ -1,23 +1,30 @@
 """What the system looks like over time: latencies, rates, selectivities and load, sampled from what
-sites report. The last samples are kept in the catalog."""
+sites report. They are kept in the catalog."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from typing import Literal
 
 import numpy as np
 
-from anabranch.coordinator.base.catalog import Catalog
+from anabranch.config.model import PlacementSettings
+from anabranch.coordinator.base.catalog import Catalog, Kind
 from anabranch.coordinator.base.reports import Sample
+from anabranch.coordinator.placement.history import SampleHistory
 from anabranch.link.reports import SiteReport, TaskReport
 from anabranch.placement.network import NetworkSamples
+from anabranch.placement.problem import Rate
 from anabranch.plan.costs import Measured, Rates, TaskCost
 
-KEPT = 60
-RECENT = 12
-"""Samples that count for what runs: rates and loads, and the network when it is placed again."""
+Horizon = Literal["ever", "lately", "now"]
+"""By all samples that are kept, for what is to stay; by the newest, and what comes next by earlier
+days, for what may move again; or by the newest one."""
+KINDS: tuple[Kind, ...] = ("sample", "period")
+SAME_S = 0.001
+"""Two sites are at least so far apart: what is less says more of the moment than of the network."""
 ENOUGH = 8
 """Instances of a task from which on what it was measured to cost counts."""
 FEWEST_ROWS = 20
@@ -31,18 +38,26 @@ def sample_of(now: float, reports: Sequence[SiteReport]) -> Sample:
         for report in reports
         if report.round_trips
     }
-    rates: dict[str, float] = {}
-    shares: dict[str, float] = {}
-    loads: dict[str, float] = {}
+    found = Sample(now, latency)
     for report in reports:
-        rates |= {source.stream: source.rate for source in report.sources}
-        for task in _primaries(report):
-            if task.output:
-                rates[task.output] = task.rate_out
-            if task.rows_in >= FEWEST_ROWS:
-                shares[task.name] = task.rows_out / task.rows_in
-            loads[task.name] = load_of(task)
-    return Sample(now, latency, rates, shares, loads)
+        found.speeds[report.site] = report.speed
+        if report.bandwidth:
+            found.bandwidth[report.site] = dict(report.bandwidth)
+        found.rates.update({source.stream: source.rate for source in report.sources})
+        for task in report.tasks:
+            _add(found, report, task)
+    return found
+
+
+def _add(sample: Sample, report: SiteReport, task: TaskReport) -> None:
+    if task.role != "primary":
+        sample.standbys[report.site] = sample.standbys.get(report.site, 0.0) + load_of(task)
+        return
+    if task.output:
+        sample.rates[task.output] = task.rate_out
+    if task.rows_in >= FEWEST_ROWS:
+        sample.selectivities[task.name] = task.rows_out / task.rows_in
+    sample.loads[task.name] = load_of(task) * report.speed
 
 
 def measured_by(reports: Iterable[SiteReport]) -> Measured:
@@ -72,59 +87,100 @@ def load_of(task: TaskReport) -> float:
 
 
 class Monitor:
-    def __init__(self, catalog: Catalog, interval_s: float) -> None:
+    def __init__(self, catalog: Catalog, asked: PlacementSettings) -> None:
         self._catalog = catalog
-        self._interval_s = interval_s
-        self._samples = [Sample(**json.loads(body)) for body in catalog.samples()]
+        self._asked = asked
+        self._history = SampleHistory(asked.recent, asked.samples, asked.period_us / 1e6)
+        kept = ([Sample(**json.loads(one)) for one in catalog.samples(kind)] for kind in KINDS)
+        self._history.restore(*kept)
         self._last = 0.0
 
     @property
     def samples(self) -> Sequence[Sample]:
-        """The oldest first."""
-        return tuple(self._samples)
+        """Periods, then single samples, the oldest first."""
+        return self._history.all
 
     def due(self, now: float) -> bool:
-        return now - self._last >= self._interval_s
+        return now - self._last >= self._asked.sample_us / 1e6
 
     def add(self, now: float, sample: Sample) -> None:
         """Keep it, and forget the oldest if there are too many."""
         self._last = now
-        self._samples = [*self._samples, sample][-KEPT:]
-        self._catalog.add_sample(json.dumps(asdict(sample)), KEPT)
+        over = self._history.add(sample)
+        if over:
+            self._catalog.add_sample("period", json.dumps(asdict(over)), self._asked.samples)
+        self._catalog.add_sample("sample", json.dumps(asdict(sample)), self._asked.recent)
+
+    def chosen(self, horizon: Horizon) -> Sequence[Sample]:
+        """By which something is placed; one at least."""
+        history = self._history
+        found = {
+            "ever": history.all,
+            "lately": (*history.ahead, *history.recent),
+            "now": history.recent[-1:],
+        }[horizon]
+        return found or (Sample(0.0),)
 
     def network(
-        self, sites: Sequence[str], capacity: Mapping[str, float] | None = None, last: int = KEPT
+        self,
+        sites: Sequence[str],
+        horizon: Horizon = "ever",
+        capacity: Mapping[str, float] | None = None,
     ) -> NetworkSamples:
-        """Between these sites, in this order, as far as the `last` samples have it."""
-        measured = [one for one in self._samples if one.latency_s][-last:] or [Sample(0.0)]
-        latency = np.full((len(measured), len(sites), len(sites)), np.nan)
-        for matrix, sample in zip(latency, measured, strict=True):
+        """Between these sites, in this order, as far as it was measured. Of their capacity what
+        stands by there takes its part."""
+        samples = self.chosen(horizon)
+        latency = np.full((len(samples), len(sites), len(sites)), np.nan)
+        for matrix, sample in zip(latency, samples, strict=True):
             for m, sender in enumerate(sites):
                 known = sample.latency_s.get(sender, {})
                 matrix[m] = [known.get(receiver, np.nan) for receiver in sites]
-        return NetworkSamples(tuple(sites), latency, capacity or {})
+        recent = self._history.recent
+        taken = _means([one.standbys for one in recent])
+        return NetworkSamples(
+            tuple(sites),
+            np.maximum(latency, SAME_S),
+            {site: most - taken.get(site, 0.0) for site, most in (capacity or {}).items()},
+            _means([one.speeds for one in recent]),
+            _pairs([one.bandwidth for one in recent]),
+        )
 
     def latency(self) -> dict[tuple[str, str], float]:
         """Seconds between sites: the median of the last samples that have the pair."""
         found: dict[tuple[str, str], list[float]] = {}
-        for sample in self._samples[-RECENT:]:
+        for sample in self._history.recent:
             for sender, known in sample.latency_s.items():
                 for receiver, seconds in known.items():
                     found.setdefault((sender, receiver), []).append(seconds)
         return {pair: float(np.median(seconds)) for pair, seconds in found.items()}
 
-    def rates(self) -> Rates:
-        """Means over the last samples that have any."""
-        recent = self._samples[-RECENT:]
-        return Rates(
-            _means([{k: v for k, v in one.rates.items() if v > 0} for one in recent]),
-            _means([one.selectivities for one in recent[-1:]]),
-        )
+    def rates(self, horizon: Horizon = "ever") -> Rates:
+        """Of streams that brought something in one of the samples, in each of them; where a stream
+        was not there yet, its mean."""
+        samples = self.chosen(horizon)
+        names = dict.fromkeys(name for one in samples for name in one.rates)
+        found = {name: [one.rates.get(name, np.nan) for one in samples] for name in names}
+        measured: dict[str, Rate] = {}
+        for name, rates in found.items():
+            mean = float(np.nanmean(rates))
+            if mean > 0:
+                measured[name] = np.nan_to_num(np.array(rates), nan=mean)
+        recent = self._history.recent
+        return Rates(measured, _means([one.selectivities for one in recent[-1:]]))
 
     def loads(self) -> dict[str, float]:
-        return _means([one.loads for one in self._samples[-RECENT:]])
+        return _means([one.loads for one in self._history.recent])
 
 
 def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for one in found for name in one)
     return {name: float(np.mean([one[name] for one in found if name in one])) for name in names}
+
+
+def _pairs(found: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[tuple[str, str], float]:
+    senders = dict.fromkeys(name for one in found for name in one)
+    return {
+        (sender, receiver): mean
+        for sender in senders
+        for receiver, mean in _means([one.get(sender, {}) for one in found]).items()
+    }

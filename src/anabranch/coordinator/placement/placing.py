@@ -5,7 +5,7 @@ what would move, what that saves, and which deadlines hold.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,17 +14,19 @@ from anabranch.coordinator.base.catalog import Catalog
 from anabranch.coordinator.base.reports import Moved, PlacementReport, Replan
 from anabranch.coordinator.base.sites import Sites
 from anabranch.coordinator.placement.deadlines import Deadlines, placed_together
-from anabranch.coordinator.placement.monitor import RECENT, Monitor, sample_of
+from anabranch.coordinator.placement.monitor import Monitor, sample_of
 from anabranch.errors import PlacementError
 from anabranch.placement.methods import Placer, placer
+from anabranch.placement.network import NetworkSamples
 from anabranch.placement.picture import picture
-from anabranch.placement.problem import MOVE_PENALTY, PlacementProblem
+from anabranch.placement.problem import MOVE_PENALTY, PlacementProblem, Vertex
 from anabranch.placement.reasons import costs_elsewhere, reasons
-from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef, Relation
+from anabranch.plan.catalog import AnyDef, PocketDef, QueryDef
 from anabranch.plan.definitions import placed, relation, settled_sink
-from anabranch.plan.placed import Surroundings, allowed, placed_with_pocket
+from anabranch.plan.placed import Surroundings
 from anabranch.plan.placed import placed as placed_query
-from anabranch.plan.system import PlacedSystem
+from anabranch.plan.rules import rewritten
+from anabranch.plan.system import PlacedSystem, allowed
 from anabranch.plan.tasks import sink_task
 from anabranch.units import show_duration
 
@@ -112,14 +114,18 @@ class Replanner:
         self._placer = placer
         self._slots = slots
 
+    def capacity(self, sites: Sequence[str]) -> dict[str, float]:
+        """What each is given to do at most."""
+        return {site: BUSIEST * self._slots(site) for site in sites}
+
     def problem(
         self, known: Mapping[str, AnyDef], penalty: float = MOVE_PENALTY
     ) -> tuple[PlacementProblem, PlacedSystem]:
         """Of all that runs, with what sites can take."""
         alive = sorted(self._sites.alive())
-        capacity = {site: BUSIEST * self._slots(site) for site in alive}
-        network = self._monitor.network(alive, capacity, last=RECENT)
-        system = PlacedSystem(known, network, self._monitor.rates(), self._monitor.loads())
+        network = self._monitor.network(alive, "lately", self.capacity(alive))
+        rates, loads = self._monitor.rates("lately"), self._monitor.loads()
+        system = PlacedSystem(known, network, rates, loads)
         return system.problem(penalty), system
 
     def look(self, known: Mapping[str, AnyDef]) -> Replan:
@@ -140,8 +146,8 @@ class Replanner:
 
     def cost(self, known: Mapping[str, AnyDef]) -> float:
         """Of where everything is, by the newest sample."""
-        network = self._monitor.network(sorted(self._sites.alive()), last=1)
-        problem = PlacedSystem(known, network, self._monitor.rates()).problem()
+        network = self._monitor.network(sorted(self._sites.alive()), "now")
+        problem = PlacedSystem(known, network, self._monitor.rates("now")).problem()
         return problem.cost(problem.present)
 
     def picture(self, known: Mapping[str, AnyDef]) -> str:
@@ -176,7 +182,7 @@ class Replanner:
         except PlacementError:
             return {}
         total = problem.cost(problem.present)
-        found = reasons(problem, problem.named(problem.present))
+        found = reasons(_as_if_new(problem), problem.named(problem.present))
         return {
             name: PlacementReport(
                 one.vertex,
@@ -192,12 +198,25 @@ class Replanner:
         }
 
 
+def _as_if_new(problem: PlacementProblem) -> PlacementProblem:
+    """With pockets that may be anywhere: what that would cost is said of them, too."""
+    vertices = [
+        replace(one, at=None, sites=None) if one.kind == "pocket" else one
+        for one in problem.vertices
+    ]
+    return replace(problem, vertices=vertices)
+
+
+Running = Mapping[str, str]
+"""Nodes that run already → their sites."""
+
+
 class Placing:
     def __init__(self, sites: Sites, catalog: Catalog, cluster: ClusterConfig) -> None:
         self._sites = sites
         self._catalog = catalog
         self._placer = placer(cluster.placement.method)
-        self.monitor = Monitor(catalog, cluster.placement.sample_us / 1e6)
+        self.monitor = Monitor(catalog, cluster.placement)
         self.deadlines = Deadlines(sites, catalog, cluster, self.monitor.latency)
         self._replanner = Replanner(
             sites,
@@ -206,36 +225,52 @@ class Placing:
             lambda site: cluster.sites[site].slots if site in cluster.sites else 1,
         )
 
-    def place(
-        self, query: QueryDef, lookup: Callable[[str], Relation], running: Mapping[str, str]
-    ) -> QueryDef:
-        """With a site for each node. Of sites that are as good, the first stream's is taken. Raises
-        PlacementError."""
-        return placed_query(query, lookup, self._around(query, running), self._placer)
+    def begin(self, query: QueryDef, known: Mapping[str, AnyDef], running: Running) -> QueryDef:
+        """Somewhere: at its first stream's site, if it may be there. Raises PlacementError if what
+        it needs is not there."""
+        if not query.pinned:
+            query = self._somewhere(query, known)
+        return rewritten(query, partial(relation, known), running)
+
+    def _somewhere(self, query: QueryDef, known: Mapping[str, AnyDef]) -> QueryDef:
+        alive = sorted(self._sites.alive(), key=lambda site: (site != query.site, site))
+        may = allowed(query, own=True, sites=tuple(alive))
+        reads = (relation(known, name) for name in query.reads)
+        needs = [Vertex(one.name, "source", frozenset({one.site})) for one in reads]
+        own = PlacementProblem(
+            [Vertex(query.name, sites=may), *needs], [], NetworkSamples.unmeasured(alive)
+        )
+        site = alive[int(own.allowed[0].argmax())]
+        written = query.written.model_copy(update={"site": site})
+        return query.model_copy(update={"site": site, "written": written})
 
     def together(
-        self, new: Sequence[AnyDef], known: Mapping[str, AnyDef], running: Mapping[str, str]
-    ) -> dict[str, QueryDef]:
-        """Those among the `new` queries that deadlines wait for, where these hold."""
+        self,
+        new: Collection[str],
+        added: Sequence[AnyDef],
+        known: Mapping[str, AnyDef],
+        running: Running,
+    ) -> dict[str, AnyDef]:
+        """Those definitions of `known` that are `new` and may be anywhere, placed as one problem
+        with all that runs; queries that deadlines wait for, where these hold. What is `added` is
+        there then, too. Raises PlacementError."""
+        found = self._placed(new, known, running) if new else {}
+        there = {**known, **found}
+        names = [one.name for one in added]
         alive = sorted(self._sites.alive())
-        return placed_together(new, known, running, self.deadlines, alive)
+        timely = placed_together(
+            [there[name] for name in names], there, running, self.deadlines, alive
+        )
+        return {**found, **timely}
 
-    def _around(self, query: QueryDef, running: Mapping[str, str]) -> Surroundings:
-        alive = sorted(self._sites.alive(), key=lambda site: (site != query.site, site))
-        return Surroundings(self.monitor.network(alive), self.monitor.rates(), running)
-
-    def place_with_pocket(
-        self, query: QueryDef, pocket: str, known: Mapping[str, AnyDef]
-    ) -> tuple[QueryDef, str]:
-        """The input query of a pocket that is to be anywhere, and the pocket's site. Raises
-        PlacementError."""
-        queries = [one for one in known.values() if isinstance(one, QueryDef)]
-        running = {
-            node.name: node.site for one in queries if one.name != query.name for node in one.nodes
-        }
-        around = self._around(query, running)
-        look = partial(relation, known)
-        return placed_with_pocket(query, pocket, look, around, self._placer)
+    def _placed(
+        self, new: Collection[str], known: Mapping[str, AnyDef], running: Running
+    ) -> dict[str, AnyDef]:
+        first = {getattr(known[name], "site", "") for name in new}
+        alive = sorted(self._sites.alive(), key=lambda site: (site not in first, site))
+        network = self.monitor.network(alive, capacity=self._replanner.capacity(alive))
+        around = Surroundings(network, self.monitor.rates(), self.monitor.loads(), running)
+        return placed_query(new, known, around, self._placer)
 
     def look(self, now: float) -> None:
         """Take a sample if one is due."""

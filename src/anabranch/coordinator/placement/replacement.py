@@ -36,6 +36,7 @@ class Replacement:
         self._turn = Mutex(runtime)
         self._begun: Spawned[None] | None = None
         self._problem = ""
+        self._wanted: frozenset[tuple[str, str]] = frozenset()
 
     def look(self) -> None:
         """Begin if it is time."""
@@ -53,14 +54,23 @@ class Replacement:
             self._begun.cancel()
 
     async def _by_itself(self) -> None:
+        """Move what two looks in a row want at the same sites: what one look alone wants may be a
+        moment's noise. What a deadline waits for moves at once."""
         try:
-            found = await self.run()
+            found = await self.run(dry_run=True)
+            wanted = frozenset((one.task, one.site) for one in found.moves)
+            sure = wanted <= self._wanted or any(one.why for one in found.moves)
+            self._wanted = wanted
+            if sure:
+                found = await self.run()
         except AnabranchError as error:
             if self._problem != error.line():  # once, until it is another
                 self._problem = error.line()
                 self._say(f"nothing could be placed anew: {self._problem}")
             return
         self._problem = ""
+        if not sure:
+            return
         for one in found.moves:
             where = f"{one.task} from {one.was_at} to {one.site}"
             self._say(f"{where}: {one.problem}" if one.problem else f"moved {where}")

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from anabranch.deadline.problem import DeadlineOutput, DeadlineProblem, DeadlineSource, Operator
 from anabranch.plan.catalog import QueryDef
-from anabranch.plan.costs import GUESSED, Measured
+from anabranch.plan.costs import GUESSED, IDLE_WAVE_S, Measured
 from anabranch.plan.definitions import Definitions, tasks
 from anabranch.plan.service_levels import Deadline
 from anabranch.plan.tasks import TaskSpec, sink_task
@@ -16,7 +16,6 @@ from anabranch.plan.tasks import TaskSpec, sink_task
 WAVE = 0.25
 """The part of the shortest deadline whose tuples an instance is taken to hold: they wait that long
 at most for each other."""
-IDLE_WAVE_S = 0.1
 Free = Mapping[str, tuple[str, ...]]
 """Tasks that may be at one of these sites."""
 Latency = Mapping[tuple[str, str], float]

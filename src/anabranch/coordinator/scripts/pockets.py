@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from anabranch.coordinator.scripts.replies import ScriptChanges
 from anabranch.errors import ConfigError
@@ -15,8 +15,6 @@ from anabranch.plan.spec import Submission
 from anabranch.site.programs.submission import EXAMPLES
 
 Check = Callable[[Script, dict[str, AnyDef]], ScriptChanges]
-Place = Callable[[QueryDef, str, Mapping[str, AnyDef]], tuple[QueryDef, str]]
-"""Places a pocket's input query together with the pocket: the query then, and the pocket's site."""
 _NAME = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*;?\s*")
 
 
@@ -25,9 +23,11 @@ def changes_for(
     known: Mapping[str, AnyDef],
     sites: list[str],
     check: Check,
-    place: Place,
+    free: Collection[str] = (),
+    site: str | None = None,
 ) -> tuple[ScriptChanges, PocketDef]:
-    """All that the pocket brings along, itself last. `check` binds statements."""
+    """All that the pocket brings along, and itself. `check` binds statements. Streams that are
+    `free` go where it goes: to `site`, or as long as that is not said, where its input is."""
     name = submitted.name
     definition = _find(known, name)
     if definition:
@@ -42,10 +42,19 @@ def changes_for(
         )
     changes, all_known = ScriptChanges(), dict(known)
     source = _input(submitted, all_known, changes, check)
-    site = submitted.site or source.site
-    if submitted.site is None and source in changes.add and isinstance(source, QueryDef):
-        source, site = _placed(source, name, all_known, changes, place)
-    stream = _output(submitted, source, site, all_known, changes, check)
+    stream = _output(submitted, source, all_known, changes, check)
+    there = submitted.site or site or source.site
+    if stream.name in {*free, *changes.free}:
+        changes.add = [_at(one, there) if one == stream else one for one in changes.add]
+        if submitted.site is None:
+            changes.free.add(name)
+    elif submitted.site and submitted.site != stream.site:
+        raise ConfigError(
+            f"pocket {name} must run at {stream.site}, where its output stream {stream.name} is",
+            remedy="Leave its site out, or give it a stream of its own.",
+        )
+    else:
+        there = stream.site
     if _find({one.name: one for one in changes.add}, name):
         raise ConfigError(
             f"pocket {name} and the stream it brings along have the same name",
@@ -55,14 +64,17 @@ def changes_for(
         name=name,
         input=source.name,
         output=stream.name,
-        site=stream.site,
+        site=there,
         program=submitted.program,
-        standby=_standby(submitted, stream.site, sites),
+        standby=_standby(submitted, there, sites),
         made=tuple(one.name for one in changes.add),
         text=f"submitted from {submitted.program.path}",
     )
-    changes.add.append(pocket)
     return changes, pocket
+
+
+def _at(one: AnyDef, site: str) -> AnyDef:
+    return one.model_copy(update={"site": site})
 
 
 def _standby(submitted: Submission, site: str, sites: list[str]) -> Standby | None:
@@ -112,34 +124,22 @@ def _input(
     return source
 
 
-def _placed(
-    query: QueryDef, pocket: str, known: dict[str, AnyDef], changes: ScriptChanges, place: Place
-) -> tuple[QueryDef, str]:
-    """The query that came with the pocket, placed with it unless its AT says where it is."""
-    if query.pinned or query.stages:
-        return query, query.site
-    placed_query, site = place(query, pocket, known)
-    changes.add[changes.add.index(query)] = known[query.name] = placed_query
-    return placed_query, site
-
-
 def _output(
     submitted: Submission,
     source: StreamDef | QueryDef,
-    site: str,
     known: dict[str, AnyDef],
     changes: ScriptChanges,
     check: Check,
 ) -> StreamDef:
-    """The stream that it fills; a stream that comes with the pocket is where the pocket is."""
-    name, placed = _name_in(submitted.output), True
+    """The stream that it fills."""
+    name = _name_in(submitted.output)
     if name is None:
         place = f"{submitted.name}.output"
         statements = parse(Script(submitted.output, place))
         if len(statements) != 1 or not isinstance(declared := statements[0], CreateStream):
             remedy = f"Write {EXAMPLES['output']}."
             raise ConfigError("this is no stream", place=place, remedy=remedy)
-        name, placed = declared.name, declared.site is not None
+        name = declared.name
         _made(Script(submitted.output, place), known, changes, check)
     stream = _find(known, name)
     if not isinstance(stream, StreamDef) or stream.source is not None:
@@ -155,16 +155,6 @@ def _output(
         raise ConfigError(
             f"pocket {submitted.name} would read what it gives, by way of {source.name}",
             remedy="Give it an output stream of its own.",
-        )
-    if not placed:
-        moved = stream.model_copy(update={"site": site})
-        changes.add[-1] = moved
-        return moved
-    if submitted.site and submitted.site != stream.site:
-        raise ConfigError(
-            f"pocket {submitted.name} must run at {stream.site}, where its output stream"
-            f" {stream.name} is",
-            remedy="Leave its site out, or give it a stream of its own.",
         )
     return stream
 
@@ -189,6 +179,7 @@ def _made(script: Script, known: dict[str, AnyDef], changes: ScriptChanges, chec
     (definition,) = more.add
     changes.add.append(definition)
     changes.keep |= more.keep
+    changes.free |= more.free
     known[definition.name] = definition
 
 

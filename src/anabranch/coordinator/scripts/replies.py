@@ -133,3 +133,5 @@ class ScriptChanges:
     forget: list[str] = field(default_factory=list)
     give_up: tuple[str, GoOnWithout] | None = None
     """A site, and what a person gives up there. No other change comes with it."""
+    free: set[str] = field(default_factory=set)
+    """What may be anywhere, of what is added: the system says where."""

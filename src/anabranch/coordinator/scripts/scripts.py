@@ -76,6 +76,7 @@ from anabranch.plan.definitions import tasks, unprotected_sink
 from anabranch.plan.expressions import spelled
 from anabranch.plan.operators import Call, Column
 from anabranch.plan.rules import rewritten
+from anabranch.plan.spec import Submission
 from anabranch.plan.staging import staged
 from anabranch.plan.tasks import tasks_of
 from anabranch.plan.tree import explain
@@ -105,11 +106,11 @@ class ScriptCheck:
         reported: Reported = lambda query: None,
         assignment: Assignment = lambda *asked: (),
         secrets: Mapping[str, Kept] | None = None,
+        placed: Mapping[str, AnyDef] | None = None,
     ) -> None:
-        """`stands_by` maps a query to the site that would take it over now. `unnamed` is the name
-        of a query without one, which then gets no sink. `secrets` are those that exist, if that is
-        known.
-        """
+        """`stands_by`: query → the site that would take it over now. `unnamed`: what a query
+        without a name is called, instead of a name of ours and a sink. `secrets`: those that
+        are there, if that is known. `placed`: of a part of a script, what the whole has placed."""
         self._script = script
         self._known = dict(definitions)
         queries = [one for one in definitions.values() if isinstance(one, QueryDef)]
@@ -128,33 +129,45 @@ class ScriptCheck:
         self._types: Types = types or SparkTypes(sites)
         self._changes = ScriptChanges()
         self._to_come: set[str] = set()
-        self._timely: dict[str, QueryDef] = {}
-        """Queries that are where deadlines want them: known once all have been bound."""
+        self._placed = placed
+        self._part = placed is not None
 
-    def run(self) -> ScriptChanges:
-        """Checks the script. Raises ScriptError at the first statement that is wrong; nothing has
-        changed then.
-        """
+    def run(self, pockets: Sequence[Submission] = ()) -> ScriptChanges:
+        """Raises ScriptError at the first statement that is wrong; nothing has changed then. The
+        `pockets` come with the script, behind its statements."""
         statements = parse(self._script)
         self._to_come = {one.name.lower() for one in statements if isinstance(one, Create)}
         alone = next((one for one in statements if isinstance(one, Resume)), None)
         if alone and len(statements) > 1:
             raise self._script.error(alone.span, "RESUME stands alone", "Run it by itself.")
         before = dict(self._known)
-        self._check_all(statements)
-        placed = self._placing.together(self._changes.add, self._known, self._running)
-        self._timely = {name: one for name, one in placed.items() if one != self._known[name]}
-        if self._timely:
+        self._check_all(statements, pockets)
+        if not self._part and self._place():
             self._known, self._changes = before, ScriptChanges()
             self._secrets.begin_again()
-            self._check_all(statements)
+            self._check_all(statements, pockets)
         self._changes.keep |= self._secrets.keep
         self._changes.forget += self._secrets.forget
         return self._changes
 
-    def _check_all(self, statements: Sequence[Statement]) -> None:
+    def _place(self) -> bool:
+        """Whether something has to be where it was not bound."""
+        found = self._placing.together(
+            self._changes.free, self._changes.add, self._known, self._running
+        )
+        self._placed = {name: one for name, one in found.items() if one != self._known[name]}
+        return bool(self._placed)
+
+    def _site_of(self, name: str) -> str | None:
+        """Where the stream or the pocket has to be; None as long as nobody has said."""
+        found = (self._placed or {}).get(name)
+        return found.site if isinstance(found, StreamDef | PocketDef) else None
+
+    def _check_all(self, statements: Sequence[Statement], pockets: Sequence[Submission]) -> None:
         for statement in statements:
             self._changes.answers.append(self._check(statement))
+        for submitted in pockets:
+            self._add_pocket(submitted)
 
     def explain(self, *, asks_sites: bool = True) -> Answer:
         """How the one query of the script runs or would run, whether it says EXPLAIN or not. If no
@@ -216,6 +229,8 @@ class ScriptCheck:
             )
         else:
             source = bind_table(statement, self._script, default_site=default, base=self._base)
+        if isinstance(source, StreamDef) and source.free:
+            self._changes.free.add(source.name)
         self._outside.check_site(source.site, statement.site_span or statement.name_span)
         written = [(one.type, one.type_span) for one in statement.columns]
         types = declared_types(self._script, self._types, written)
@@ -237,7 +252,8 @@ class ScriptCheck:
         """The only site, if there is one; a stream without a source can be anywhere."""
         names = sorted(self._sites.alive())
         anywhere = statement.source is None
-        return names[0] if names and (anywhere or len(names) == 1) else None
+        usual = names[0] if names and (anywhere or len(names) == 1) else None
+        return self._site_of(statement.name) or usual
 
     def _create_aggregate(self, statement: CreateAggregate) -> Answer:
         self._check_new(statement.name, statement.name_span)
@@ -260,20 +276,56 @@ class ScriptCheck:
         self._check_new(statement.name, statement.name_span)
         if statement.site:
             self._outside.check_site(statement.site.text, statement.site.span)
-        submitted = self._outside.pocket(statement, self._base)
-        changes, pocket = changes_for(
-            submitted,
-            self._known,
-            self._sites.names(),
-            self._inner,
-            self._placing.place_with_pocket,
-        )
+        pocket, others = self._add_pocket(self._outside.pocket(statement, self._base))
+        with_it = " and ".join(f"{one.kind} {one.name}" for one in others)
+        made = f", and with it {with_it}" if with_it else ""
+        return Answer("line", f"pocket {pocket.name} created at {pocket.site}{made}")
+
+    def _add_pocket(self, submitted: Submission) -> tuple[PocketDef, list[AnyDef]]:
+        """The pocket, and what is added with it."""
+        site = self._site_of(submitted.name)
+        free = self._changes.free | self._untouched()
+        names = self._sites.names()
+        changes, pocket = changes_for(submitted, self._known, names, self._inner, free, site)
         self._changes.keep |= changes.keep
-        for definition in changes.add:
-            self._add(definition)
-        others = " and ".join(f"{one.kind} {one.name}" for one in changes.add[:-1])
-        extra = f", and with it {others}" if others else ""
-        return Answer("line", f"pocket {pocket.name} created at {pocket.site}{extra}")
+        self._changes.free |= changes.free
+        for one in changes.add:
+            self._add(one)
+        self._fetch(pocket)
+        self._add(pocket)
+        return pocket, changes.add
+
+    def _untouched(self) -> set[str]:
+        """Streams that were there before, could be elsewhere, and that nothing has come to and
+        nobody reads."""
+        return {
+            one.name
+            for one in self._known.values()
+            if isinstance(one, StreamDef)
+            and one.free
+            and one not in self._changes.add
+            and not users(one, self._known)
+            and not self._rows(one)
+        }
+
+    def _rows(self, stream: StreamDef) -> int:
+        record = self._sites.record(stream.site)
+        report = record.report if record else None
+        sources = report.sources if report else ()
+        return sum(one.rows for one in sources if one.stream == stream.name)
+
+    def _fetch(self, pocket: PocketDef) -> None:
+        """The stream that it fills, if that was there before and is elsewhere: it is made anew."""
+        stream = self._known[pocket.output]
+        assert isinstance(stream, StreamDef)
+        if stream in self._changes.add:
+            return
+        if stream.name in self._untouched():
+            self._changes.free.add(stream.name)
+        if stream.site != pocket.site:
+            self._take_off(stream)
+            self._add(stream.model_copy(update={"site": pocket.site, "born": 0}))
+            self._changes.free.add(stream.name)
 
     def _inner(self, script: Script, known: Definitions) -> ScriptChanges:
         """The statements in a pocket's class, checked as if they stood here."""
@@ -288,6 +340,7 @@ class ScriptCheck:
             missed=self._beats[1],
             types=self._types,
             secrets=self._secrets.known,
+            placed=self._placed or {},
         ).run()
 
     def _create_query(self, statement: CreateQuery) -> Answer:
@@ -352,8 +405,10 @@ class ScriptCheck:
 
     def _bind(self, statement: CreateQuery) -> tuple[QueryDef, list[StreamDef]]:
         """The query, and the streams of its stage if it has one."""
-        if statement.name in self._timely:
-            return self._timely[statement.name], []
+        there = (self._placed or {}).get(statement.name or "")
+        if isinstance(there, QueryDef):
+            self._changes.free.add(there.name)
+            return there, []
         query = self._understood(statement)
         for name in sites_that_run(statement):
             self._outside.check_site(name.text, name.span)
@@ -365,9 +420,11 @@ class ScriptCheck:
         if stage:
             return staged(query, stage, self._relation, why)
         try:
-            plain = self._placing.place(query, self._relation, self._running)
+            plain = self._placing.begin(query, self._known, self._running)
         except PlacementError as error:
             raise self._script.error(statement.span, error.message, error.remedy) from None
+        if not plain.pinned:
+            self._changes.free.add(plain.name)
         return plain.model_copy(update={"stage_why": why}), []
 
     def _understood(self, statement: CreateQuery) -> QueryDef:
@@ -438,6 +495,7 @@ class ScriptCheck:
 
     def _take_off(self, definition: AnyDef) -> None:
         del self._known[definition.name]
+        self._changes.free.discard(definition.name)
         if definition in self._changes.add:
             self._changes.add.remove(definition)
         else:
@@ -486,8 +544,10 @@ class ScriptCheck:
         if isinstance(target, CreateQuery):
             query, results = self._bind(target)
             known = {**self._known, query.name: query}
-            found_sites = self._placing.together([*self._changes.add, query], known, self._running)
-            query = found_sites.get(query.name, query)
+            free, added = self._changes.free, [*self._changes.add, query]
+            there = self._placing.together(free, added, known, self._running).get(query.name)
+            free.discard(query.name)
+            query = there if isinstance(there, QueryDef) else query
             with suppress(SinkError):  # what is not there is no mistake in the text
                 self._check_sink(target, query, results)
             definition: AnyDef = query

@@ -39,7 +39,6 @@ from anabranch.coordinator.requests import (
     Submit,
     Submitted,
 )
-from anabranch.coordinator.scripts.pockets import changes_for
 from anabranch.coordinator.scripts.references import asks_types, sites_needed
 from anabranch.coordinator.scripts.scripts import Answer, ScriptChanges, ScriptCheck
 from anabranch.coordinator.scripts.stages import forget_database, with_database
@@ -268,10 +267,9 @@ class Coordinator:
         """
         while True:
             known = self._catalog.definitions()
-            changes = self._check(script, base, known, unnamed)
-            following = dict(readers or {})
-            for submitted, reader in pockets:
-                following |= self._add_pocket(submitted, reader, base, known, changes)
+            asked = [submitted for submitted, _ in pockets]
+            changes = self._checking(script, base, known, unnamed).run(asked)
+            following = {**(readers or {}), **_readers(pockets, changes)}
             if self._apply(changes, known, following):
                 if changes.give_up:
                     self._runtime.run(self.sites.call(*changes.give_up))
@@ -288,7 +286,7 @@ class Coordinator:
     def plan(self, script: Script, base: str) -> list[AnyDef]:
         """The definitions that would exist after `script`, which is not carried out."""
         known = self._catalog.definitions()
-        changes = self._check(script, base, known)
+        changes = self._checking(script, base, known).run()
         kept = [one for name, one in known.items() if name not in changes.drop]
         return [*kept, *changes.add]
 
@@ -297,39 +295,11 @@ class Coordinator:
         follow its output from the first tuple on.
         """
         while True:
-            known, changes = self._catalog.definitions(), ScriptChanges()
-            following = self._add_pocket(submitted, reader, base, known, changes)
-            if self._apply(changes, known, following):
+            known = self._catalog.definitions()
+            changes = self._checking(Script(""), base, known).run([submitted])
+            if self._apply(changes, known, _readers([(submitted, reader)], changes)):
                 (pocket,) = [one for one in changes.add if isinstance(one, PocketDef)]
                 return pocket
-
-    def _add_pocket(
-        self,
-        submitted: Submission,
-        reader: str,
-        base: str,
-        known: Mapping[str, AnyDef],
-        changes: ScriptChanges,
-    ) -> dict[str, str]:
-        """Adds a pocket to the changes; returns its output → the reader that is going to follow
-        it.
-        """
-
-        def check(script: Script, known: dict[str, AnyDef]) -> ScriptChanges:
-            return self._check(script, base, known)
-
-        left = {name: one for name, one in known.items() if name not in changes.drop}
-        definitions = left | {one.name: one for one in changes.add}
-        place = self._placing.place_with_pocket
-        more, pocket = changes_for(submitted, definitions, self.sites.names(), check, place)
-        changes.add += more.add
-        changes.keep |= more.keep
-        return {pocket.output: reader} if reader else {}
-
-    def _check(
-        self, script: Script, base: str, known: dict[str, AnyDef], unnamed: str = ""
-    ) -> ScriptChanges:
-        return self._checking(script, base, known, unnamed).run()
 
     def _checking(
         self, script: Script, base: str, known: dict[str, AnyDef], unnamed: str = ""
@@ -522,6 +492,12 @@ def _logged(say: Say) -> Say:
         say(line)
 
     return tell
+
+
+def _readers(pockets: Iterable[tuple[Submission, str]], changes: ScriptChanges) -> dict[str, str]:
+    """Output of a pocket → who is going to follow it, if somebody is."""
+    outputs = {one.name: one.output for one in changes.add if isinstance(one, PocketDef)}
+    return {outputs[submitted.name]: reader for submitted, reader in pockets if reader}
 
 
 def _note_changes(changes: ScriptChanges) -> None:

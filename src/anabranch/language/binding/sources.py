@@ -69,6 +69,7 @@ def bind_stream(
         name=stmt.name,
         columns=_columns(script, stmt.columns),
         site=_site(stmt, script, "stream", default_site),
+        free=stmt.source is None and stmt.site is None,
         source=bind_call(stmt.source) if stmt.source else None,
         timestamp=stmt.timestamp.text if stmt.timestamp else None,
         unit=stmt.unit or "",
