@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from anabranch.placement.network import FAR, NetworkSamples, filled
+from anabranch.placement.network import ESTIMATED, FAR, NetworkSamples, filled
 from anabranch.placement.picture import picture
 from anabranch.placement.problem import Link, PlacementProblem, Vertex
 from anabranch.placement.reasons import costs_elsewhere, reasons
@@ -23,7 +23,7 @@ def test_a_gap_is_the_pairs_mean_over_other_samples() -> None:
 
 def test_a_pair_never_measured_is_as_far_as_the_way_over_others() -> None:
     sample = np.array([[[0, 1.0, nan], [1.0, 0, 2.0], [nan, 2.0, 0]]])
-    assert filled(sample)[0, 0, 2] == pytest.approx(3.0)
+    assert filled(sample)[0, 0, 2] == pytest.approx(ESTIMATED * 3.0)
 
 
 def test_a_site_never_measured_is_farther_than_the_worst() -> None:
@@ -99,3 +99,9 @@ def test_a_runner_up_that_is_better_by_now_is_said_to_be() -> None:
 def test_a_picture_of_few_sites(sites: int) -> None:
     network = NetworkSamples.unmeasured([f"s{i}" for i in range(sites)])
     ElementTree.fromstring(picture(PlacementProblem([Vertex("op")], [], network), {"op": "s0"}))
+
+
+def test_a_pair_measured_one_way_is_as_far_the_other_way() -> None:
+    sample = np.array([[[0, 1.0, nan], [nan, 0, 2.0], [nan, nan, 0]]])
+    assert filled(sample)[0, 1, 0] == pytest.approx(1.0)
+    assert filled(sample)[0, 2, 1] == pytest.approx(2.0)

@@ -12,7 +12,7 @@ from anabranch.link.emulation import EmulatedNetwork
 from anabranch.link.message import Message
 from anabranch.runtime.loop import process_loop
 from anabranch.site import heartbeat
-from anabranch.site.heartbeat import AT_A_TIME, RoundTrips
+from anabranch.site.heartbeat import AT_A_TIME, LANDMARKS, NEIGHBOURS, RoundTrips, landmarks
 
 
 class FakeNetwork:
@@ -47,10 +47,9 @@ class Trips:
 
 
 def test_with_many_sites_each_has_its_turn() -> None:
-    network = FakeNetwork(["me", *(f"s{i}" for i in range(3 * AT_A_TIME))])
+    network = FakeNetwork(["me", *(f"s{i}" for i in range(2 * AT_A_TIME))])
     trips = Trips(network)
     assert len(trips.round()) == AT_A_TIME
-    trips.round()
     assert trips.round().keys() == set(network.there) - {"me"}
 
 
@@ -74,3 +73,41 @@ def test_who_does_not_answer_or_has_left_is_forgotten() -> None:
     network.dead.add("a")
     network.there.remove("b")
     assert trips.round() == {}
+
+
+def test_of_many_sites_landmarks_and_a_few_neighbours_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """4.4: the latencies to d landmarks say where a site is. So a thousand sites make a number of
+    calls that grows with their number, not with its square."""
+    names = [f"s{i}" for i in range(999)]
+    network = FakeNetwork(["me", *names])
+    calls: list[str] = []
+    near = set(names[500:504])
+
+    async def call(self: FakeNetwork, site: str, message: Message, seconds: float) -> None:
+        calls.append(site)
+
+    monkeypatch.setattr(FakeNetwork, "call", call)
+    trips = Trips(network)
+    trips.emulated.change(
+        {
+            "me": {name: 1.0 if name in near else 5.0 for name in names},
+            **{n: {"me": 0.0} for n in names},
+        }
+    )
+    for _ in range(600):
+        known = trips.round()
+        assert len(known) <= LANDMARKS + 2 * NEIGHBOURS
+    marks = set(landmarks(network.there)) - {"me"}
+    assert marks <= known.keys()
+    assert near & known.keys(), "what is near and was met once is kept"
+    assert len(calls) <= 600 * 2 * AT_A_TIME
+
+
+def test_landmarks_are_the_same_for_all_and_stay() -> None:
+    names = [f"s{i}" for i in range(200)]
+    there = landmarks(names)
+    assert landmarks(reversed(names)) == there
+    gone = [one for one in names if one != there[0]]
+    assert set(there[1:]) <= set(landmarks(gone))

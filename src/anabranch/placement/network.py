@@ -15,6 +15,9 @@ Array = NDArray[np.float64]
 
 UNMEASURED_S = 1.0
 """Between two sites as long as nothing at all has been measured: then traffic alone counts."""
+ESTIMATED = 1.5
+"""A pair that never was measured is taken to be so much farther than the way over others: what is
+known to be near is preferred to what might be. Real networks often have longer direct ways."""
 FAR = 2.0
 """A pair that cannot even be reached over others is taken to be so much worse than the worst."""
 
@@ -87,7 +90,7 @@ class NetworkSamples:
 
 def filled(latency: Array) -> Array:
     """The latencies with gaps filled by the pair's mean over the other samples. A pair that was
-    never measured gets the shortest way over others, or more than the worst.
+    never measured gets somewhat more than the shortest way over others, or than the worst.
     """
     dense = np.array(latency, dtype=np.float64)
     n = dense.shape[1]
@@ -113,5 +116,6 @@ def _over_others(mean: Array) -> Array:
     worst = FAR * measured.max() if measured.size else UNMEASURED_S
     # An entry of 0 would be no edge at all.
     ways = shortest_path(np.where(np.isfinite(known), np.maximum(known, 1e-9), 0.0), directed=False)
-    ways[np.isinf(ways)] = worst
+    ways[np.isinf(ways)] = worst / ESTIMATED
+    ways = np.where(np.isfinite(known), known, ESTIMATED * ways)
     return np.where(np.isfinite(mean), mean, ways)
