@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -76,15 +77,18 @@ class States:
         """Once it is on the disk: its name, and how large it is. Others than that, those `needed`
         and the one that a kept restart point names are removed. Raises StorageError."""
 
+        store = self._store(task)
+
         def write() -> tuple[SnapshotName, int]:
-            store = self._store(task)
             newest = max((one.number for one in store.names()), default=0)
             name = SnapshotName(epoch, newest + 1, self.name)
-            size = store.keep(name, state).size
-            store.keep_only({name, *needed(), *self._named(task)})
-            return name, size
+            return name, store.keep(name, state).size
 
-        return await self._runtime.blocking(write)
+        name, size = await self._runtime.blocking(write)
+        left = {name, *needed(), *self._named(task)}
+        with suppress(StorageError):  # what could go is still there the next time
+            await self._runtime.blocking(store.keep_only, left)
+        return name, size
 
     def _named(self, task: str) -> set[SnapshotName]:
         point = self._points.all().get(task)
@@ -214,6 +218,9 @@ class TaskState:
     async def close(self) -> None:
         """Nothing is written any more, and nothing held."""
         self._states.budget.forget(self)
+        await self._written()
+
+    async def _written(self) -> None:
         if self._keeping:
             await self._keeping.join()
 
@@ -228,6 +235,7 @@ class TaskState:
         """From here, or by `fetch` from the site that has it, which is waited for while `patient`.
         Raises TaskError if it is nowhere, else what `fetch` raises."""
         states = self._states
+        await self._written()
         try:
             if kept := await states.load(self._task, name):
                 return kept
