@@ -107,6 +107,18 @@ def test_a_file_that_is_mostly_waste_is_not_referred_to(tmp_path: Path) -> None:
     assert texts(store.load(name(2))) == ["small"]
 
 
+def test_bytes_are_asked_for_once_and_let_go_of_when_they_are_kept(tmp_path: Path) -> None:
+    content = [b"content"]
+    once = Piece(object(), content.pop, lambda: content.append(b"may go"))
+    store = SnapshotStore(RealFolder(tmp_path), "q")
+    store.keep(name(1), State({}, [once, piece("x" * 1000)]))
+    assert content == [b"may go"]
+    # Its file is mostly waste now, so it is copied.
+    store.keep(name(2), State({}, [once]))
+    store.keep_only({name(2)})
+    assert texts(store.load(name(2))) == ["content"]
+
+
 @pytest.mark.parametrize("after", range(12))
 def test_the_snapshot_before_stays_whole_wherever_keeping_fails(tmp_path: Path, after: int) -> None:
     folder = RealFolder(tmp_path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +18,14 @@ from anabranch.plan.expressions import Use
 from anabranch.plan.operators import Condition
 from anabranch.plan.windows import GONE, UNTIL, Range, Rows, TableWindow, Until, Window
 from anabranch.snapshot.state import KeptPieces
+from anabranch.snapshot.store import SnapshotStore
 from anabranch.stream.batch import END_WATERMARK, START_WATERMARK
-from anabranch.stream.restart import RestartLog, RestartPoint
+from anabranch.stream.restart import RestartLog, RestartPoint, SnapshotName
 from anabranch.window.arrays import U64, hashed
 from anabranch.window.join import members as members_module
 from anabranch.window.join.combine import WorkLimits
 from anabranch.window.join.join import JoinState
+from simulation.disk import Disk, SimFolder
 from tests.window.join_cases import (
     RANGES,
     SEEDS,
@@ -162,14 +166,19 @@ def _keep_states(
     results so far, and the instant."""
     found: list[list[Result]] = []
     kept: list[tuple[list[int], KeptPieces, int, int]] = []
+    process: Any = SimpleNamespace(name="here", fails_now=bool)
+    store, random = SnapshotStore(SimFolder(Disk(Random(1)), process), "q"), Random(1)
     for step in steps:
         for part, outcome in run(case, join, iter([step])):
             found.append(part)
             if not outcome.more:
-                held = join.snapshot()
-                pieces = [piece.to_bytes() for piece in held.pieces]
-                given = sum(map(len, found))
-                kept.append((step[1], KeptPieces(held.notes, pieces), given, outcome.instant))
+                name = SnapshotName(0, len(kept) + 1, "a")
+                store.keep(name, join.snapshot())
+                held = store.load(name)
+                assert held
+                kept.append((step[1], held, sum(map(len, found)), outcome.instant))
+                if random.random() < 0.5:  # what is written is named again, or copied
+                    store.keep_only({name})
     return found, kept
 
 

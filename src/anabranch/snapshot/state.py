@@ -15,6 +15,8 @@ class Piece:
 
     of: object
     to_bytes: Callable[[], bytes]
+    written: Callable[[], None] = lambda: None
+    """Called once they are kept: they are not asked for again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,13 +109,15 @@ class SnapshotStore:
     def keep(self, name: SnapshotName, state: State) -> Manifest:
         """Keeps a snapshot. Once this returns, it is there whole, and as safe as it has to be."""
         known = self._worth_naming(state.pieces)
-        fresh = [piece for piece in state.pieces if id(piece.of) not in known]
-        known |= self._write(self._file(name, _PIECES), fresh)
+        missing = [piece for piece in state.pieces if id(piece.of) not in known]
+        known |= self._write(self._file(name, _PIECES), missing)
         places = tuple(known[id(piece.of)] for piece in state.pieces)
         manifest = Manifest(dict(state.notes), places)
         self._folder.replace(self._file(name, _MANIFEST), record(_manifest_bytes(manifest)))
         self._written = {id(one.of): (one.of, known[id(one.of)]) for one in state.pieces}
         self._manifests[name] = manifest
+        for piece in missing:
+            piece.written()
         return manifest
 
     def _worth_naming(self, pieces: Sequence[Piece]) -> dict[int, PiecePlace]:
@@ -139,7 +141,7 @@ class SnapshotStore:
         end = self._folder.append_to(file, 0)
         try:
             for piece in pieces:
-                payload = piece.to_bytes()
+                payload = self._payload(piece)
                 data = record(payload)
                 end.append(data)
                 places[id(piece.of)] = PiecePlace(file, offset, len(data), len(payload))
@@ -149,6 +151,10 @@ class SnapshotStore:
         finally:
             end.close()
         return places
+
+    def _payload(self, piece: Piece) -> bytes:
+        """Made, or copied out of a file that is mostly waste."""
+        return self._piece(self._written[id(piece.of)][1]) if self._has(piece) else piece.to_bytes()
 
     def _file(self, name: SnapshotName, kind: str) -> str:
         task, site = quote(self._task, safe=""), quote(name.site, safe="").replace(".", "%2E")

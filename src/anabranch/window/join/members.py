@@ -131,15 +131,28 @@ class _Block:
         return self.stop - self.first
 
 
+@dataclass
+class _Content:
+    """Rows as they were when their block was made; nothing once they are written."""
+
+    closed: Closed | None
+
+    def to_bytes(self) -> bytes:
+        assert self.closed
+        return _closed_bytes(self.closed)
+
+    def written(self) -> None:
+        self.closed = None
+
+
 def closed_piece(closed: Closed) -> Piece:
     """Tuples of an input, which are never changed."""
+    return Piece(closed, lambda: _closed_bytes(closed))
 
-    def to_bytes() -> bytes:
-        arrays = [pa.array(closed.pos), pa.array(closed.ts), pa.array(closed.born)]
-        arrays += closed.columns
-        return table_to_bytes(pa.table(arrays, names=list(map(str, range(len(arrays))))))
 
-    return Piece(closed, to_bytes)
+def _closed_bytes(closed: Closed) -> bytes:
+    arrays = [pa.array(closed.pos), pa.array(closed.ts), pa.array(closed.born), *closed.columns]
+    return table_to_bytes(pa.table(arrays, names=list(map(str, range(len(arrays))))))
 
 
 def closed_of(data: bytes) -> Closed:
@@ -252,7 +265,9 @@ class Members:
         while self._blocks and len(self._blocks[-1]) <= MERGED_AT * (len(self) - first):
             first = self._blocks.pop().first
         if first < len(self):
-            self._blocks.append(_Block(first, len(self), closed_piece(self._closed(first))))
+            content = _Content(self._closed(first))
+            piece = Piece(content, content.to_bytes, content.written)
+            self._blocks.append(_Block(first, len(self), piece))
         pieces = [block.piece for block in self._blocks]
         return [*pieces, self._ends()] if self._ends_change else pieces
 
