@@ -4,7 +4,8 @@ them, have equal hashes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
@@ -164,6 +165,49 @@ def hashed(column: pa.Array) -> U64:
         values[np.isnan(values)] = np.nan  # one of the many
         return _mixed(values.view(np.uint64))
     return _mixed(values.astype(np.int64).view(np.uint64))
+
+
+def row_hashes(columns: Sequence[pa.ChunkedArray], rows: int) -> U64:
+    """A hash of each row, of columns of any types. NULL is the same as NULL, as in GROUP BY."""
+    parts = [_nullable(one) for column in columns for one in _flat(_whole(column))]
+    return combined(parts) if parts else np.zeros(rows, np.uint64)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _flat(column: pa.Array) -> Iterator[pa.Array]:
+    """Structs as their fields, which are NULL where these are."""
+    if pa.types.is_struct(column.type):
+        yield column.is_valid()
+        for field in column.flatten():
+            yield from _flat(field)
+    else:
+        yield column
+
+
+def _nullable(column: pa.Array) -> U64:
+    if pa.types.is_null(column.type):
+        return np.full(len(column), _GOLDEN)
+    hashes = hashed(column) if hashable(column.type) else _hashed_lists(column)
+    return hashes if not column.null_count else np.where(valid(column), hashes, _GOLDEN)
+
+
+def _hashed_lists(column: pa.Array) -> U64:
+    """Of each list the hashes of its items, one by one."""
+    offsets = column.offsets.to_numpy()
+    if pa.types.is_map(column.type):
+        items = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
+    else:
+        items = column.values
+    hashes = row_hashes([pa.chunked_array([items])], len(items)).tobytes()
+    word = np.uint64().itemsize
+    bounds = zip((offsets[:-1] * word).tolist(), (offsets[1:] * word).tolist(), strict=True)
+    digests = b"".join(blake2b(hashes[low:high], digest_size=word).digest() for low, high in bounds)
+    return np.frombuffer(digests, np.uint64)
 
 
 def combined(parts: Sequence[U64]) -> U64:

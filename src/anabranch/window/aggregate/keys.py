@@ -7,11 +7,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from anabranch.window.aggregate.cells import as_int, from_int
+from anabranch.window.codes import codes_of, first_of_each
 from anabranch.window.panes import Ints
 
 Seen = tuple[int, Hashable]
@@ -134,31 +133,3 @@ def _restored(values: Sequence[Hashable], type: pa.DataType) -> pa.Array:
 
 def _plain(type: pa.DataType) -> bool:
     return not (pa.types.is_floating(type) or pa.types.is_nested(type))
-
-
-def codes_of(columns: Sequence[pa.ChunkedArray], rows: int) -> npt.NDArray[np.int64]:
-    """A number per row, the same for the same key."""
-    codes = np.zeros(rows, np.int64)
-    for column in columns:
-        if pa.types.is_nested(column.type):
-            known: dict[Hashable, int] = {}
-            values = map(frozen, column.to_pylist())
-            own = np.fromiter((known.setdefault(v, len(known)) for v in values), np.int64, rows)
-            size = len(known)
-        else:
-            if pa.types.is_floating(column.type):
-                column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is 0.0
-            encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-            own, size = encoded.indices.to_numpy(zero_copy_only=False), len(encoded.dictionary)
-        # Dense again after every column, so that many columns cannot overflow.
-        codes = first_of_each(codes * size + own)[0] if codes.any() else own.astype(np.int64)
-    return codes
-
-
-def first_of_each(codes: Ints) -> tuple[Ints, Ints]:
-    """For each row the number of its code, and for each number its first row."""
-    encoded = pa.array(codes).dictionary_encode()
-    numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    first = np.full(len(encoded.dictionary), len(codes), np.int64)
-    first[numbers[::-1]] = np.arange(len(codes))[::-1]
-    return numbers, first

@@ -12,8 +12,9 @@ from anabranch.window.aggregate.aggregate import Lifted
 from anabranch.window.aggregate.calls import CallPlan
 from anabranch.window.aggregate.cells import Argument, valid_of
 from anabranch.window.aggregate.fold import Groups
-from anabranch.window.aggregate.keys import codes_of, first_of_each, rows_of
+from anabranch.window.aggregate.keys import rows_of
 from anabranch.window.aggregate.pending import Ready
+from anabranch.window.codes import codes_of, first_of_each
 from anabranch.window.panes import Ints
 
 Evaluate = Callable[[pa.Table], Mapping[Argument, pa.ChunkedArray]]
