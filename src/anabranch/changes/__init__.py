@@ -1,0 +1,1 @@
+"""Results of any query, kept up to date under insertions and deletions."""
