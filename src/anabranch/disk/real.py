@@ -17,8 +17,9 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def own_folder(path: Path) -> None:
-    """`path` is a folder that its owner alone can enter, and so are those above it that had to be
-    made. One that is ours and stood open is closed."""
+    """Makes `path` a folder that only its owner can enter, and also those above it that had to be
+    made. An open folder of ours is closed to others.
+    """
     missing = [one for one in (path, *path.parents) if not one.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -46,7 +47,7 @@ _REMEDY = {
 
 
 class RealFolder:
-    """Made when it is opened, for its owner only."""
+    """It is made when it is opened, for its owner only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -181,7 +182,7 @@ class RealAppending:
 
 
 class RealLock:
-    """The file says who holds it."""
+    """A lock file, which says who holds it."""
 
     def __init__(self, path: Path, holder: str) -> None:
         with _told(path):

@@ -1,5 +1,6 @@
-"""All that sites ask of each other, that a coordinator asks of them, and they of it: a class each,
-with what it is answered by. What users ask of a coordinator is in `coordinator.requests`."""
+"""The messages between sites, and between sites and the coordinator: a class each, with the type of
+its answer. Users' requests to a coordinator are in `coordinator.requests`.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +31,9 @@ from anabranch.stream.routes import Route
 
 @dataclass(frozen=True, slots=True)
 class Follow(Message[None]):
-    """`stream` behind `after`, for the consumer's task of `epoch`, of the query that was `born`
-    then."""
+    """Asks for `stream` after `after`, for the consumer's task of `epoch`, of the query that was
+    created with the number `born`.
+    """
 
     stream: str
     consumer: str
@@ -42,8 +44,9 @@ class Follow(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class Ship(Message[None]):
-    """What the consumer's standby of `epoch` gets of `stream`, in batches of so many tuples; packed
-    if there is a codec."""
+    """Asks for the stream as the consumer's standby of `epoch` gets it, in batches of this many
+    tuples; packed if there is a codec.
+    """
 
     stream: str
     consumer: str
@@ -58,8 +61,9 @@ class Ship(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Both levels; `received` is missing when only the restart point has moved. `epoch` is that of
-    the producer who sent, `own` that of the task that received as input `index`."""
+    """An ack of both levels; `received` is missing when only the restart point has moved. `epoch`
+    is that of the producer who sent, `own` that of the task that received as input `index`.
+    """
 
     stream: str
     consumer: str
@@ -72,13 +76,15 @@ class Ack:
 
     @classmethod
     def of_reader(cls, stream: str, consumer: str, last: int, epoch: int = 0) -> Ack:
-        """Of a program that has got all up to `last`, and would restart there."""
+        """The ack of a program that has got all up to `last`, and would restart there."""
         return cls(stream, consumer, epoch, last, 0, RestartPoint((last,), last))
 
 
 @dataclass(frozen=True, slots=True)
 class Acks(Message[list[tuple[str, int]]]):
-    """Answered with those among them, (consumer, epoch), that have been replaced."""
+    """Brings acks. The answer lists those, as (consumer, epoch), whose consumers have been
+    replaced.
+    """
 
     acks: tuple[Ack, ...]
 
@@ -117,14 +123,16 @@ class ReadState(Message[str]):
 
 @dataclass(frozen=True, slots=True)
 class Addresses(Message[None], action="peers"):
-    """Where sites are."""
+    """Tells where sites are."""
 
     peers: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The files that are meant, what is wrong with them, and what is to be told of them."""
+    """The files that are used, what is wrong with them, and what the user should be told of
+    them.
+    """
 
     places: tuple[FilePlace, ...]
     problems: tuple[ErrorReport, ...] = ()
@@ -133,7 +141,9 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Check(Message[Checked]):
-    """What is wrong with these sources and sinks, and which files they mean; nothing changes."""
+    """Asks what is wrong with these sources and sinks, and which files they use; nothing
+    changes.
+    """
 
     sources: tuple[StreamDef | TableDef, ...]
     tasks: tuple[TaskSpec, ...]
@@ -141,7 +151,9 @@ class Check(Message[Checked]):
 
 @dataclass(frozen=True, slots=True)
 class Prepare(Order[None]):
-    """Build all or nothing. `resume`: they ran here before, and what they left is used again."""
+    """Builds all or nothing. With `resume`, they ran here before, and what they left is used
+    again.
+    """
 
     sources: tuple[StreamDef | TableDef, ...]
     tasks: tuple[TaskSpec, ...]
@@ -190,8 +202,9 @@ class ReadFile(Fetch[None]):
 
 @dataclass(frozen=True, slots=True)
 class Detach(Message[None]):
-    """Keep nothing for it any more; if an epoch or a creation is given, only if none of a later one
-    has come."""
+    """Keeps nothing for it any more; if an epoch or a creation is given, only if no later one has
+    come.
+    """
 
     stream: str
     consumer: str
@@ -201,7 +214,7 @@ class Detach(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class SetPositions(Order[None], action="place"):
-    """Before the start: the positions behind which outputs and sources go on."""
+    """Sets, before the start, the positions after which outputs and sources go on."""
 
     outputs: dict[str, int]
     sources: dict[str, int]
@@ -209,7 +222,7 @@ class SetPositions(Order[None], action="place"):
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where a task begins, and in which epoch."""
+    """The point where a task begins, and its epoch."""
 
     point: RestartPoint
     epoch: int = 0
@@ -227,16 +240,17 @@ class StartSources(Order[None]):
 
 @dataclass(frozen=True, slots=True)
 class Urgencies(Order[None]):
-    """Task → its sub-deadlines from now on; None: it has none any more."""
+    """Task → its sub-deadlines from now on; None means that it has none any more."""
 
     tasks: dict[str, Urgency | None]
 
 
 @dataclass(frozen=True, slots=True)
 class DropTasks(Order[None], action="drop"):
-    """`standbys`: these tasks only if they still stand by. `resume`: they are going to be prepared
-    again, and go on from their points. `born`: name → the creation that is meant, and no later one
-    of that name; a name that is not in it is meant whatever it is."""
+    """Drops things. `standbys` are dropped only if they still stand by. `resume` means that they
+    are going to be prepared again, and go on from their points. `born` maps a name to the creation
+    that is meant, and no later one of that name; without an entry any creation is meant.
+    """
 
     tasks: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -256,7 +270,7 @@ class GoOnWithout(Order[None]):
 
 @dataclass(frozen=True, slots=True)
 class Points(Message[dict[str, RestartPoint]]):
-    """Task → where it would restart, of all that a site knows of."""
+    """Task → where it would restart, for all tasks that a site knows of."""
 
 
 # -- standing by ---------------------------------------------------------------------------------
@@ -264,7 +278,9 @@ class Points(Message[dict[str, RestartPoint]]):
 
 @dataclass(frozen=True, slots=True)
 class PrimaryAnswer:
-    """`runs`: as its primary. What an instance costs there, for a standby that has run few."""
+    """Whether the task `runs` as its primary, and what an instance costs there, for a standby that
+    has run few.
+    """
 
     runs: bool
     fixed_s: float = 0.0
@@ -297,8 +313,9 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class StandBy(Order[None]):
-    """Run `task` from `point` on as the standby of `primary`, to take over in `epoch`. `sink` is
-    the task that goes with it, if one does."""
+    """Runs `task` from `point` on as the standby of `primary`, to take over in `epoch`. `sink` is
+    the task that goes with it, if one does.
+    """
 
     task: TaskSpec
     point: RestartPoint
@@ -313,15 +330,16 @@ class StandBy(Order[None]):
 
 @dataclass(frozen=True, slots=True)
 class TakeOver(Order[None]):
-    """Now, though the primary may be well."""
+    """Takes over now, though the primary may be well."""
 
     task: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """What a producer has let go of on a task's word, that task's restart point, and how far it was
-    sent."""
+    """What a producer has released on a task's word, that task's restart point, and how far it was
+    sent.
+    """
 
     released: int
     restart: RestartPoint | None
@@ -330,7 +348,7 @@ class ConsumerState:
 
 @dataclass(frozen=True, slots=True)
 class ClaimInput(Message[ConsumerState], action="claim"):
-    """The task that consumes as `consumer` is now the one of `epoch`."""
+    """Claims the input: the task that consumes as `consumer` is now the one of `epoch`."""
 
     stream: str
     consumer: str
@@ -345,14 +363,14 @@ class AskConsumer(Message[ConsumerState], action="consumer"):
 
 @dataclass(frozen=True, slots=True)
 class Announce(Message[None], action="routes"):
-    """Who produces streams now, and who stands by."""
+    """Announces who produces streams now, and who stands by."""
 
     routes: dict[str, Route]
 
 
 @dataclass(frozen=True, slots=True)
 class ShipBy(Message[None], action="batch"):
-    """Ship in batches of another size from now on."""
+    """Asks to ship in batches of another size from now on."""
 
     stream: str
     consumer: str
@@ -373,7 +391,7 @@ class AskTraffic(Message[Flow | None], action="measured"):
 
 @dataclass(frozen=True, slots=True)
 class Emulate(Message[None]):
-    """Sender → receiver → the delay of that link from now on, in seconds."""
+    """Sets the delays of links from now on, in seconds: sender → receiver → delay."""
 
     delays_s: Mapping[str, Mapping[str, float]]
 
@@ -441,9 +459,10 @@ class ModelArrays:
 
 @dataclass(frozen=True, slots=True)
 class LearnModel(Message[ModelArrays]):
-    """The mean and covariance of window results, from all in the table of a `sink` between the ends
-    `oldest` and `newest`: of streams like `streams`, a window every `slide` µs. `keys`: the columns
-    of the model."""
+    """Asks for the mean and covariance of window results, from all in the table of a `sink` between
+    the ends `oldest` and `newest`: of streams like `streams`, a window every `slide` µs. `keys` are
+    the columns of the model.
+    """
 
     sink: Call
     streams: str
@@ -461,14 +480,14 @@ class LearnModel(Message[ModelArrays]):
 
 @dataclass(frozen=True, slots=True)
 class CheckTypes(Message[tuple[TypeAnswer, ...]]):
-    """The types of columns in Spark's spelling."""
+    """Asks for the types of columns in Spark's spelling."""
 
     columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DescribePocket(Message[Submission]):
-    """What the class `module:Class` says, whose file lies in `base`, under a name."""
+    """Asks what the class `module:Class` says, whose file lies in `base`, under a name."""
 
     name: str
     class_: str
@@ -477,7 +496,7 @@ class DescribePocket(Message[Submission]):
 
 @dataclass(frozen=True, slots=True)
 class StageSize(Message[int]):
-    """About how many tuples there are in the source of a stage, which need not run."""
+    """Asks about how many tuples there are in the source of a stage, which need not run."""
 
     stage: Stage
 
@@ -493,8 +512,9 @@ class StateRows:
 
 @dataclass(frozen=True, slots=True)
 class StateQuery(Message[StateRows]):
-    """What Spark SQL makes of the windows that a stage has so far, as `operators` would give them
-    out; `before` and `after` are the text around the name of that table."""
+    """Asks for the result of Spark SQL over the windows that a stage has so far, as `operators`
+    would give them out; `before` and `after` are the text around the name of that table.
+    """
 
     stream: str
     operators: tuple[Operator, ...]
@@ -512,8 +532,9 @@ class Schema(Message[str]):
 
 @dataclass(frozen=True, slots=True)
 class Push(Message[bool]):
-    """Rows as `site.sources.open_stream` encodes them. A `writer` that had no answer sends the
-    same `number` again: its rows are there once."""
+    """Brings rows as `site.sources.open_stream` encodes them. A `writer` that had no answer sends
+    the same `number` again, and its rows are there once.
+    """
 
     stream: str
     rows: str
@@ -531,7 +552,7 @@ class End(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The cluster as the coordinator knows it, and the number of this life of the site."""
+    """The cluster as the coordinator knows it, and the number of this incarnation of the site."""
 
     cluster: ClusterConfig
     life: int = 0
@@ -539,7 +560,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class JoinCluster(Message[Joined], action="join"):
-    """A site is about to start."""
+    """Says that a site is about to start."""
 
     site: str
     pid: int
@@ -549,8 +570,9 @@ class JoinCluster(Message[Joined], action="join"):
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Where all sites are, and who produces what. What runs at the site that is told so and is not
-    `wanted`, if that is said, is to stop."""
+    """Where all sites are, and who produces what. If `wanted` is set, the site stops whatever runs
+    there and is not in it.
+    """
 
     addresses: dict[str, str]
     routes: dict[str, Route]
@@ -560,6 +582,6 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class SendReport(Message[News], action="heartbeat"):
-    """What runs at a site."""
+    """Says what runs at a site."""
 
     report: SiteReport

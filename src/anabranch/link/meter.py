@@ -20,8 +20,9 @@ _NEW = 0.25
 
 @dataclass
 class Traffic:
-    """Bytes sent to primary consumers and to standbys: as they are, and as they went over the wire
-    once compressed."""
+    """Bytes sent to primary consumers and to standbys: before compression, and as they went over
+    the wire.
+    """
 
     primary: int = 0
     shipped: int = 0
@@ -52,9 +53,10 @@ have taken, and this long."""
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """How what is kept for a consumer is let go of: how often, how much is left then and how much
-    that varies, and of each, how many tuples had come since the one before and how many were
-    left."""
+    """How kept tuples of a consumer are released: how often, how many are left then and how much
+    that varies, and for each release, how many tuples had come since the one before and how many
+    were left.
+    """
 
     ack_interval_s: float
     left: float
@@ -64,9 +66,10 @@ class Releases:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a consumer gets: tuples a second, bytes a tuple, tuples of a batch that was appended,
-    the part of the bytes that is left once compressed, and how many tuples are kept for it now.
-    Releases are there once enough have been measured."""
+    """The traffic to a consumer: tuples a second, bytes a tuple, tuples of a batch that was
+    appended, the fraction of the bytes that is left once compressed, and how many tuples are kept
+    for it now. `releases` is set once enough have been measured.
+    """
 
     rate: float
     tuple_bytes: float
@@ -79,7 +82,7 @@ class Flow:
 
 
 class Meter:
-    """Times are given, in seconds of any one clock."""
+    """The caller gives times, in seconds of any one clock."""
 
     def __init__(self) -> None:
         self._appended: deque[tuple[float, int, int]] = deque()
@@ -91,14 +94,15 @@ class Meter:
             _forget(self._appended, now)
 
     def released(self, now: float, consumer: str, left: int, last: int) -> None:
-        """An ack has released some of the consumer's tuples and `left` others, the last of which is
-        the `last`."""
+        """Takes note that an ack has released some of the consumer's tuples and left `left` others,
+        the last of which is `last`.
+        """
         acks = self._released.setdefault(consumer, deque())
         acks.append((now, left, last))
         _forget(acks, now, ACKS)
 
     def report(self, now: float, consumer: str) -> Flow | None:
-        """None while nothing comes at all."""
+        """The measured flow; None while nothing comes at all."""
         _forget(self._appended, now)
         acks = self._released.get(consumer, deque())
         _forget(acks, now, ACKS)

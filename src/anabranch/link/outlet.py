@@ -1,4 +1,4 @@
-"""An outlet as a site has it: one producer appends, any number of consumers are served."""
+"""A site's outlet: one producer appends, any number of consumers are served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOOK_S = 0.1
 
 
 class Stopped(Protocol):
-    """A thread's Event."""
+    """What we need of a thread's Event."""
 
     def is_set(self) -> bool: ...
 
@@ -36,7 +36,7 @@ class Producer(Protocol):
     def room_appeared(self) -> None: ...
 
     def acknowledge(self, position: int) -> None:
-        """No consumer needs anything up to `position` any more."""
+        """Takes note that no consumer needs anything up to `position` any more."""
 
 
 class LiveOutlet(Generic[P]):
@@ -104,7 +104,7 @@ class LiveOutlet(Generic[P]):
         return self._serving.traffic
 
     def produced_by(self, producer: Producer | None) -> None:
-        """Who hears of room and acks from now on."""
+        """Sets who hears of room and acks from now on."""
         self._producer = producer
 
     @property
@@ -130,12 +130,12 @@ class LiveOutlet(Generic[P]):
 
     @property
     def wanted(self) -> bool:
-        """Somebody reads it, or will."""
+        """Whether somebody reads it, or will."""
         with self._runtime:
             return self._outlet.wanted
 
     def kept(self) -> tuple[int, int]:
-        """Tuples and bytes kept for consumers."""
+        """The tuples and bytes that are kept for consumers."""
         with self._runtime:
             outlet = self._outlet
             if self._record:
@@ -154,7 +154,7 @@ class LiveOutlet(Generic[P]):
 
     @property
     def disk_bytes(self) -> int:
-        """What is on the disk of what is kept."""
+        """The bytes that are kept on the disk."""
         return self._store.disk_bytes
 
     def spilled(self) -> SpilledReport | None:
@@ -177,7 +177,7 @@ class LiveOutlet(Generic[P]):
         return SpilledReport(self._store.disk_bytes, behind, left_s, keep)
 
     def append(self, batches: Iterable[P], watermark: int) -> int:
-        """Add the batches, the watermark behind the last of them; returns the last position."""
+        """Adds the batches; `watermark` holds after the last of them. Returns the last position."""
         with self._runtime:
             before, last, size = self._outlet.watermark, self._outlet.last, 0
             for data in batches:
@@ -190,7 +190,7 @@ class LiveOutlet(Generic[P]):
             return self._outlet.last
 
     def end(self) -> None:
-        """No tuple will follow. Idempotent."""
+        """Ends the stream: no tuple will follow. Calling it again does no harm."""
         with self._runtime:
             self._outlet.advance(END_WATERMARK)
             self._changed.notify()
@@ -212,8 +212,9 @@ class LiveOutlet(Generic[P]):
         return outlet.unsent_to_quickest(waited_for) < self._limit
 
     def wait_for_room(self, stopped: Stopped, timeout_s: float = math.inf) -> bool:
-        """For a producer's thread: until there is room; False if `stopped` is set, the outlet
-        closed or the time is over first."""
+        """Called from a producer's thread: waits until there is room; False if `stopped` is set,
+        the outlet closed or the time is over first.
+        """
         deadline = self._runtime.now() + timeout_s
         while not (self._serving.closed or stopped.is_set()):
             if self.room():
@@ -225,7 +226,7 @@ class LiveOutlet(Generic[P]):
         return False
 
     async def room_within(self, seconds: float) -> bool:
-        """Whether there is room, now or after so long at most."""
+        """Whether there is room, now or within this time."""
         if not (self._serving.closed or self.room()):
             await self._changed.wait(seconds)
         return not self._serving.closed and self.room()
@@ -235,9 +236,10 @@ class LiveOutlet(Generic[P]):
         return self._outlet.epoch
 
     def start_at(self, position: int, given: int | None = None) -> None:
-        """The next tuple is the one behind `position`: before anything is appended, or when all
-        that was is forgotten. Up to `given` tuples may have been given by another outlet of the
-        stream, as far as our producer knows."""
+        """Sets the next tuple to be the one after `position`. Call it before anything is appended,
+        or when all that was is forgotten. Up to `given` tuples may have been given by another
+        outlet of the stream, as far as our producer knows.
+        """
         with self._runtime:
             self._given = given
             before = self._outlet
@@ -258,8 +260,10 @@ class LiveOutlet(Generic[P]):
             )
 
     def ahead(self) -> tuple[str, int, int] | None:
-        """A consumer that came with more tuples than our producer knows to have been given, how
-        many, and how many it knows of. What follows here is not what that consumer had."""
+        """A consumer that came with more tuples than our producer knows to have given, how many it
+        has, and how many the producer knows of. The next tuples are not the ones that this consumer
+        had.
+        """
         with self._runtime:
             if self._given is not None:
                 for consumer, had in self._returned.items():
@@ -268,7 +272,7 @@ class LiveOutlet(Generic[P]):
         return None
 
     def _meet(self, consumer: str, after: int) -> None:
-        """Raises SiteError for one that is ahead: it waits, and keeps what it has."""
+        """Raises SiteError for a consumer that is ahead: it waits, and keeps what it has."""
         self._returned.setdefault(consumer, after)
         if self._given is not None and self._returned[consumer] > self._given:
             raise SiteError(
@@ -277,7 +281,7 @@ class LiveOutlet(Generic[P]):
             )
 
     def produce_in(self, epoch: int, *, standing_by: bool = False) -> None:
-        """Produce the stream in `epoch`, or stand by to do so."""
+        """Produces the stream in `epoch`, or stands by to do so."""
         with self._runtime:
             self._outlet.epoch = epoch
             self.standing_by = standing_by
@@ -293,7 +297,9 @@ class LiveOutlet(Generic[P]):
         born: int = 0,
         lease: bool = False,
     ) -> int:
-        """With a `lease` it is detached when it does not follow for long; see `expire`."""
+        """Attaches the consumer. With a `lease` it is detached when it does not follow for long;
+        see `expire`.
+        """
         with self._runtime:
             if lease:
                 self._serving.lease(consumer)
@@ -327,8 +333,9 @@ class LiveOutlet(Generic[P]):
             return [one for one in self._outlet.consumers if one not in self._serving.leased]
 
     def look(self, lease_s: float) -> None:
-        """Now and then: detach programs that have gone without saying so, nobody else would ever;
-        and wait no more for those that are not heard of."""
+        """Called now and then: detaches programs that have gone without saying so, because nobody
+        else would; and waits no more for silent consumers.
+        """
         with self._runtime:
             gone = self._serving.expired(lease_s)
             self._store.look()
@@ -337,8 +344,9 @@ class LiveOutlet(Generic[P]):
         self._tell_room()
 
     def detach(self, consumer: str, epoch: int | None = None, born: int = 0) -> None:
-        """Keep nothing for it any more; if an `epoch` or a creation is given, only if no later one
-        consumes."""
+        """Keeps nothing for it any more; if an `epoch` or a creation is given, only if no later one
+        consumes.
+        """
         with self._runtime:
             known = self._outlet.consumers.get(consumer)
             if known and epoch is not None and epoch < known.epoch:
@@ -382,9 +390,10 @@ class LiveOutlet(Generic[P]):
             self._producer.acknowledge(settled)
 
     def claim(self, consumer: str, epoch: int) -> tuple[int, RestartPoint | None, int]:
-        """The task that consumes as `consumer` is now the one of `epoch`: what was released on the
-        word of the one before, its restart point, and how far it was sent. Raises Superseded if it
-        comes too late."""
+        """Claims the consumer for its task of `epoch`. Returns what was released on the word of the
+        task before, that task's restart point, and how far it was sent. Raises Superseded if it
+        comes too late.
+        """
         with self._runtime:
             self._must_serve()
             self._outlet.fence(consumer, epoch)
@@ -401,12 +410,12 @@ class LiveOutlet(Generic[P]):
             return max(known.released, self._outlet.released), known.restart
 
     def readers(self) -> dict[str, RestartPoint]:
-        """Where the consumers would restart."""
+        """The points where the consumers would restart."""
         with self._runtime:
             return self._outlet.readers()
 
     def learn(self, readers: Points) -> None:
-        """What consumers have told another outlet of the stream."""
+        """Learns what consumers have told another outlet of the stream."""
         with self._runtime:
             self._outlet.learn(readers)
 
@@ -424,8 +433,9 @@ class LiveOutlet(Generic[P]):
     async def follow(
         self, out: Outgoing[P], consumer: str, after: int, epoch: int = 0, born: int = 0
     ) -> None:
-        """Send `consumer` what lies behind `after`; see `Serving.follow`. Ends with Superseded if
-        its task of `epoch` has been replaced."""
+        """Sends `consumer` what lies after `after`; see `Serving.follow`. Ends with Superseded if
+        its task of `epoch` has been replaced.
+        """
 
         def check() -> None:
             self._must_serve()
@@ -437,7 +447,7 @@ class LiveOutlet(Generic[P]):
     async def ship(
         self, out: Outgoing[P], consumer: str, after: int, epoch: int, batch: int
     ) -> None:
-        """Send the standby of `consumer` what lies behind `after`; see `Serving.ship`."""
+        """Sends the standby of `consumer` what lies after `after`; see `Serving.ship`."""
 
         def check() -> None:
             self._must_serve()
@@ -451,7 +461,7 @@ class LiveOutlet(Generic[P]):
             raise SiteError(f"this site stands by for stream {self.stream}")
 
     def batch_by(self, consumer: str, epoch: int, batch: int) -> None:
-        """Ship in batches of this size from now on, if it is still that standby's turn."""
+        """Ships in batches of this size from now on, if it is still that standby's turn."""
         with self._runtime:
             known = self._outlet.consumers.get(consumer)
             if known and known.backup and known.backup.epoch == epoch:
@@ -473,7 +483,7 @@ class LiveOutlet(Generic[P]):
             self._producer.acknowledge(self._store.settled)
 
     def _tell_room(self) -> None:
-        """Once whenever sending has made room again."""
+        """Tells the producer once whenever sending has made room again."""
         with self._runtime:
             room = self._has_room()
             appeared, self._had_room = room and not self._had_room, room

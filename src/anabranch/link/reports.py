@@ -1,4 +1,5 @@
-"""What a site says of itself and of all that runs there: with each heartbeat, and when it is asked.
+"""What a site reports of itself and of all that runs there, with each heartbeat and when it is
+asked.
 
 Keys of the JSON are the names of the fields, in their order; `anabranch status --json` shows them.
 """
@@ -21,7 +22,8 @@ from anabranch.standby.cost import Load
 @dataclass(frozen=True, slots=True)
 class PlanReport:
     """How Spark evaluates expressions: by a plan that is `kept` or by a job, and why; and how many
-    instances were evaluated by each."""
+    instances were evaluated by each.
+    """
 
     plan: str
     why: str
@@ -31,7 +33,7 @@ class PlanReport:
 
 @dataclass(frozen=True, slots=True)
 class PocketReport:
-    """Rows that a pocket skipped, how often it was begun again, and the newest traceback."""
+    """The rows that a pocket skipped, how often it was begun again, and the newest traceback."""
 
     skipped: int
     restarts: int
@@ -49,9 +51,10 @@ class Delay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningReport:
-    """The batch size of one input of a standby: why it was chosen, which limits it breaks, what it
-    should come to, and the load that this follows from. It is `measured` if releases were, and not
-    assumed."""
+    """The batch size of one input of a standby: why it was chosen, which limits it breaks, its
+    expected cost, and the load that this follows from. `measured` means that releases were
+    measured, not assumed.
+    """
 
     stream: str
     batch: int
@@ -69,7 +72,7 @@ class TuningReport:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """How soon it is noticed that the primary's process has died, and that its machine has."""
+    """The time until the death of the primary's process is noticed, and that of its machine."""
 
     process_s: float
     machine_s: float
@@ -77,7 +80,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyReport:
-    """Of a task that stands by, or has done so before it took over from `primary`."""
+    """The report of a task that stands by, or has stood by before it took over from `primary`."""
 
     guard: str
     """standby → claiming → primary, or retired."""
@@ -119,8 +122,9 @@ class SnapshotReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """A task at one site. What it took and made is counted since it began there; `position` is that
-    of its newest output, or of a sink its newest input, since the query began."""
+    """A task at one site. Its counts begin at its start there; `position` is that of its newest
+    output, or of a sink its newest input, since the query began.
+    """
 
     name: str
     query: str
@@ -167,9 +171,9 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageReport:
-    """The state of a stage, as far as it has been heard of: what is None is not said. `released`
-    are the end of the last window that is never needed again, and how many results there were up to
-    it."""
+    """The state of a stage, as far as it is known: None means unknown. `released` holds the end of
+    the last window that is never needed again, and the number of results up to it.
+    """
 
     offsets: dict[str, int] | None = None
     watermark: int | None = None
@@ -201,8 +205,9 @@ class SourceNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
-    """A stream from outside, a table, or a stream that programs fill. Of a stream that is read
-    again, `replayed` of `to_replay` tuples are there already."""
+    """A stream from outside, a table, or a stream that programs fill. While a stream is read again,
+    `replayed` of `to_replay` tuples are there already.
+    """
 
     stream: str
     site: str
@@ -228,7 +233,7 @@ class SourceReport:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Tuples that were left out, by the reason, if there are any."""
+        """The tuples that were left out, by the reason, if there are any."""
         reasons = {"late": self.late, "skipped": self.skipped, "shed": self.shed}
         return {why: count for why, count in reasons.items() if count}
 
@@ -243,8 +248,9 @@ class StateFolderReport:
 
 @dataclass(frozen=True, slots=True)
 class SpilledReport:
-    """What is on the disk of a stream, and which consumers have not been sent it: how many tuples
-    each lacks."""
+    """The part of a stream that is on the disk, and how many tuples each consumer has not been
+    sent.
+    """
 
     bytes: int
     behind: dict[str, int]
@@ -256,7 +262,7 @@ class SpilledReport:
 
 @dataclass(frozen=True, slots=True)
 class DiskReport:
-    """Bytes that streams take on a site's disk, and may take."""
+    """The bytes that streams take on a site's disk, and may take."""
 
     used: int
     total: int

@@ -1,4 +1,4 @@
-"""An outlet's readers: who follows it or is shipped to, and what goes to each."""
+"""The readers of an outlet: who follows it or is shipped to, and what each gets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Serving(Generic[P]):
     # -- who is there ----------------------------------------------------------------------------
 
     def there(self) -> list[str]:
-        """Those that follow and are heard of."""
+        """The consumers that follow and are not silent."""
         now = self._runtime.now()
         return [one for one in self._followers if now - self._heard.get(one, now) < AWAY_S]
 
@@ -57,12 +57,12 @@ class Serving(Generic[P]):
             self._heard[consumer] = self._runtime.now()
 
     def end_following(self, consumer: str) -> None:
-        """The connection that there is serves somebody else."""
+        """Ends the consumer's present connection, which now serves somebody else."""
         self._followers.pop(consumer, None)
         self._heard.pop(consumer, None)
 
     def end_serving(self, consumer: str) -> None:
-        """The same, and that to its standby."""
+        """Ends the consumer's connection, and that to its standby."""
         self.end_following(consumer)
         self._shippers.pop(consumer, None)
 
@@ -77,7 +77,7 @@ class Serving(Generic[P]):
         return tuple(self._leases)
 
     def expired(self, lease_s: float) -> list[str]:
-        """Those with a lease that have not followed for so long."""
+        """The consumers with a lease that have not followed for this long."""
         now = self._runtime.now()
         return [one for one, since in self._leases.items() if now - since > lease_s]
 
@@ -86,12 +86,12 @@ class Serving(Generic[P]):
     async def follow(
         self, out: Outgoing[P], consumer: str, after: int, check: Callable[[], None]
     ) -> None:
-        """Send batches behind `after` as they come, and a heartbeat when none came for a while.
+        """Sends batches after `after` as they come, and a heartbeat when none came for a while.
 
         Ends after the stream's last tuple, when the outlet closes, once `out` is gone, or when
-        `consumer` follows anew: it has lost this connection, which may not have noticed yet. What
-        ends it otherwise, `out` is ended with: what `check` raises at the beginning, or Gap if
-        tuples behind `after` were released.
+        `consumer` follows again: it has lost this connection, which may not have noticed yet. In
+        all other cases `out` ends with the error: what `check` raises at the beginning, or Gap if
+        tuples after `after` were released.
         """
         me = object()
         try:
@@ -131,8 +131,9 @@ class Serving(Generic[P]):
         self, out: Outgoing[P], consumer: str, after: int, told: int | None, me: object
     ) -> Batch[P] | None:
         """The next batch, or after a heartbeat interval an empty one with the watermark; None when
-        there is nobody to send to any more. One that died while we waited for a batch was not sent
-        it: who takes over has not to catch up with that."""
+        there is nobody to send to any more. A consumer that died while we waited for a batch was
+        not sent it, so its successor need not catch up with it.
+        """
         deadline = self._runtime.now() + self._heartbeat_s
         while self._serves(out, self._followers.get(consumer) is me):
             if batch := await self._store.read(after):
@@ -148,8 +149,9 @@ class Serving(Generic[P]):
         return mine and not (self.closed or out.gone)
 
     def _newest(self, batch: Batch[P]) -> Batch[P]:
-        """What can be said of the last batch only when it is sent: the watermark reached since it
-        was appended."""
+        """The batch with what can be said of the last one only when it is sent: the watermark
+        reached since it was appended.
+        """
         outlet = self._store.outlet
         if batch.last < outlet.last or outlet.watermark <= batch.watermark:
             return batch
@@ -165,11 +167,12 @@ class Serving(Generic[P]):
     async def ship(
         self, out: Outgoing[P], consumer: str, after: int, epoch: int, check: Callable[[], None]
     ) -> None:
-        """For the standby of `consumer`, which has all up to `after`: what is not yet released, in
-        batches; and when there is none for a while, the newest restart point.
+        """Sends the standby of `consumer`, which has all up to `after`, what is not yet released,
+        in batches; and when there is none for a while, the newest restart point.
 
         Ends with what `check` raises at the beginning, or Superseded when the standby has been
-        replaced, or is the primary now."""
+        replaced, or is the primary now.
+        """
         me = object()
         try:
             check()
@@ -188,8 +191,9 @@ class Serving(Generic[P]):
     async def _next_shipment(
         self, out: Outgoing[P], consumer: str, after: int, epoch: int, me: object
     ) -> Batch[P] | None:
-        """None when there is nobody to ship to any more: an old connection must not take what the
-        one that replaced it will miss."""
+        """The next shipment; None when there is nobody to ship to any more: an old connection must
+        not take tuples that the one which replaced it would miss.
+        """
         deadline = self._runtime.now() + self._heartbeat_s
         while self._serves(out, self._shippers.get(consumer) is me):
             outlet = self._store.outlet
@@ -207,8 +211,9 @@ class Serving(Generic[P]):
         return None
 
     async def _whole(self, due: Due) -> Batch[P] | None:
-        """As one batch: compression and the standby's task fare better with it. None if some of it
-        was let go of while it was read: then something else is due."""
+        """The due tuples as one batch, which serves compression and the standby's task better. None
+        if some of them were released while they were read: then something else is due.
+        """
         try:
             parts = await self._store.cut(due.after, due.last)
         except Gap:

@@ -1,4 +1,6 @@
-"""What is kept of a stream for its readers: the newest in memory, the rest on the disk."""
+"""The tuples of a stream that are kept for its readers: the newest in memory, the rest on the
+disk.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ ENTRY_BYTES, ENTRY_ROWS = 1_000_000, 65_536
 
 
 class Payloads(Protocol[P]):
-    """What the batches of a stream carry."""
+    """The data that the batches of a stream carry."""
 
     def newest(self, part: P) -> int:
         """The greatest event time of its rows, of which there are some."""
@@ -31,19 +33,19 @@ class Payloads(Protocol[P]):
 
     @property
     def nothing(self) -> P:
-        """Without a row."""
+        """Data without a row."""
 
     @property
     def schema(self) -> Any: ...
 
     def joined(self, parts: Sequence[P]) -> P:
-        """All rows as one."""
+        """All rows in one piece."""
 
     def packed(self, parts: Sequence[P]) -> bytes:
-        """All rows as they stand in a log."""
+        """All rows in the form in which a log holds them."""
 
     def unpacked(self, body: bytes | memoryview) -> P:
-        """What `packed` was given, as one."""
+        """The data that `packed` was given, in one piece."""
 
 
 @dataclass
@@ -67,8 +69,9 @@ class DiskBudget:
 
 @dataclass(frozen=True)
 class Shelves:
-    """Where the outlets of a site put what they keep. An outlet may have an eighth of `memory`
-    whatever the others have, so that none starves."""
+    """The disk where the outlets of a site put what they keep. Each outlet may have an eighth of
+    `memory` whatever the others have, so that none starves.
+    """
 
     memory: Budget
     disk: DiskBudget
@@ -144,17 +147,19 @@ class OutletStore(Generic[P]):
 
     @property
     def spills(self) -> bool:
-        """What memory does not hold goes to the disk: nobody need wait for a slow reader."""
+        """Whether the disk takes what memory does not hold: then nobody need wait for a slow
+        reader.
+        """
         shelves = self._shelves
         return shelves is not None and shelves.disk.left and not self._trouble
 
     @property
     def falls_behind(self) -> bool:
-        """More is added than the disk takes."""
+        """Whether more is added than the disk takes."""
         return self._shelves is not None and self._memory_used > 2 * self._shelves.memory.total
 
     def begin(self, outlet: Outlet[P]) -> None:
-        """Everything is forgotten; from now on it is `outlet` that keeps."""
+        """Forgets everything; from now on it stores what `outlet` keeps."""
         self.outlet = outlet
         self._let_go()
         self.look()
@@ -179,7 +184,9 @@ class OutletStore(Generic[P]):
             self._log = None
 
     def look(self) -> None:
-        """After anything was added or let go of: whether there is something to do."""
+        """Called after anything was added or released: starts to spill if there is something to
+        do.
+        """
         if self._shelves:
             self._count(self._shelves)
             if not self._busy and self._to_do(self._shelves):
@@ -189,8 +196,9 @@ class OutletStore(Generic[P]):
     # -- reading ---------------------------------------------------------------------------------
 
     async def read(self, after: int) -> Batch[P] | None:
-        """The first tuples behind `after`, as they were kept; None if there are none yet. Raises
-        Gap if they were let go of."""
+        """The first tuples after `after`, as they were kept; None if there are none yet. Raises Gap
+        if they were released.
+        """
         while True:
             outlet, log = self.outlet, self._log
             if self._closed:
@@ -243,7 +251,7 @@ class OutletStore(Generic[P]):
         return position
 
     async def cut(self, after: int, last: int) -> list[Batch[P]]:
-        """The kept tuples after+1…last. The watermark of one that is cut does not hold yet."""
+        """The kept tuples after+1…last. The watermark of a batch that is cut does not hold yet."""
         found: list[Batch[P]] = []
         watermark = START_WATERMARK
         while after < last:
@@ -313,8 +321,9 @@ class OutletStore(Generic[P]):
         self._rested.notify()
 
     async def _step(self, shelves: Shelves) -> None:
-        """One thing at a time: a log has one writer. A step that failed is taken again, though it
-        may have been done."""
+        """Does one thing at a time, because a log has one writer. A step that failed is taken
+        again, though it may have been done.
+        """
         if self._log and self._log.last <= self.outlet.released:
             self._let_go()
         floor = self._floor()

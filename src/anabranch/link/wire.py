@@ -24,7 +24,9 @@ _ZLIB_LEVEL = 6  # zlib's own default, as in the paper's measurements
 
 
 def pack(data: pa.RecordBatch, codec: str) -> pa.RecordBatch:
-    """Rows, nulls and all, as one value of one column; an empty batch stays without rows."""
+    """The rows, with all their values, as one value of one column; an empty batch stays without
+    rows.
+    """
     blobs = [compress(data.serialize(), codec)] if data.num_rows else []
     return pa.RecordBatch.from_arrays([pa.array(blobs, pa.binary())], schema=PACKED)
 
@@ -32,7 +34,7 @@ def pack(data: pa.RecordBatch, codec: str) -> pa.RecordBatch:
 def unpacker(
     schema: pa.Schema, codec: str
 ) -> Callable[[Batch[pa.RecordBatch]], Batch[pa.RecordBatch]]:
-    """Undoes `pack` on the batches of a stream with this `schema`."""
+    """A function that undoes `pack` on the batches of a stream with this `schema`."""
     nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 
     def unpack(batch: Batch[pa.RecordBatch]) -> Batch[pa.RecordBatch]:
@@ -45,7 +47,7 @@ def unpacker(
 
 
 def compress(buffer: pa.Buffer, codec: str) -> bytes:
-    """The size in front: Arrow's codecs want to know it to undo it."""
+    """The compressed buffer with its size in front: Arrow's codecs need the size to undo it."""
     size: bytes = buffer.size.to_bytes(8, "little")
     if codec == "zlib":
         return size + zlib.compress(buffer, _ZLIB_LEVEL)
@@ -53,7 +55,7 @@ def compress(buffer: pa.Buffer, codec: str) -> bytes:
 
 
 def decompress(blob: pa.Buffer, codec: str) -> pa.Buffer:
-    """What `compress` was given."""
+    """The buffer that `compress` was given."""
     size = int.from_bytes(blob[:8].to_pybytes(), "little")
     if codec == "zlib":
         return pa.py_buffer(zlib.decompress(blob[8:], bufsize=size))
@@ -80,13 +82,15 @@ Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 def wire_schema(columns: pa.Schema) -> pa.Schema:
-    """Positions are dense, so a batch carries only its first one, beside the columns."""
+    """The schema on the wire. Positions are dense, so a batch carries only its first one, beside
+    the columns.
+    """
     times = [pa.field(EVENT_TIME, pa.int64()), pa.field(BORN, pa.int64())]
     return pa.schema([pa.field(f.name, f.type) for f in columns] + times)
 
 
 def header(batch: Batch[pa.RecordBatch]) -> pa.Buffer:
-    """The numbers of a batch; for a standby the restart point behind them."""
+    """The numbers of a batch; for a standby the restart point follows them."""
     fixed = _HEADER.pack(batch.first, batch.watermark, batch.epoch)
     point = json.dumps(asdict(batch.point)).encode() if batch.point else b""
     return pa.py_buffer(fixed + point)
@@ -103,7 +107,7 @@ def _point(metadata: pa.Buffer) -> RestartPoint | None:
 
 
 class ArrowBatches:
-    """What the batches of a stream of this schema carry."""
+    """Batches of Arrow data with this schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -121,7 +125,7 @@ class ArrowBatches:
         return pa.concat_batches(parts)
 
     def packed(self, parts: Sequence[pa.RecordBatch]) -> bytes:
-        """All rows as they stand in a log."""
+        """All rows in the form in which a log holds them."""
         whole = parts[0] if len(parts) == 1 else self.joined(parts)
         return compress(whole.serialize(), LOG_CODEC)
 
@@ -135,8 +139,9 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def apart(rows: Rows, nbytes: int) -> Rows:
-    """`rows` that were taken from `nbytes` of them: a copy if they are much less. What comes over a
-    link has all columns in one buffer, which each of them would hold."""
+    """`rows` that were cut from a buffer of `nbytes` bytes: a copy if they are much smaller. What
+    comes over a link has all columns in one buffer, which each of them would keep in memory.
+    """
     if 2 * rows.nbytes >= nbytes:
         return rows
     return rows.take(pa.array(np.arange(rows.num_rows)))

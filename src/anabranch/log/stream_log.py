@@ -25,13 +25,14 @@ _HEAD_BYTES = 10_000
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    """Of the names of its files."""
+    """A pattern of the names of its files."""
     return re.compile(rf"{re.escape(name)}\.(\d{{20}})\.log")
 
 
 def remove_log(folder: Folder, name: str) -> None:
-    """Of a stream that begins anew, because a person said so. The newest first: what is left if
-    that is interrupted would not pass for whole."""
+    """Removes the log of a stream that begins from the beginning, because a person said so. The
+    newest file goes first: if that is interrupted, the rest cannot pass for a whole log.
+    """
     for file in sorted(filter(_pattern(name).fullmatch, folder.names()), reverse=True):
         folder.remove(file)
 
@@ -39,9 +40,9 @@ def remove_log(folder: Folder, name: str) -> None:
 class StreamLog:
     """Holds every tuple after `begin` up to `last`, each once and in order.
 
-    What `append` was given is safe from the death of the process when it returns, and from that of
-    the machine once `sync` has. A StorageError leaves the log as it was before the call. One thread
-    at a time may change it, while others read what was there when they asked. Calls may wait for
+    Appended entries survive the death of the process once `append` returns, and that of the machine
+    once `sync` has. A StorageError leaves the log as it was before the call. One thread at a time
+    may change it, while others read the entries that existed when they asked. Calls may wait for
     the disk.
     """
 
@@ -55,11 +56,11 @@ class StreamLog:
         lasting: bool = True,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        """Raises CannotResume for a log that is damaged or lacks something between what it has.
-
-        `learn` is told of the entries of the newest segment, in order. What it has made of those
-        before must be in `notes`, with which each segment begins. One that is not `lasting` is
-        never read by another process, so nothing of it is forced to the disk."""
+        """Raises CannotResume for a log that is damaged or has a gap. `learn` is called with the
+        entries of the newest segment, in order. What it has computed from earlier ones must be in
+        `notes`, with which each segment begins. A log that is not `lasting` is never read by
+        another process, so nothing of it is forced to the disk.
+        """
         self._folder = folder
         self._learn = learn
         self._notes = notes
@@ -104,19 +105,20 @@ class StreamLog:
 
     @property
     def place(self) -> str:
-        """How messages call it."""
+        """The name of the log in messages."""
         return self._folder.place(self._name)
 
     @property
     def size(self) -> int:
-        """Bytes on the disk."""
+        """The bytes on the disk."""
         return self._sealed + self._segments[-1].size if self._segments else 0
 
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, entry: Entry, *, sync: bool = False) -> None:
-        """Add the tuples after `last`. With `sync` they are safe from the death of the machine,
-        with all before them, when it returns."""
+        """Adds the tuples after `last`. With `sync` they survive the death of the machine, with all
+        before them, once it returns.
+        """
         if self._segments and entry.first != self.last + 1:
             raise AssertionError(f"{self._name}: {entry.first} does not follow {self.last}")
         if not self._segments or self._segments[-1].size >= self._segment_bytes:
@@ -139,7 +141,7 @@ class StreamLog:
             self._force(self._appending(self._segments[-1]))
 
     def begin_after(self, position: int) -> None:
-        """Hold nothing of what came before: somebody else wrote it, or nobody needs it."""
+        """Forgets all that came before: somebody else wrote it, or nobody needs it."""
         old = self._segments
         self._begin_segment(position + 1, anew=True)
         self._hold(self._segments[-1:])
@@ -148,8 +150,9 @@ class StreamLog:
                 self._folder.remove(segment.name)
 
     def release(self, position: int) -> None:
-        """Nobody reads anything up to `position` any more: segments without anything else go, but
-        for the newest, which knows where the stream stands."""
+        """Takes note that nobody reads anything up to `position` any more: segments without
+        anything else go, but for the newest, which knows where the stream stands.
+        """
         while self.has_released(position):
             self._folder.remove(self._segments[0].name)
             self._hold(self._segments[1:])
@@ -166,17 +169,17 @@ class StreamLog:
         return self._segments[0].last if len(self._segments) > 1 else 0
 
     def has_released(self, position: int) -> bool:
-        """Something could go if nobody needed anything up to there."""
+        """Whether something could go if nobody needed anything up to there."""
         return len(self._segments) > 1 and self._segments[0].last <= position
 
     def remove(self) -> None:
-        """All of it; what is left if this is interrupted would not pass for whole."""
+        """Removes all of it; if this is interrupted, the rest cannot pass for a whole log."""
         self.close()
         self._hold([])
         remove_log(self._folder, self._name)
 
     def close(self) -> None:
-        """Idempotent; the log may be used again."""
+        """Closes the files. The log may be used again. Calling it again does no harm."""
         if self._file:
             self._file.close()
             self._file = None
@@ -185,7 +188,8 @@ class StreamLog:
 
     def read(self, after: int) -> Iterator[Entry]:
         """All entries with tuples after this position, the first of which may begin before it; and
-        those without rows among them. Raises CannotResume if there is no such position here."""
+        those without rows among them. Raises CannotResume if there is no such position here.
+        """
         segments = self._segments
         begin = segments[0].first - 1 if segments else 0
         if not begin <= after <= self.last:
@@ -200,8 +204,9 @@ class StreamLog:
                 yield from segment.entries(self._folder, after)
 
     def since(self, time: int) -> int:
-        """The position before the first entry with a tuple of this event time or a later one: none
-        lies before it, but what has been let go of."""
+        """The position before the first entry with a tuple of this event time or a later one: no
+        such tuple lies before it, except released ones.
+        """
         segments = self._segments
         later = (n for n, one in enumerate(segments) if one.before >= time)
         for segment in segments[max(0, next(later, len(segments)) - 1) :]:
@@ -214,13 +219,15 @@ class StreamLog:
 
     @staticmethod
     def _index(segments: list[Segment], after: int) -> int:
-        """Of the segment that has the tuple after this position, if one has."""
+        """The index of the segment that has the tuple after this position, if there is one."""
         return bisect_right(segments, after + 1, key=lambda one: one.first) - 1
 
     # -- segments --------------------------------------------------------------------------------
 
     def _begin_segment(self, first: int, *, anew: bool = False) -> None:
-        """With the promise that holds, and the notes, in case the segments before it go."""
+        """Begins a segment with the promise that holds, and the notes, in case the segments before
+        it go.
+        """
         name = f"{self._name}.{first:020}.log"
         if self._segments:
             self.sync()
@@ -239,12 +246,12 @@ class StreamLog:
         self._hold([*before, Segment(name, first, len(data), self._newest_time, anew=anew)])
 
     def _hold(self, segments: list[Segment]) -> None:
-        """Those who read go on with the list that they have."""
+        """Replaces the list of segments; running readers go on with the list that they have."""
         self._segments = segments
         self._sealed = sum(one.size for one in segments[:-1])
 
     def _folder_takes(self, name: str, data: bytes) -> None:
-        """As a whole file."""
+        """Writes the file as a whole."""
         if self._lasting:
             self._folder.replace(name, data)
             return
@@ -270,7 +277,7 @@ class StreamLog:
             self._doubtful = False
 
     def _write_again(self, segment: Segment) -> None:
-        """After a sync that failed."""
+        """Writes the segment again after a sync that failed."""
         self.close()
         data = (self._folder.read(segment.name) or b"")[: segment.size]
         if read_records(data, self._folder.place(segment.name)).size < segment.size:
@@ -281,8 +288,9 @@ class StreamLog:
     # -- what is there ---------------------------------------------------------------------------
 
     def _found(self) -> list[Segment]:
-        """Those in the folder, the oldest first. Only the newest may have a torn end: each is
-        begun when the one before it is whole."""
+        """The segments in the folder, the oldest first. Only the newest may have a torn end: each
+        is begun when the one before it is whole.
+        """
         names = sorted(filter(self._pattern.fullmatch, self._folder.names()))
         found: list[Segment] = []
         for name in names:
@@ -311,7 +319,8 @@ class StreamLog:
 
     def _close_before(self, name: str, head: Entry, before: Segment) -> None:
         """Raises CannotResume if another segment was before the one with this head, or a longer
-        one."""
+        one.
+        """
         first, size = head.notes[_BEFORE]
         if first != before.first:
             raise self._damaged(name, f"positions {first} to {head.last} are missing before it")
@@ -320,7 +329,7 @@ class StreamLog:
         before.grow_to(head.last, size)
 
     def _measure(self, newest: Segment) -> None:
-        """Of the newest segment all is read: how far it goes, and what its entries say."""
+        """Reads all of the newest segment: how far it goes, and what its entries say."""
         data = self._folder.read(newest.name) or b""
         records = read_records(data, self._folder.place(newest.name))
         self._newest_time = newest.before

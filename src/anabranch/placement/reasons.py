@@ -1,4 +1,6 @@
-"""Why a vertex is where it is: its share of the cost, and what the next best site would cost."""
+"""Explains why a vertex is where it is: its share of the cost, and the cost of the next best
+site.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +84,9 @@ def reasons(problem: PlacementProblem, sites: Mapping[str, str]) -> dict[str, Re
 def costs_elsewhere(
     problem: PlacementProblem, sites: Mapping[str, str], vertex: str
 ) -> dict[str, float]:
-    """What a vertex's links would cost at each site that it may be at but is not: for a standby,
-    what they will cost once it has taken over. That of a pinned one may be anywhere."""
+    """The cost of a vertex's links at each site that it may be at but is not: for a standby, their
+    cost once it has taken over. The standby of a pinned vertex may be anywhere.
+    """
     placed, v = problem.indexes(sites), problem.index[vertex]
     costs = (local_costs(problem, placed) - problem.penalties)[v]
     pinned = problem.allowed[v].sum() == 1

@@ -1,4 +1,4 @@
-"""From the description of a stream or task to the parts that run it."""
+"""Builds, from the description of a stream or task, the parts that run it."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ from anabranch.stream.batch import Batch
 
 @cache
 def queue_budget(runtime: Loop, total: int) -> Budget:
-    """The one of this process: sites that share it share their queues' memory."""
+    """The queue budget of this process: sites that share the process share their queues' memory."""
     return Budget(runtime, total)
 
 
 @cache
 def kept_budget(runtime: Loop, total: int) -> Budget:
-    """As `queue_budget`, of what outlets keep in memory."""
+    """The same as `queue_budget`, for what outlets keep in memory."""
     return Budget(runtime, total)
 
 
@@ -133,7 +133,9 @@ class Builder:
         self._shelves = Shelves(memory, self.disk, Spills(state).new) if state else None
 
     def source(self, definition: StreamDef | TableDef, *, resume: bool) -> SourceStream:
-        """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
+        """The stream of a source. Raises ConfigError or SourceError if the source is not there or
+        its options are wrong.
+        """
         record = None
         if isinstance(definition, StreamDef):
             record = self._record(definition.name, definition.keep, resume=resume)
@@ -149,7 +151,7 @@ class Builder:
         return self._ingest(definition, definition.source, outlet, resume=resume)
 
     def check_source(self, definition: StreamDef | TableDef) -> Looked:
-        """Raises what `source` would, and touches nothing: one of that name may be running."""
+        """Raises what `source` would, and touches nothing: a source of that name may be running."""
         if isinstance(definition, TableDef):
             reader = self._reader(definition)
             reader.close()
@@ -186,7 +188,7 @@ class Builder:
             expressions.close()
 
     def calibrated(self, spec: TaskSpec, in_slot: InSlot) -> InstanceCost | None:
-        """What an instance of it would cost, tried out. Nothing is kept."""
+        """The cost of an instance of it, from a trial. Nothing is kept."""
         jobs = SparkJobs(self._spark, spec.name, per_instance=False)
         body = self._body(spec, self._expressions(spec, jobs), resume=False)
         schemas = [wire_schema(arrow_schema(one.columns)) for one in spec.inputs]
@@ -205,7 +207,9 @@ class Builder:
     def _ingest(
         self, stream: StreamDef, source: Call, outlet: LiveOutlet[Any], *, resume: bool
     ) -> Ingest:
-        """Raises ConfigError or SourceError if the source is not there or its options are wrong."""
+        """The ingest of a source. Raises ConfigError or SourceError if the source is not there or
+        its options are wrong.
+        """
         make = partial(self._connector, stream, source, resume=resume, begins=not resume)
         journal = self._journal(stream.name, resume=resume)
         pace = Pace(outlet, self._budget, footprint.excess)
@@ -274,14 +278,14 @@ class Builder:
         return make_source(source.name, context)
 
     def _in_slot(self, within_us: int, do: Callable[[], pa.Table]) -> pa.Table:
-        """Of a source: between task instances, as if it were due so soon."""
+        """Runs a source's work between task instances, as if it were due this soon."""
         made = self._executor.run(do, time.time_ns() // 1000 + within_us)
         if made is None:
             raise SiteError("this site is about to end")
         return made
 
     def _kept(self, stream: str, suffix: str, *, resume: bool) -> Path | None:
-        """The file that survives us; empty unless we are to go on where we were."""
+        """The file that survives the process; empty unless the stream goes on where it was."""
         if self._state is None:
             return None
         name = f"{quote(stream, safe='')}{suffix}"
@@ -290,7 +294,7 @@ class Builder:
         return self._state.path / name
 
     def _journal(self, stream: str, *, resume: bool, segment: int = SEGMENT) -> Journal | None:
-        """Empty unless we are to go on where we were."""
+        """The journal; empty unless the stream goes on where it was."""
         if self._state is None:
             return None
         name = f"{quote(stream, safe='')}.journal"
@@ -299,7 +303,7 @@ class Builder:
         return Journal(self._state, name, segment)
 
     def _kept_folder(self, stream: str, *, resume: bool) -> Path | None:
-        """As `_kept`, for a folder."""
+        """The same as `_kept`, for a folder."""
         if self._state is None:
             return None
         path = self._state.path / f"{quote(stream, safe='')}.state"
@@ -310,8 +314,9 @@ class Builder:
     def task(
         self, spec: TaskSpec, outlets: Mapping[str, LiveOutlet[Any]], owner: Owner, *, resume: bool
     ) -> Task:
-        """Raises ConfigError or SinkError if its sink cannot be written to. A pocket's output goes
-        to one of the `outlets` that are there already."""
+        """The task. Raises ConfigError or SinkError if its sink cannot be written to. A pocket's
+        output goes to one of the existing `outlets`.
+        """
         inlets = self.inlets(spec)
         outlet = outlets.get(spec.output) if spec.pocket and spec.output else None
         if outlet and outlet.ended:
@@ -345,7 +350,9 @@ class Builder:
         return [LiveInlet(one.stream, limit=limit, budget=budget) for one in spec.inputs]
 
     def _snapshots(self, spec: TaskSpec, *, resume: bool) -> Snapshots | None:
-        """Where a pocket with a state keeps it. Nothing is deleted before it is started."""
+        """The place where a pocket with a state keeps it. Nothing is deleted before it is
+        started.
+        """
         if self._state is None or spec.pocket is None or not spec.pocket.remembers:
             return None
         folder = RealFolder(self._state.path / f"{quote(spec.name, safe='')}.pocket")
@@ -468,7 +475,7 @@ class Builder:
                 self._state.remove(path.name)
 
     def unpacker(self, source: TaskInput, codec: str | None) -> Unpack:
-        """What was shipped without a wire between was not packed."""
+        """How to unpack shipments. What was shipped within the process was not packed."""
         if codec is None:
             return _same
         unpack = unpacker(wire_schema(arrow_schema(source.columns)), codec)

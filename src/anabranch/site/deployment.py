@@ -1,4 +1,4 @@
-"""What is deployed at a site: sources and tasks, their outlets, and who runs their instances."""
+"""The deployed things of a site: sources and tasks, their outlets, and who runs their instances."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LOOK_S = 0.05
 
 
 class Runs(Protocol):
-    """Who runs task instances, and what else must not run beside them."""
+    """Runs task instances, and other work that must not run beside them."""
 
     def consider(self, task: Task) -> None: ...
     def run(self, do: Callable[[], float], *, patience_s: float) -> float | None: ...
@@ -64,7 +64,7 @@ class Runs(Protocol):
 
 
 class Builds(Protocol):
-    """Who makes sources and tasks of their descriptions."""
+    """Makes sources and tasks from their descriptions."""
 
     def source(self, definition: StreamDef | TableDef, *, resume: bool) -> SourceStream: ...
     def check_source(self, definition: StreamDef | TableDef) -> Looked: ...
@@ -79,8 +79,9 @@ class Builds(Protocol):
 
 
 class Deployment:
-    """`tasks` and `outlets` are by name; `links` looks at them, too. `forget` is told of a task
-    that is dropped and says which others go with it."""
+    """`tasks` and `outlets` are by name; `links` looks at them, too. `forget` is called with a task
+    that is dropped and returns those that go with it.
+    """
 
     def __init__(
         self,
@@ -128,8 +129,9 @@ class Deployment:
     # -- deploying, in the order of the steps ----------------------------------------------------
 
     async def check(self, asked: Check) -> Checked:
-        """What is wrong with the sources and sinks that `prepare` would build; else the `places`
-        that they read and write, and `problems` with these. Nothing changes."""
+        """What is wrong with the sources and sinks that `prepare` would build; otherwise the
+        `places` that they read and write, and `problems` with these. Nothing changes.
+        """
 
         def look() -> list[Looked]:
             sources = [
@@ -148,7 +150,7 @@ class Deployment:
         )
 
     async def prepare(self, asked: Prepare) -> None:
-        """Build all or nothing; raises what is wrong with the first thing that cannot be built."""
+        """Builds all or nothing; raises what is wrong with the first thing that cannot be built."""
         if not asked.resume:
             await self._forget_kept([one.name for one in asked.tasks])
 
@@ -186,7 +188,7 @@ class Deployment:
                 stream.pocket = task.spec.name
 
     async def place(self, asked: SetPositions) -> None:
-        """Before the start: the positions behind which outputs and sources go on."""
+        """Sets, before the start, the positions after which outputs and sources go on."""
         for stream, position in asked.outputs.items():
             self._links.outlet(stream).start_at(position)
         for name, position in asked.sources.items():
@@ -213,7 +215,9 @@ class Deployment:
         await self._links.keep_points(started)
 
     async def _beginning(self, task: Task, point: RestartPoint) -> RestartPoint:
-        """Of a pocket: after what its stream has of it, which no other run of it would give."""
+        """The point where a task begins. A pocket begins after what its stream has of it, which no
+        other run of it would give.
+        """
         stream = self.sources.get(task.spec.output or "")
         if not (task.spec.pocket and isinstance(stream, OpenStream)):
             return point
@@ -224,14 +228,16 @@ class Deployment:
         return await self._runtime.blocking(stream.go_on_after, point, task.spec.born)
 
     def giving(self, task: Task, pieces: Sequence[Any], produced: Produced) -> None:
-        """Nobody could give again what a pocket makes of more than its input."""
+        """Keeps what a pocket is about to give, if it depends on more than its input: nobody could
+        give it again.
+        """
         stream = self.sources.get(task.spec.output or "")
         if task.spec.pocket and task.spec.pocket.asks_the_world and isinstance(stream, OpenStream):
             inputs = (FOREVER,) if produced.watermark == END_WATERMARK else produced.needless
             stream.keep_given(pieces, produced.watermark, PocketPoint(task.spec.born, inputs))
 
     async def hurry(self, asked: Urgencies) -> None:
-        """Sub-deadlines of tasks that run already have changed."""
+        """Takes new sub-deadlines of running tasks."""
         for name, urgency in asked.tasks.items():
             if task := self.tasks.get(name):
                 task.timeliness.urgency = urgency
@@ -248,9 +254,10 @@ class Deployment:
             note("source started", f"stream {name} is read", query=name)
 
     async def restart_points(self) -> dict[str, RestartPoint]:
-        """Task → where it would restart: of those that run, of those before we were killed, and of
-        all that read what is produced here. They are kept before they are told: who hears of one
-        lets go of what lies before it."""
+        """Task → where it would restart: for running tasks, for tasks of before a kill, and for all
+        that read what is produced here. Points are kept before they are told: whoever learns of one
+        releases what lies before it.
+        """
         await self._links.keep_points(
             [task for task in self.tasks.values() if task.state != "waiting"]
         )
@@ -266,11 +273,13 @@ class Deployment:
     # -- running ---------------------------------------------------------------------------------
 
     def consider(self, task: Task) -> None:
-        """There may be something for it to do."""
+        """Takes note that there may be something for it to do."""
         self._pockets.get(task.spec.name, self._executor).consider(task)
 
     def in_slot(self, do: Callable[[], float]) -> float | None:
-        """Between instances, if there is time for it soon. In a thread that may wait."""
+        """Runs `do` between instances, if there is time for it soon. Called from a thread that may
+        wait.
+        """
         return self._executor.run(do, patience_s=PATIENCE_S)
 
     def released(self, task: Task) -> None:
@@ -289,8 +298,9 @@ class Deployment:
             self._links.released(task)
 
     def failed(self, task: Task) -> None:
-        """Let go of the inputs, so that other consumers of them are not held up; but not of what
-        another needs who is going to take over."""
+        """Lets go of the inputs, so that other consumers of them are not delayed; but not of what
+        another run needs that is going to take over.
+        """
         if isinstance(task.error, Fenced):  # its successor needs what it read
             _note("superseded", task, task.error.line())
             self._runtime.spawn(self.discard(task), f"{task.spec.name}-superseded")
@@ -330,7 +340,9 @@ class Deployment:
         return time.time()
 
     async def discard(self, task: Task) -> None:
-        """Another site runs it: we do no more, nor does the sink that went there with it."""
+        """Ends a task that another site runs: it does no more, nor does the sink that went there
+        with it.
+        """
         if self.tasks.get(task.spec.name) is task:
             along = [
                 name
@@ -345,8 +357,9 @@ class Deployment:
     # -- dropping --------------------------------------------------------------------------------
 
     async def drop(self, asked: DropTasks) -> None:
-        """Nothing of it runs or writes any more when this returns, as far as what hangs can be
-        kept from it. What is waited for is out of everybody's way by then."""
+        """Drops things. When this returns, nothing of them runs or writes any more, as far as
+        something that hangs can be kept from it. What is waited for delays nobody by then.
+        """
         waiting = [
             name
             for name in asked.standbys
@@ -376,12 +389,14 @@ class Deployment:
         await self._runtime.blocking(self._states.forget, tasks)
 
     def _is_meant(self, task: str, born: Mapping[str, int]) -> bool:
-        """The word may be late: what was created since under the same name stays."""
+        """Whether this creation is meant. The order may be late: what was created since under the
+        same name stays.
+        """
         there = self.tasks.get(task)
         return there is None or there.spec.born <= born.get(task, FOREVER)
 
     def _take_out_sources(self, names: Iterable[str]) -> list[Task | SourceStream]:
-        """From now on they are not here any more; they are still to be ended."""
+        """Takes sources out of the site; they are still to be ended."""
         gone: list[Task | SourceStream] = []
         for name in names:
             self.born.pop(name, None)
@@ -391,7 +406,7 @@ class Deployment:
         return gone
 
     def _take_out(self, names: Iterable[str]) -> list[Task | SourceStream]:
-        """As `_take_out_sources`, of tasks, and of those that go with them."""
+        """The same as `_take_out_sources`, for tasks and those that go with them."""
         gone: list[Task | SourceStream] = []
         for name in list(names):
             if (task := self.tasks.pop(name, None)) is None:
@@ -404,7 +419,7 @@ class Deployment:
         return gone
 
     async def _end(self, gone: Sequence[Task | SourceStream], *, tell: bool) -> None:
-        """All at once: one that hangs is left alone after a while, and holds up no other."""
+        """Ends all at once: one that hangs is left alone after a while, and delays no other."""
         await self._runtime.outcomes(
             [
                 self._end_task(one, tell=tell) if isinstance(one, Task) else self._close(one)
@@ -439,7 +454,7 @@ class Deployment:
             await self._links.leave(task)
 
     def _drop_output(self, task: Task) -> None:
-        """A pocket's output stream was there before it and stays."""
+        """Drops the task's output. A pocket's output stream was there before it and stays."""
         output = task.spec.output
         if output and isinstance(stream := self.sources.get(output), OpenStream):
             stream.pocket = None
@@ -464,7 +479,7 @@ def _note(event: str, task: Task, text: str = "", *, wrong: bool = False) -> Non
 
 
 def _named(kind: str, name: str, build: Callable[[S], T], spec: S) -> T:
-    """`build(spec)`; what is wrong with it is said of the stream or query that asked for it."""
+    """`build(spec)`; an error in it names the stream or query that asked for it."""
     try:
         return build(spec)
     except AnabranchError as error:

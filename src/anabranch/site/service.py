@@ -65,8 +65,10 @@ from anabranch.version import VERSION
 
 
 class Ghosts:
-    """A ghost is stopped, and a reader let go of, when two reports in a row had it and the answers
-    to both did not want it: an answer may have been on its way while something was deployed."""
+    """A ghost is stopped, and a reader released, when two reports in a row contained it and the
+    answers to both did not want it: an answer may have been on its way while something was
+    deployed.
+    """
 
     def __init__(self, runtime: Runtime, deployment: Deployment) -> None:
         self._runtime = runtime
@@ -75,7 +77,9 @@ class Ghosts:
         self._readers: set[tuple[str, str]] = set()
 
     def heard(self, wanted: Wanted, report: SiteReport) -> None:
-        """The answer to `report`, which is what the coordinator knew of us when it gave it."""
+        """Takes the answer to `report`, which is what the coordinator knew of us when it
+        answered.
+        """
         now = wanted.ghosts(report.running())
         stopped, self._seen = now & self._seen, now
         if stopped:
@@ -211,7 +215,7 @@ class SiteService:
         return checked
 
     def learn(self, news: News, report: SiteReport) -> None:
-        """What the coordinator answers to a report."""
+        """Learns from the coordinator's answer to a report."""
         self.member.belongs_to(news.origin)
         self.protection.learn(news.routes)
         if news.wanted:
@@ -229,8 +233,9 @@ class SiteService:
         folder: StateFolderReport | None = None,
         disk: DiskReport | None = None,
     ) -> SiteReport:
-        """What runs here, and who produces what as far as we know; and what the process that we are
-        in says of itself."""
+        """The report: what runs here, and who produces what as far as we know; and what this
+        process says of itself.
+        """
         outlets, member = list(self.outlets.items()), self.member
         return SiteReport(
             site=self.name,
@@ -305,6 +310,6 @@ class SiteService:
         self.links.detach(asked.stream, asked.consumer, asked.epoch, asked.born)
 
     def _acks(self, asked: Acks) -> list[tuple[str, int]]:
-        """No coroutine: for those next door it is a call."""
+        """Takes acks. It is no coroutine, because sites of the same process call it directly."""
         with self._runtime:
             return self.links.take_acks(asked.acks)

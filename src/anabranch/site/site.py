@@ -77,7 +77,7 @@ TRIAL_S = 1.0
 
 
 class Site:
-    """Everything a site does is asked for through its gate's actions."""
+    """All that a site does is asked for through its gate's actions."""
 
     def __init__(
         self,
@@ -88,7 +88,8 @@ class Site:
         state: StateFolder | None = None,
     ) -> None:
         """With a `state` folder, which is ours from now on, the site can be killed and started
-        again where it was."""
+        again where it was.
+        """
         let_use(cluster.security)
         self.name = name
         self._config = cluster.sites.get(name) or SiteConfig(name=name)
@@ -151,8 +152,9 @@ class Site:
         return str(self._config.address or self._gate.address)
 
     def report_to(self, coordinator: Peer, interval_s: float) -> None:
-        """Go on telling it what runs here. The first time is the registration, and raises if the
-        coordinator does not take it."""
+        """Goes on telling the coordinator what runs here. The first time is the registration, and
+        raises if the coordinator does not accept it.
+        """
 
         async def beat() -> None:
             report = self.report()
@@ -171,11 +173,11 @@ class Site:
         self._beats = Heartbeat(self._runtime, beat, self.service.deployment.news, interval_s)
 
     def _ready(self) -> bool:
-        """The coordinator knows us, and there is a Spark to work with."""
+        """Whether the coordinator knows us, and there is a Spark to work with."""
         return self._beats is not None and not self._closed.is_set() and not jvm.ended
 
     def close(self) -> None:
-        """Stop everything here and free the ports. Idempotent."""
+        """Stops everything here and frees the ports. Calling it again does no harm."""
         self.stop()
         if self._http:
             self._http.close()
@@ -186,7 +188,9 @@ class Site:
             self._state.close()
 
     def stop(self) -> None:
-        """Stop everything here but the gate, so that nobody waits for us any more. Idempotent."""
+        """Stops everything here but the gate, so that nobody waits for us any more. Calling it
+        again does no harm.
+        """
         if self._closed.is_set():
             return
         self._closed.set()
@@ -255,7 +259,7 @@ class Site:
         return await self._runtime.blocking(lambda: self._builder.plans(asked.task))
 
     async def _calibrate(self, asked: Calibrate) -> Trial | None:
-        """Between what runs already, so that nobody is late for it."""
+        """Tries a task between what runs already, so that nothing is late because of it."""
 
         def try_it() -> Trial | None:
             in_slot = partial(self._executor.run, patience_s=TRIAL_S)

@@ -1,4 +1,6 @@
-"""Output queue of one stream: numbers tuples, keeps what may still be needed, releases the rest."""
+"""Output queue of one stream: numbers tuples, keeps those that may still be needed, releases the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ window's tuples one after the other, and nobody holds them all."""
 
 @dataclass(slots=True)
 class Backup:
-    """What a consumer's standby gets: in batches of `batch` tuples, up to `shipped` so far."""
+    """The state of a consumer's standby: it is sent batches of `batch` tuples, up to `shipped` so
+    far.
+    """
 
     epoch: int
     batch: int
@@ -31,8 +35,9 @@ class Consumer:
     """What the outlet knows of one consumer: how far it was sent, has received (Level-0), and no
     longer needs (Level-1), with the restart point that came with the latter.
 
-    `epoch` is that of the task that consumes: whoever ran it before is refused. So is whoever reads
-    for a definition that was dropped, if another of its name has been `born` since."""
+    `epoch` is that of the task that consumes: earlier tasks are refused. So are readers for a
+    definition that was dropped, if another of its name has been `born` since.
+    """
 
     sent: int
     received: int
@@ -45,7 +50,7 @@ class Consumer:
 
     @property
     def finished(self) -> bool:
-        """It has ended before the stream does, and is remembered for whoever asks."""
+        """Whether it has ended before the stream does; it is remembered in case somebody asks."""
         return self.released == FOREVER
 
 
@@ -83,7 +88,7 @@ class Outlet(Generic[P]):
 
     @property
     def wanted(self) -> bool:
-        """Somebody reads it, or will."""
+        """Whether somebody reads it, or will."""
         return self.held is not None or any(not one.finished for one in self.consumers.values())
 
     @property
@@ -92,13 +97,13 @@ class Outlet(Generic[P]):
 
     @property
     def memory_bytes(self) -> int:
-        """Of what is kept in memory."""
+        """The bytes that are kept in memory."""
         forgotten = self._forgotten
         return self._bytes - (self._ends[forgotten - 1] if forgotten else self._released_bytes)
 
     @property
     def in_memory_after(self) -> int:
-        """Whatever follows this position can be read here."""
+        """The position after which everything can be read here."""
         forgotten = self._forgotten
         return self._lasts[forgotten - 1] if forgotten else self.released
 
@@ -108,7 +113,7 @@ class Outlet(Generic[P]):
         return len(self._lasts) - len(self._kept)
 
     def append(self, data: P, watermark: int) -> Batch[P]:
-        """Number the tuples of `data` and keep them. `watermark` holds behind them."""
+        """Numbers the tuples of `data` and keeps them. `watermark` holds after them."""
         if self.ended:
             raise ValueError(f"stream {self.stream} has ended")
         self.watermark = max(self.watermark, watermark)
@@ -128,7 +133,7 @@ class Outlet(Generic[P]):
         self._ends.append(self._bytes)
 
     def advance(self, watermark: int) -> bool:
-        """Raise the watermark without a tuple; False if it does not rise."""
+        """Raises the watermark without a tuple; False if it does not rise."""
         if watermark <= self.watermark:
             return False
         self.watermark = watermark
@@ -143,10 +148,12 @@ class Outlet(Generic[P]):
         epoch: int = 0,
         born: int = 0,
     ) -> int:
-        """Keep tuples for `consumer` from now on, or from behind `after` if they are still there;
-        returns the position it starts behind. What it told another outlet of the stream goes on
-        to hold here: its restart `point`, and the `epoch` before which it is refused. Nothing is
-        left of one of that name that was born before. Raises Superseded if it is that itself."""
+        """Keeps tuples for `consumer` from now on, or from after `after` if they are still there;
+        returns the position after which it starts. What it told another outlet of the stream also
+        holds here: its restart `point`, and the `epoch` before which it is refused. Everything of
+        an earlier creation of that name is removed. Raises Superseded if this is the earlier one
+        itself.
+        """
         known = self._current(consumer, born=born)
         if known is None or 0 < known.born < born:
             # One that has taken over may not have come as far yet as the one before it had.
@@ -161,10 +168,10 @@ class Outlet(Generic[P]):
         self._release()
 
     def read(self, after: int) -> Batch[P] | None:
-        """The first kept batch with tuples behind `after`, cut to them; None if there is none yet.
+        """The first kept batch with tuples after `after`, cut to them; None if there is none yet.
         `after` is not before `in_memory_after`.
 
-        Raises Gap if tuples behind `after` were released already.
+        Raises Gap if tuples after `after` were released already.
         """
         if after < self.released:
             raise Gap(f"stream {self.stream}: {after + 1} was asked for, {self.released} released")
@@ -187,7 +194,7 @@ class Outlet(Generic[P]):
         return found
 
     def forget(self, position: int) -> None:
-        """What is kept up to there can be read elsewhere."""
+        """Forgets what is kept up to there, because it can be read elsewhere."""
         start = self._forgotten
         end = bisect_right(self._lasts, position, lo=start)
         if end > start:
@@ -212,14 +219,15 @@ class Outlet(Generic[P]):
         return min([position, *(one for one in sent if one >= start)])
 
     def unsent_bytes(self) -> int:
-        """Bytes the slowest consumer was not sent yet."""
+        """The bytes that the slowest consumer was not sent yet."""
         # Who needs it no more, perhaps from another producer of the stream, need not be sent it.
         sent = [max(one.sent, one.released) for one in self.consumers.values()]
         return self.bytes_after(min(sent)) if sent else 0
 
     def unsent_to_quickest(self, consumers: Iterable[str]) -> int:
-        """Bytes that even the quickest of these was not sent yet; 0 if there is none. Those who
-        have ended do not count."""
+        """The bytes that even the quickest of these was not sent yet; 0 if there is none. Consumers
+        that have ended do not count.
+        """
         known = [self.consumers[name] for name in consumers if name in self.consumers]
         sent = [max(one.sent, one.released) for one in known if not one.finished]
         return self.bytes_after(max(sent)) if sent else 0
@@ -232,11 +240,11 @@ class Outlet(Generic[P]):
     # -- acks ------------------------------------------------------------------------------------
 
     def level0(self, consumer: str, position: int, epoch: int, own: int = 0, born: int = 0) -> None:
-        """`consumer`, whose task is in its epoch `own`, has received everything up to `position` of
-        what the producer in `epoch` sent.
+        """Takes note that `consumer`, whose task is in its epoch `own`, has received everything up
+        to `position` of what the producer in `epoch` sent.
 
-        Raises StaleEpoch if the consumer already follows a later producer than this one,
-        Superseded if it has itself been replaced.
+        Raises StaleEpoch if the consumer already follows a later producer than this one, Superseded
+        if it has itself been replaced.
         """
         if epoch > self.epoch:
             raise StaleEpoch(
@@ -257,9 +265,10 @@ class Outlet(Generic[P]):
         own: int = 0,
         born: int = 0,
     ) -> int:
-        """`consumer` needs nothing up to `input_position` any more and would restart at `point`;
-        returns up to where this outlet has now released. An ack overtaken by a newer one changes
-        nothing. Raises Superseded as `level0`."""
+        """Takes note that `consumer` needs nothing up to `input_position` any more and would
+        restart at `point`; returns up to where this outlet has now released. An ack overtaken by a
+        newer one changes nothing. Raises Superseded as `level0`.
+        """
         known = self._current(consumer, own, born)
         if known is not None and _newer(known, input_position, point):
             known.received = max(known.received, input_position)
@@ -269,20 +278,20 @@ class Outlet(Generic[P]):
         return self.released
 
     def readers(self) -> dict[str, RestartPoint]:
-        """Where the consumers that have said so would restart."""
+        """The points where the consumers that have said so would restart."""
         return {name: one.restart for name, one in self.consumers.items() if one.restart}
 
     def learn(self, readers: Points) -> None:
-        """Another outlet of the stream was told so by these tasks."""
+        """Learns what these tasks have told another outlet of the stream."""
         for name, known in self.consumers.items():
             if point := told_to(name, readers):
                 known.restart = point.join(known.restart) if known.restart else point
 
     def acknowledged(self) -> int:
-        """The position up to which no consumer needs anything, however often it restarts.
-
-        What a consumer has merely received is not enough: should it die together with the producer,
-        nobody had it any more."""
+        """The position up to which no consumer needs anything, however often it restarts. Received
+        tuples do not count: if the consumer died together with the producer, nobody would have
+        them.
+        """
         needed = (one.released for one in self.consumers.values() if not one.finished)
         return min(needed, default=self.last)
 
@@ -300,7 +309,8 @@ class Outlet(Generic[P]):
 
     def fence(self, consumer: str, epoch: int, born: int = 0) -> Consumer | None:
         """From now on the consumer is the task of `epoch`: those of earlier ones are refused, and
-        nothing more is released for them. Raises Superseded if this one is itself too late."""
+        nothing more is released for them. Raises Superseded if this one is itself too late.
+        """
         known = self._current(consumer, epoch, born)
         if known is not None and epoch > known.epoch:
             known.epoch = epoch
@@ -321,8 +331,9 @@ class Outlet(Generic[P]):
         return known
 
     def back_up(self, consumer: str, epoch: int, batch: int, after: int) -> None:
-        """Ship to the standby of `consumer` that would be primary in `epoch` and has all up to
-        `after`. Raises Superseded if there is one of a later epoch."""
+        """Begins to ship to the standby of `consumer` that would be primary in `epoch` and has all
+        up to `after`. Raises Superseded if there is one of a later epoch.
+        """
         known = self.consumers.get(consumer)
         if known is None:
             raise SiteError(f"stream {self.stream} keeps nothing for {consumer}")
@@ -332,7 +343,8 @@ class Outlet(Generic[P]):
 
     def due(self, consumer: str, epoch: int) -> Due | None:
         """What the standby gets next: tuples not released and not shipped, in whole batches. None
-        if they are fewer than a batch. Raises Superseded once another standby has come."""
+        if they are fewer than a batch. Raises Superseded once another standby has come.
+        """
         known, backup = self._backed_up(consumer, epoch)
         start = max(backup.shipped, known.released)
         if start < self.released:  # it began behind; the consumer's next ack says where it stands
@@ -342,7 +354,7 @@ class Outlet(Generic[P]):
         return Due(start, start + rows, known.restart) if rows else None
 
     def shipped(self, consumer: str, epoch: int, last: int) -> None:
-        """The standby is being sent what was due up to there. Raises as `due`."""
+        """Takes note that the standby is being sent what was due up to there. Raises as `due`."""
         self._backed_up(consumer, epoch)[1].shipped = last
 
     def _backed_up(self, consumer: str, epoch: int) -> tuple[Consumer, Backup]:
@@ -353,8 +365,9 @@ class Outlet(Generic[P]):
 
     def heartbeat(self, consumer: str) -> tuple[int, RestartPoint | None]:
         """What a standby that gets no tuples should know: the watermark, if all is shipped that
-        lies before it, and the newest restart point. Tuples released before they were shipped are
-        not there: without them the watermark would close windows that lack them."""
+        lies before it, and the newest restart point. Tuples that were released before they were
+        shipped are missing there: without them the watermark would close windows too early.
+        """
         known = self.consumers[consumer]
         all_there = known.backup is not None and known.backup.shipped >= self.last
         return self.watermark if all_there else START_WATERMARK, known.restart
@@ -370,6 +383,8 @@ class Due:
 
 
 def _newer(known: Consumer, input_position: int, point: RestartPoint) -> bool:
-    """Points of a task with several inputs may differ in the others' positions alone."""
+    """Whether the point is newer. Points of a task with several inputs may differ in the others'
+    positions alone.
+    """
     before = known.restart.output if known.restart else point.output
     return input_position >= known.released and point.output >= before

@@ -352,13 +352,13 @@ class Catalog:
                 self._counted = number
 
     def samples(self, kind: Kind) -> list[str]:
-        """What was measured of the system, the oldest first."""
+        """The measurements of the system, the oldest first."""
         with self._reading():
             rows = self._db.execute(f"SELECT body FROM {kind} ORDER BY position").fetchall()
         return [body for (body,) in rows]
 
     def add_sample(self, kind: Kind, body: str, keep: int) -> None:
-        """Of which so many are kept."""
+        """Adds a measurement, and keeps the last `keep`."""
         with self._writing():
             self._db.execute(f"INSERT INTO {kind} (body) VALUES (?)", (body,))
             self._db.execute(

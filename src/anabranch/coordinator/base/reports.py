@@ -1,4 +1,4 @@
-"""What a coordinator says of the whole system; `anabranch status --json` shows it by field."""
+"""A coordinator's report on the whole system; `anabranch status --json` shows it by field."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ class Sample:
 @dataclass(frozen=True)
 class Moved:
     """One operator: where from and to, and if it was tried, how long its query's output paused or
-    why it stayed. `why` it moves, if not to save cost."""
+    why it stayed. `why` says why it moves, if not to save cost.
+    """
 
     task: str
     was_at: str
@@ -102,8 +103,9 @@ class Moved:
 
 @dataclass(frozen=True)
 class Replan:
-    """Costs are Σ rate · latency², of the links as they are and as they would be. `stays` says of
-    operators that are not moved why; `standbys` are those that have followed."""
+    """Costs are Σ rate · latency², with the links as they are and as they would be. `stays` says
+    why operators are not moved; `standbys` are those that have followed.
+    """
 
     before: float
     after: float

@@ -32,7 +32,7 @@ DRIFT = 2.0
 
 
 class Deadlines:
-    """`latency` says what tuples take between sites, as far as it was measured."""
+    """`latency` gives the time of tuples between sites, as far as it was measured."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Deadlines:
         self._slots = {name: one.slots for name, one in cluster.sites.items()}
 
     def admission(self, known: Mapping[str, AnyDef]) -> Admission:
-        """By what sites last reported, and what has been tried out."""
+        """The admission, from what sites last reported, and from trials."""
         records = [self._sites.record(name) for name in self._sites.alive()]
         measured = measured_by(one.report for one in records if one and one.report)
         latency = self._latency()
@@ -61,7 +61,9 @@ class Deadlines:
         return Admission(known, replace(measured, tried=tried), self._slots, latency)
 
     def _tried(self, task: TaskSpec) -> TaskCost | None:
-        """What it costs by a trial at its site. Once for all tasks that do the same there."""
+        """The task's cost in a trial at its site. There is one trial for all tasks that do the same
+        there.
+        """
         what = (task.site, *(one.model_dump_json() for one in (*task.inputs, *task.operators)))
         if what not in self._trials:
             self._trials[what] = self._calibrated(task)
@@ -79,15 +81,16 @@ class Deadlines:
     def admit(
         self, kept: Mapping[str, AnyDef], new: Sequence[AnyDef]
     ) -> tuple[list[AnyDef], Decision]:
-        """The `new` definitions with their sub-deadlines, and what else was decided. Raises
-        AdmissionError if a deadline would not hold any more."""
+        """The `new` definitions with their sub-deadlines, and the rest of the decision. Raises
+        AdmissionError if a deadline would not hold any more.
+        """
         known = {**kept, **{one.name: one for one in new}}
         decision = self.admission(known).decide([one.name for one in new])
         changed = {one.name: one for one in urgent(new, decision, known)}
         return [changed.get(one.name, one) for one in new], decision
 
     def hold(self, known: Mapping[str, AnyDef]) -> bool:
-        """All of them, by what sites last reported."""
+        """Whether all deadlines hold, by what sites last reported."""
         try:
             self.admission(known).decide()
         except AdmissionError:
@@ -101,12 +104,13 @@ class Deadlines:
     def sites(
         self, known: Mapping[str, AnyDef], free: Mapping[str, tuple[str, ...]]
     ) -> dict[str, str]:
-        """Where these tasks should be for all deadlines to hold; empty if they hold nowhere."""
+        """Sites of these tasks with which all deadlines hold; empty if they hold nowhere."""
         return self.admission(known).sites(free)
 
     def outlook(self) -> str:
-        """What is wrong with the deadlines that were promised, by what tasks have come to cost.
-        Looked at again after a while only."""
+        """What is wrong with the promised deadlines, by the present costs of tasks. It is checked
+        again after a while only.
+        """
         if time.monotonic() - self._looked > LOOK_S:
             self._looked = time.monotonic()
             self._outlook = self._look()
@@ -134,8 +138,9 @@ class Deadlines:
         )
 
     def renew(self) -> None:
-        """Sub-deadlines by where tasks are now and what they cost. If the deadlines do not hold any
-        more, all stays as it is: `outlook` says so."""
+        """Sets sub-deadlines by where tasks are now and what they cost. If the deadlines no longer
+        hold, all stays as it is: `outlook` says so.
+        """
         known = self._catalog.definitions()
         if any(isinstance(one, QueryDef) and one.deadline for one in known.values()):
             with suppress(AdmissionError):
@@ -143,7 +148,7 @@ class Deadlines:
         self._looked = float("-inf")
 
     def hurry(self, decision: Decision) -> None:
-        """Tell tasks that run already of their new sub-deadlines."""
+        """Tells running tasks their new sub-deadlines."""
         known = self._catalog.definitions()
         changed = urgent(list(known.values()), decision, known)
         if not changed:
@@ -167,9 +172,10 @@ def placed_together(
     deadlines: Deadlines,
     alive: Sequence[str],
 ) -> dict[str, QueryDef]:
-    """Those among the `new` definitions that may be anywhere and that a deadline waits for, where
-    all deadlines hold; if they hold nowhere, where the least would have to be put off. `known` has
-    them too, placed somehow; `running` are nodes that run already, with their sites."""
+    """The `new` definitions that may be anywhere and that a deadline waits for, at sites where all
+    deadlines hold; if they hold nowhere, where the least must be put off. `known` has them too, at
+    some place; `running` are nodes that run already, with their sites.
+    """
     ours = _timely(new, known, deadlines)
     if not ours:
         return {}
@@ -199,8 +205,9 @@ def _timely(new: Sequence[AnyDef], known: Known, deadlines: Deadlines) -> list[Q
 def _free(
     queries: Sequence[QueryDef], fixed: Collection[str], alive: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Task → where it may be, where it is now first: of sites that are as good, that is taken. One
-    that two queries share may be where both may be."""
+    """Task → the sites where it may be, its present site first, because the first of equally good
+    sites is taken. A task that two queries share may be where both may be.
+    """
     free: dict[str, tuple[str, ...]] = {}
     for query in queries:
         for node in query.nodes:
@@ -223,7 +230,7 @@ def _free(
 def _settled(
     plans: Mapping[str, Spread], sites: Mapping[str, str], known: Known, running: Mapping[str, str]
 ) -> dict[str, QueryDef]:
-    """Each behind those it reads, as in the script."""
+    """The queries at their sites, each after those it reads, as in the script."""
     done: dict[str, QueryDef] = {}
     for name, plan in plans.items():
         look = partial(relation, {**known, **done})

@@ -32,7 +32,7 @@ FEWEST_ROWS = 20
 
 
 def sample_of(now: float, reports: Sequence[SiteReport]) -> Sample:
-    """From what sites report. Of a task that stands by as well, its primary counts."""
+    """A sample of what sites report. For a task that also stands by, its primary counts."""
     latency = {
         report.site: {other: trip / 2 for other, trip in report.round_trips.items()}
         for report in reports
@@ -61,7 +61,7 @@ def _add(sample: Sample, report: SiteReport, task: TaskReport) -> None:
 
 
 def measured_by(reports: Iterable[SiteReport]) -> Measured:
-    """What tasks cost and how much comes, of what has run long enough."""
+    """What tasks cost and how many tuples come, for those that have run long enough."""
     costs: dict[str, TaskCost] = {}
     rates: dict[str, float] = {}
     for report in reports:
@@ -80,8 +80,9 @@ def _primaries(report: SiteReport) -> list[TaskReport]:
 
 
 def load_of(task: TaskReport) -> float:
-    """The part of a second that it computes in a second. Instances are as large as what comes
-    while one runs, but take a tuple at least."""
+    """The fraction of each second that it computes. An instance takes what comes while another
+    runs, but at least a tuple.
+    """
     size = max(1.0, task.rows_in / task.instances) if task.instances else 1.0
     return min(1.0, task.rate_in * (task.per_tuple_us / 1e6 + task.fixed_ms / 1e3 / size))
 
@@ -104,7 +105,7 @@ class Monitor:
         return now - self._last >= self._asked.sample_us / 1e6
 
     def add(self, now: float, sample: Sample) -> None:
-        """Keep it, and forget the oldest if there are too many."""
+        """Keeps the sample, and forgets the oldest if there are too many."""
         self._last = now
         over = self._history.add(sample)
         if over:

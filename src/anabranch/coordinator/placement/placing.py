@@ -36,8 +36,9 @@ BREAKS = "a deadline would not hold any more if it moved"
 def with_deadlines(
     found: Replan, known: Mapping[str, AnyDef], deadlines: Deadlines, alive: Sequence[str]
 ) -> Replan:
-    """While all deadlines hold where their queries are, these stay; if they do not, their queries
-    are placed anew before anything else is."""
+    """While all deadlines hold, their queries stay where they are. If they do not, these queries
+    are placed again before any other.
+    """
     if not any(isinstance(one, QueryDef) and one.deadline for one in known.values()):
         return found
     if deadlines.hold(known):
@@ -52,8 +53,9 @@ def with_deadlines(
 
 
 def _moves(known: Mapping[str, AnyDef], deadlines: Deadlines, alive: Sequence[str]) -> list[Moved]:
-    """What deadlines wait for, to where the deadline program has it; none if no placement would
-    do. Also queries without a deadline that others read which have one."""
+    """The moves of what deadlines wait for, to where the deadline program puts it; none if no
+    placement helps. They include queries without a deadline that are read by queries with one.
+    """
     free: dict[str, tuple[str, ...]] = {}
     was_at: dict[str, str] = {}
     urgent = deadlines.timely(known)
@@ -93,7 +95,7 @@ def _why(task: str, known: Mapping[str, AnyDef], deadlines: Deadlines) -> str:
 
 
 def _after(known: Mapping[str, AnyDef], moves: Sequence[Moved]) -> dict[str, AnyDef]:
-    """The same once these have moved."""
+    """The definitions once these have moved."""
     there = dict(known)
     for move in moves:
         there = {name: placed(one, move.task, move.site) for name, one in there.items()}
@@ -121,7 +123,7 @@ class Replanner:
     def problem(
         self, known: Mapping[str, AnyDef], penalty: float = MOVE_PENALTY
     ) -> tuple[PlacementProblem, PlacedSystem]:
-        """Of all that runs, with what sites can take."""
+        """The problem of all that runs, with what sites can take."""
         alive = sorted(self._sites.alive())
         network = self._monitor.network(alive, "lately", self.capacity(alive))
         rates, loads = self._monitor.rates("lately"), self._monitor.loads()
@@ -129,8 +131,9 @@ class Replanner:
         return system.problem(penalty), system
 
     def look(self, known: Mapping[str, AnyDef]) -> Replan:
-        """What would move: also what pays only once the dearest has moved, since a move costs a
-        share of all. Raises PlacementError."""
+        """The moves that would pay, including those that pay only once the dearest has moved, since
+        a move costs a share of the whole. Raises PlacementError.
+        """
         problem, system = self.problem(known)
         now = problem
         for _ in range(ROUNDS):
@@ -145,18 +148,18 @@ class Replanner:
         return Replan(problem.cost(problem.present), found.cost, moves, system.stays)
 
     def cost(self, known: Mapping[str, AnyDef]) -> float:
-        """Of where everything is, by the newest sample."""
+        """The cost of the present placement, by the newest sample."""
         network = self._monitor.network(sorted(self._sites.alive()), "now")
         problem = PlacedSystem(known, network, self._monitor.rates("now")).problem()
         return problem.cost(problem.present)
 
     def picture(self, known: Mapping[str, AnyDef]) -> str:
-        """What runs, on its sites."""
+        """A picture of what runs, on its sites."""
         problem, _ = self.problem(known, penalty=0.0)
         return picture(problem, problem.named(problem.present))
 
     def standby_costs(self, known: Mapping[str, AnyDef], task: str) -> dict[str, float]:
-        """What a task would cost at sites where it is not; empty if that is not known."""
+        """The cost of a task at each site where it is not; empty if that is not known."""
         try:
             problem, _ = self.problem(known, penalty=0.0)
         except PlacementError:
@@ -166,8 +169,9 @@ class Replanner:
         return costs_elsewhere(problem, problem.named(problem.present), task)
 
     def placement(self, known: Mapping[str, AnyDef]) -> dict[str, PlacementReport]:
-        """Of each operator that the system places, and of pockets: the site, the share of the cost,
-        the runner-up or why it stays, and all that as `text`."""
+        """For each operator that the system places, and for pockets: the site, its share of the
+        cost, the runner-up or why it stays, and all that as `text`.
+        """
         free = {
             node.name
             for one in known.values()
@@ -273,7 +277,7 @@ class Placing:
         return placed_query(new, known, around, self._placer)
 
     def look(self, now: float) -> None:
-        """Take a sample if one is due."""
+        """Takes a sample if one is due."""
         if self.monitor.due(now):
             records = filter(None, map(self._sites.record, self._sites.alive()))
             self.monitor.add(
@@ -281,30 +285,30 @@ class Placing:
             )
 
     def again(self) -> Replan:
-        """What would move now. Raises PlacementError."""
+        """The moves that would pay now. Raises PlacementError."""
         known = self._catalog.definitions()
         found = self._replanner.look(known)
         return with_deadlines(found, known, self.deadlines, sorted(self._sites.alive()))
 
     def moved(self) -> None:
-        """What `again` said has been done."""
+        """Takes note that the moves of `again` have been made."""
         self.deadlines.renew()
 
     def cost(self) -> float:
         return self._replanner.cost(self._catalog.definitions())
 
     def report(self) -> dict[str, PlacementReport]:
-        """For status: why everything is where it is."""
+        """Why everything is where it is, for the status."""
         return self._replanner.placement(self._catalog.definitions())
 
     def picture(self) -> str:
         return self._replanner.picture(self._catalog.definitions())
 
     def standby_costs(self, task: str, known: Mapping[str, AnyDef]) -> dict[str, float]:
-        """What a task would cost at sites where it is not."""
+        """The cost of a task at each site where it is not."""
         return self._replanner.standby_costs(known, task)
 
     def notes(self, known: dict[str, AnyDef]) -> dict[str, str]:
-        """For EXPLAIN: of each operator that the system places, why it is where it is."""
+        """For EXPLAIN: why each operator that the system places is where it is."""
         found = self._replanner.placement(known) if len(self._sites.alive()) > 1 else {}
         return {name: f"placed: {one.text}" for name, one in found.items()}

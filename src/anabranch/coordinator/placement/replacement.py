@@ -1,4 +1,4 @@
-"""Re-placement: what should be elsewhere moves there, several at once, and standbys follow."""
+"""Re-placement: moves what should be elsewhere, several operators at once; standbys follow."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ AT_ONCE = 8
 
 
 class Replacement:
-    """`placing` says what should move; every `every_s` seconds (never, if 0) it is asked, and `say`
-    hears what came of it."""
+    """`placing` says what should move. It is asked every `every_s` seconds (never, if 0), and `say`
+    is called with the result.
+    """
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Replacement:
         self._wanted: frozenset[tuple[str, str]] = frozenset()
 
     def look(self) -> None:
-        """Begin if it is time."""
+        """Begins if it is time."""
         due = self._every_s and self._runtime.now() - self._last >= self._every_s
         if due and not self.busy:
             self._last = self._runtime.now()
@@ -78,7 +79,7 @@ class Replacement:
             self._say(f"the standby of {one.task} went from {one.was_at} to {one.site}")
 
     async def run(self, *, dry_run: bool = False) -> Replan:
-        """What would move; unless it is a `dry_run`, once it has. Raises PlacementError."""
+        """The moves; unless it is a `dry_run`, they have been made. Raises PlacementError."""
         if dry_run:
             return await self._runtime.blocking(self._placing.again)
         async with self._turn:
@@ -92,7 +93,9 @@ class Replacement:
             return replace(found, moves=tuple(moves), standbys=followed)
 
     async def move(self, moves: Sequence[Moved]) -> list[Moved]:
-        """All are made ready at once, and taken over one after the other. One that fails stays."""
+        """Makes all moves ready at once, and takes over one after the other. A move that fails
+        leaves its operator where it is.
+        """
         taking_over = Mutex(self._runtime)
         mover = self._control.mover()
 

@@ -1,4 +1,6 @@
-"""All that runs as a problem of the deadline program: what tasks cost, what comes, what is due."""
+"""All that runs as a problem of the deadline program: what tasks cost, how many tuples come, and
+when results are due.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Latency = Mapping[tuple[str, str], float]
 
 
 class Workload:
-    """Of all definitions in `known`, as they are measured; `slots` by site."""
+    """All definitions in `known`, with their measurements; `slots` by site."""
 
     def __init__(
         self,
@@ -40,7 +42,7 @@ class Workload:
 
     @cached_property
     def deadlines(self) -> dict[str, Deadline]:
-        """By query."""
+        """The deadlines, by query."""
         return {
             one.name: one.deadline
             for one in self._known.values()
@@ -49,7 +51,7 @@ class Workload:
 
     @cached_property
     def made(self) -> dict[str, str]:
-        """Stream → the task that makes it."""
+        """Stream → the task that produces it."""
         return {one.output: one.name for one in self.tasks.values() if one.output}
 
     def guessed(self) -> list[TaskSpec]:
@@ -63,9 +65,10 @@ class Workload:
     def problem(
         self, free: Free | None = None, shares: Mapping[str, float] | None = None
     ) -> DeadlineProblem:
-        """Every task is an operator, at its site or at one of those that it is `free` to be at;
-        every deadline an output. A sink that is free goes along with its query: both are one
-        operator then. `shares` are the parts of sources' input that come."""
+        """The problem: every task is an operator, at its site or at one of those that it is `free`
+        to be at; every deadline is an output. A free sink goes along with its query: both are one
+        operator then. `shares` are the fractions of sources' input that come.
+        """
         free = free or {}
         rates = self.rates(shares or {})
         along = {
@@ -95,13 +98,14 @@ class Workload:
         )
 
     def last(self, query: str) -> str:
-        """The task that a query's results leave last."""
+        """The last task on the way of a query's results."""
         sink = sink_task(query)
         return sink if sink in self.tasks else query
 
     def waves(self, *, best_effort: bool = True, to: str | None = None) -> dict[str, float]:
-        """Task → how long tuples may wait for each other: by the shortest deadline behind it, or by
-        that of the query `to`. Those that are a best effort count or not."""
+        """Task → how long tuples may wait for each other: by the shortest deadline after it, or by
+        that of the query `to`. `best_effort` says whether best-effort deadlines count.
+        """
         waves: dict[str, float] = {}
         for name, deadline in self.deadlines.items():
             if (deadline.best_effort and not best_effort) or name != (to or name):
@@ -117,8 +121,9 @@ class Workload:
         return waves
 
     def rates(self, shares: Mapping[str, float] | None = None) -> dict[str, float]:
-        """Tuples a second of every stream; where nothing was measured, as much comes out as goes
-        in. With less input, as much less."""
+        """Tuples a second of every stream; where nothing was measured, as many come out as go in.
+        With less input, there are proportionally fewer.
+        """
         rates: dict[str, float] = {}
         usual = self.rates() if shares else {}
 
@@ -178,8 +183,9 @@ class Workload:
         sites: tuple[str, ...],
         counts: bool,
     ) -> Operator:
-        """Its load `counts` if a deadline needs it that is no best effort: all others get what is
-        left of a site."""
+        """The operator of a task. Its load `counts` if a deadline that is no best effort needs it:
+        all others get the rest of a site.
+        """
         cost = self._measured.cost(task, self._known)
         rate = sum(rates[one.stream] for one in task.inputs if not one.table)
         wave = wave_s or IDLE_WAVE_S

@@ -34,9 +34,8 @@ Readers = list[tuple[Task, int, str]]
 
 class Links:
     """Links of the site `name`, whose `outlets` and `tasks` it looks at and never changes.
-
-    `superseded` is told of a task that another site runs now, `behind` of one whose producer has
-    let go of what it would take next.
+    `superseded` is called with a task that another site runs now, `behind` with a task whose
+    producer has released what it would take next.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Links:
             sender.close()
 
     def troubles(self, task: Task) -> tuple[str, int]:
-        """What keeps its inputs from coming, and how often their links have broken."""
+        """The reason why its inputs do not come, and how often their links have broken."""
         links = self._subscriptions.get(task.spec.name, [])
         problems = [link.problem for link in links if link.problem]
         return "; ".join(problems), sum(link.breaks for link in links)
@@ -86,7 +85,7 @@ class Links:
     # -- inputs ----------------------------------------------------------------------------------
 
     def follow_inputs(self, task: Task) -> None:
-        """Feed the inlets of a task that has been started, unless it needs nothing any more."""
+        """Feeds the inlets of a task that has been started, unless it needs nothing any more."""
         self.unfollow(task)
         if not task.restart_point().finished:
             self._subscriptions[task.spec.name] = self._links_of(task)
@@ -126,10 +125,11 @@ class Links:
         return Subscription(self._runtime, receiver, connect, on_failure, silence_s)
 
     def _silence_s(self, recovery_us: int | None = None) -> float:
-        """After so long without even a heartbeat a link is broken. A link that comes and goes may
-        answer the beats of a standby and yet bring nothing for seconds, since TCP waits twice as
-        long each time before it sends again: where a RECOVERY has to hold, another connection is
-        tried in half of it."""
+        """The time after which a link without even a heartbeat counts as broken. A link that comes
+        and goes may answer the beats of a standby and yet bring nothing for seconds, since TCP
+        waits twice as long each time before it sends again: where a RECOVERY has to hold, another
+        connection is tried in half of that time.
+        """
         silence_s = self._interval_s * self._missed
         if recovery_us is not None:
             silence_s = min(silence_s, max(recovery_us / 2e6, 2 * self._interval_s))
@@ -156,12 +156,16 @@ class Links:
     # -- routes ----------------------------------------------------------------------------------
 
     def route(self, source: TaskInput) -> Route:
-        """Where an input is produced now: where it was deployed, unless we heard otherwise."""
+        """The place where an input is produced now: where it was deployed, unless we learned
+        otherwise.
+        """
         return self.routes[source.stream] or Route(source.site)
 
     def learn(self, news: Mapping[str, Route]) -> dict[str, Route]:
-        """Streams are produced or backed up elsewhere: follow them there, send acks there, and stop
-        what we produce ourselves though our epoch is over. Those of the news that are."""
+        """Learns that streams are produced or backed up elsewhere: follows them there, sends acks
+        there, and stops what we produce ourselves though our epoch is over. Returns the routes that
+        were new.
+        """
         before = {stream: self.routes[stream] for stream in news}
         fresh = self.routes.learn(news)
         self._by_site = None
@@ -187,8 +191,9 @@ class Links:
     # -- leaving ---------------------------------------------------------------------------------
 
     async def leave(self, task: Task) -> None:
-        """Let go of the inputs, so that other consumers of them are not held up. A site that is
-        gone keeps nothing for us either."""
+        """Lets go of the inputs, so that other consumers of them are not delayed. A site that is
+        gone keeps nothing for us either.
+        """
         spec = task.spec
         await self._runtime.outcomes(
             [
@@ -201,7 +206,7 @@ class Links:
         )
 
     def replaceable(self, task: Task) -> bool:
-        """Somebody stands by for it, or can be posted to."""
+        """Whether a site stands by for it, or can be posted to."""
         route = self.routes[task.spec.output] if task.spec.output else None
         return task.epoch > 0 or bool(route and route.standby)
 
@@ -219,8 +224,9 @@ class Links:
         return self.emulated.link(sender, receiver)
 
     async def _watch(self) -> None:
-        """Forget programs that have gone; keep the others where a restart finds them, and where
-        readers would restart: should they die with us, we may be the only ones who come back."""
+        """Forgets programs that have gone; writes down the others for a restart, and the points
+        where readers would restart: if they die with us, we may be the only ones who come back.
+        """
         while True:
             await self._runtime.sleep(self._interval_s)
             for outlet in list(self._outlets.values()):
@@ -233,13 +239,16 @@ class Links:
     # -- acks ------------------------------------------------------------------------------------
 
     def arrived(self, task: Task, index: int) -> None:
-        """Tuples have come in; if they are many, the producer hears of it before its time."""
+        """Takes note that tuples have come in; if there are many, the producer learns of it
+        early.
+        """
         if task.inlets[index].ack_overdue and task.role == "primary":
             self._sender(self.route(task.spec.inputs[index]).site).arrived()
 
     def released(self, task: Task) -> None:
-        """Downstream acks have moved the task's restart point. A sink has no downstream: its
-        restart point moves with every write and is told with the next periodic ack."""
+        """Takes note that downstream acks have moved the task's restart point. A sink has no
+        downstream: its restart point moves with every write and is told with the next periodic ack.
+        """
         ended = task.restart_point().finished
         if (task.outlet or ended) and task.role == "primary":
             for source in task.spec.inputs:
@@ -247,7 +256,7 @@ class Links:
                     self._sender(site).released()
 
     def take_acks(self, acks: Iterable[Ack]) -> list[tuple[str, int]]:
-        """Those among them that have been replaced and ought to know."""
+        """Takes the acks; returns those whose senders have been replaced and ought to know."""
         superseded = []
         for ack in acks:
             try:
@@ -289,7 +298,7 @@ class Links:
         ]
 
     def _readers_of(self) -> dict[str, Readers]:
-        """Site → the inputs here that it produces or stands by to."""
+        """Site → the inputs here that it produces or stands by to produce."""
         if self._by_site is None:
             self._by_site = {}
             for task in self._tasks.values():
@@ -300,7 +309,9 @@ class Links:
         return self._by_site
 
     async def _send(self, site: str, acks: list[Ack]) -> None:
-        """Points are kept before they are told: who hears of one lets go of what lies before it."""
+        """Sends the acks. Points are kept before they are told: whoever learns of one releases what
+        lies before it.
+        """
         tasks = {consumer: task for task, _, consumer in self._readers_of().get(site, ())}
         await self.keeper.keep(
             {tasks[ack.consumer].spec.name: ack.point for ack in acks if ack.consumer in tasks}
@@ -315,8 +326,9 @@ class Links:
 
 
 class _Input:
-    """An inlet as its subscription sees it: whatever comes, its task hears of it, and perhaps its
-    producer."""
+    """An inlet as its subscription sees it: its task learns of whatever comes, and perhaps its
+    producer.
+    """
 
     def __init__(self, links: Links, task: Task, index: int, inlet: LiveInlet[Any]) -> None:
         self.stream = inlet.stream

@@ -40,7 +40,7 @@ AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PocketPoint:
-    """After which inputs a pocket goes on, and the number of its creation."""
+    """The inputs after which a pocket goes on, and the number of its creation."""
 
     born: int
     inputs: tuple[int, ...]
@@ -49,8 +49,8 @@ class PocketPoint:
 class OpenStream:
     """States: `open` → `ended`, or `failed`. Once a pocket gives its output here, programs may not.
 
-    What is pushed is in the log before anybody hears of it, the program included. After a restart
-    the log is given again from where the readers need it, and pushes wait for that.
+    Pushed rows are in the log before anybody hears of them, the program included. After a restart
+    the log is read again from where the readers need it, and pushes wait for that.
 
     The first push decides whether event times are the program's, all of them, or those of arrival;
     the latter let the clock move the watermark while nothing is pushed.
@@ -66,8 +66,9 @@ class OpenStream:
         *,
         power: bool = False,
     ) -> None:
-        """Without a `folder` what is pushed is in memory only. With `power` it is to outlive a
-        power cut, too."""
+        """Without a `folder`, pushed rows are in memory only. With `power` they outlive a power
+        cut, too.
+        """
         self.stream = stream
         self.outlet = outlet
         self.pocket: str | None = None
@@ -133,8 +134,9 @@ class OpenStream:
             self._go_on()
 
     def start(self) -> None:
-        """Idempotent. Its readers are there: gives what they still need from the log. A stream that
-        is new, and one that nobody reads, has begun already."""
+        """Starts, at the first call only. Its readers are there: gives what they still need from
+        the log. A stream that is new, and one that nobody reads, has begun already.
+        """
         if self._missing and self._replay is None:
             self._replay = threading.Thread(
                 target=self._give_again, name=f"log-{self.stream.name}", daemon=True
@@ -162,7 +164,7 @@ class OpenStream:
         return [rows.slice(position + 1 - entry.first)]
 
     def _go_on(self) -> None:
-        """Everything is given again. What was promised holds."""
+        """Takes note that everything was given again. What was promised holds."""
         if self._ended:
             self.outlet.end()
             return
@@ -183,8 +185,9 @@ class OpenStream:
     def keep_given(
         self, pieces: Sequence[pa.RecordBatch], watermark: int, point: PocketPoint
     ) -> None:
-        """Keep what a pocket is about to give here, and where its input goes on after that. Waits
-        for a disk that is full. In the pocket's thread, before anybody hears of it."""
+        """Keeps what a pocket is about to give here, and where its input goes on after that. Waits
+        for a full disk. Called in the pocket's thread, before anybody hears of it.
+        """
         while self._log and not self._stopped.is_set():
             try:
                 with self._lock:
@@ -205,8 +208,9 @@ class OpenStream:
         self._write(log, rows, watermark, {GIVEN: [point.born, *point.inputs]})
 
     def go_on_after(self, point: RestartPoint, born: int) -> RestartPoint:
-        """After a restart, where the pocket that fills this stream goes on: after what is kept of
-        what it gave since `point`, which is given again here."""
+        """The point where the pocket that fills this stream goes on after a restart: after the kept
+        part of what it gave since `point`, which is given again here.
+        """
         log = self._log
         if log is None or log.last <= point.output:
             return point
@@ -220,13 +224,14 @@ class OpenStream:
     # -- pushes ----------------------------------------------------------------------------------
 
     def schema(self) -> pa.Schema:
-        """Of what is pushed; `_ts` may be left out."""
+        """The schema of pushed rows; `_ts` may be left out."""
         kept = [field for field in self.outlet.schema if field.name != BORN]
         return pa.schema(kept)
 
     def push(self, table: pa.Table, writer: str = "", number: int = 0) -> bool:
-        """Append rows of `schema()`, all or none: False if there is no room for them yet. A push
-        that its `writer` repeats, because it had no answer, is there once."""
+        """Appends rows of `schema()`, all or none: False if there is no room for them yet. A push
+        that its `writer` repeats, because it had no answer, is there once.
+        """
         self._refuse_beside_pocket()
         timed = self._times_given(table)
         if self._missing or not self.outlet.wait_for_room(self._stopped, ROOM_S):
@@ -241,7 +246,7 @@ class OpenStream:
         return True
 
     def _append(self, table: pa.Table, timed: bool, writer: str, number: int) -> None:
-        """Keep first, give then. If it cannot be kept, nothing has changed."""
+        """Keeps the rows, then gives them. If they cannot be kept, nothing has changed."""
         before = self._pushed if self._pushed.timed is not None else _decided(self._pushed, timed)
         if before.timed != timed:
             raise SourceError(
@@ -284,7 +289,7 @@ class OpenStream:
         return timely if late is None else timely.filter(pa.array(~late)), after
 
     def end(self) -> None:
-        """No tuple will follow."""
+        """Ends the stream: no tuple will follow."""
         self._refuse_beside_pocket()
         with self._lock:
             if self._missing:
@@ -312,7 +317,7 @@ class OpenStream:
             raise SourceError(f"stream {self.stream.name} has ended")
 
     def _times_given(self, table: pa.Table) -> bool:
-        """Whether the rows have event times. Raises SourceError if they are none of this stream."""
+        """Whether the rows have event times. Raises SourceError if they do not fit this stream."""
         timed = EVENT_TIME in table.schema.names
         expected = self.schema() if timed else self.schema().remove(len(self.schema()) - 1)
         if table.schema != expected:
@@ -329,7 +334,9 @@ class OpenStream:
             beats.every(self._heartbeat_s, self._beat)
 
     def _beat(self) -> bool:
-        """Windows over a stream that is pushed into now and then must close in between too."""
+        """Moves the watermark: windows over a stream that is pushed into now and then must close in
+        between too.
+        """
         if self._stopped.is_set() or self.outlet.ended:
             return False
         if self._lock.acquire(blocking=False):  # else something is coming
@@ -344,7 +351,9 @@ class OpenStream:
         return True
 
     def _promise(self, state: Pushed) -> None:
-        """No later tuple has an event time below it, also if we die now: so it is kept first."""
+        """Promises that no later tuple has an event time below it, even if we die now: so it is
+        kept first.
+        """
         if self._log and state.newest > self._promised:
             ahead = state.arrival(state.newest + PROMISE_US)
             notes = ahead.news("", 0)
@@ -359,9 +368,10 @@ class OpenStream:
     # -- reports ---------------------------------------------------------------------------------
 
     def _count(self) -> float:
-        """Tuples a second, whoever gives them: reports are asked for every second or so, by one
-        thread at a time. Our lock is not for it: who has that waits for the runtime, in which
-        reports are made."""
+        """Tuples a second, whoever gives them. Reports ask for it every second or so, one thread at
+        a time. It does not take our lock, because the lock's holder waits for the runtime, in which
+        reports are made.
+        """
         now = time.monotonic()
         new, self._counted = self.outlet.last - self._counted, self.outlet.last
         self._rate.add(now, new)
@@ -392,7 +402,7 @@ def _decided(state: Pushed, timed: bool) -> Pushed:
 
 
 def encoded(table: pa.Table) -> str:
-    """As it is sent in the body of an action."""
+    """The table in the form in which the body of an action carries it."""
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, table.schema) as writer:
         writer.write_table(table)

@@ -1,4 +1,5 @@
-"""How a source becomes a numbered stream: what was read before as it was then, and on from there.
+"""Turns a source into a numbered stream: first what was read before, exactly as it was then, and
+then on from there.
 
 What happens here happens before a tuple has a position, so everything after it is a function of
 positions alone. A reading waits for nothing: it says what it needs, and is driven.
@@ -47,7 +48,7 @@ _NOWHERE = ReadingState(None, 1)
 
 @dataclass
 class Progress:
-    """What a reading tells of itself."""
+    """The facts that a reading reports about itself."""
 
     trouble: str = ""
     """What it waits for; it goes on by itself."""
@@ -56,7 +57,7 @@ class Progress:
 
 
 class Reading:
-    """`run` gives the tuples, once; `beat` may be called by another thread meanwhile."""
+    """`run` gives the tuples, once; another thread may call `beat` meanwhile."""
 
     def __init__(
         self,
@@ -72,8 +73,10 @@ class Reading:
         paced: Callable[[Iterator[pa.Table]], Iterator[pa.Table]] = iter,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`synced`: the journal outlives the machine's power, too. `paced` holds back the tables of
-        a source that is read without a journal; `ending` keeps that it has ended, and where."""
+        """`synced` means that the journal outlives the machine's power, too. `paced` holds back the
+        tables of a source that is read without a journal; `ending` keeps that it has ended, and
+        where.
+        """
         self.intake = intake
         self.progress = Progress()
         self.rate = Rate()
@@ -97,14 +100,14 @@ class Reading:
 
     @property
     def problem(self) -> str:
-        """Why nothing can come at present; it does again by itself."""
+        """Why nothing can come at present; this passes by itself."""
         return self.progress.trouble or self._source.problem
 
     # -- where it begins -------------------------------------------------------------------------
 
     @property
     def _reads_on_from_elsewhere(self) -> bool:
-        """The source knows itself what was given by a reading at another site."""
+        """Whether the source itself knows what was given by a reading at another site."""
         journal = self._journal
         return bool(self._source.releasing and journal and journal.state is None)
 
@@ -160,8 +163,10 @@ class Reading:
             )
 
     def _must_not_be_behind(self) -> None:
-        """A journal that has lost its end may reach the restart points and not what readers had
-        received: other tuples would come under those numbers, and be dropped there."""
+        """Raises if the journal has lost its end: it may reach the restart points and not what
+        readers had received, and then other tuples would come under those numbers and be dropped
+        there.
+        """
         if found := self._outlet.ahead():
             reader, had, known = found
             raise CannotResume(
@@ -173,8 +178,9 @@ class Reading:
             )
 
     def _begin(self, source: Source) -> ReadingState:
-        """Of a reading that has no journal. If a source that was read elsewhere goes on here, some
-        of the tuples that come then have been given before."""
+        """The state where a reading without a journal begins. If a source that was read elsewhere
+        goes on here, some of its next tuples have been given before.
+        """
         if not self._outlet.last or not source.releasing:
             return ReadingState(source.start_cursor(), 1)
         cursor, position = source.released()
@@ -189,7 +195,7 @@ class Reading:
     # -- reading ---------------------------------------------------------------------------------
 
     def run(self) -> Steps:
-        """To the end of the source."""
+        """Reads to the end of the source."""
         if self._over:
             return
         if journal := self._journal:
@@ -198,7 +204,7 @@ class Reading:
             yield from self._read_once()
 
     def _again_and_again(self, do: Callable[[], Steps | None]) -> Steps:
-        """Until it is done; what passes is waited for."""
+        """Repeats `do` until it succeeds; it waits for failures that pass."""
         pause, most = PAUSES_S
         while True:
             begun = self._monotonic()
@@ -225,14 +231,15 @@ class Reading:
             yield from self._again_and_again(partial(self._end_here, ending))
 
     def _end_here(self, ending: Journal) -> None:
-        """Keep where the source has ended, before anybody hears that it has: it cannot be asked
-        again, and readers that have had all of it need not wait for it."""
+        """Keeps where the source has ended, before anybody hears that it has: it cannot be asked
+        again, and readers that have had all of it need not wait for it.
+        """
         ending.begin(ReadingState(None, self._outlet.last + 1))
         if self._synced:
             ending.sync()
 
     def _read(self, journal: Journal) -> Steps:
-        """What was read before as it was then, and on from there."""
+        """Gives what was read before, exactly as it was then, and reads on from there."""
         source = self._source
         yield from self._replay(journal, source)
         state = journal.state or self._begin(source)
@@ -255,7 +262,7 @@ class Reading:
                 source.release(kept.cursor, kept.next - 1)
 
     def _promise_again(self, journal: Journal, state: ReadingState) -> None:
-        """What was promised holds, also for those who have not heard of it."""
+        """Gives earlier promises again, also for those who have not heard of them."""
         with self._lock:
             self._catching_up = False
             self.intake.go_on(state, journal.promised)
@@ -278,7 +285,7 @@ class Reading:
                 journal.sync()
 
     def _replay(self, journal: Journal, source: Source) -> Steps:
-        """Give what lies after the outlet's last tuple as the journal knows it."""
+        """Gives what lies after the outlet's last tuple as the journal knows it."""
         start = self._outlet.last
         for table, group in read_again(source, journal.since(start)):
             for part, some in self.intake.split(table, group):
@@ -289,7 +296,7 @@ class Reading:
         yield Pause(0.0)  # a source that is to stop may have ended early
 
     def _give(self, judged: Judged, given: int = 0) -> Steps:
-        """Give tuples their positions, but for the first `given` of them, which have theirs."""
+        """Gives tuples their positions, but for the first `given` of them, which have theirs."""
         self._holding = True
         pieces = list(record_batches(judged.table.slice(given), PIECE_ROWS))
         for number, piece in enumerate(pieces, 1):
@@ -306,7 +313,7 @@ class Reading:
     # -- the clock -------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Let the watermark of a live stream that brings nothing follow the clock."""
+        """Lets the watermark of a silent live stream follow the clock."""
         if self._lock.acquire(blocking=False):  # else something is coming
             try:
                 self._follow_clock()
@@ -327,7 +334,7 @@ class Reading:
         self._outlet.append([], floor)
 
     def _promise(self, floor: int) -> None:
-        """Keep that nothing below `floor` will come, before anybody hears of it."""
+        """Keeps that nothing below `floor` will come, before anybody hears of it."""
         journal = self._journal
         if journal is None or journal.state is None or floor <= journal.promised:
             return
@@ -340,7 +347,9 @@ class Reading:
             journal.sync()
 
     def idle_floor(self, idle_us: int, now_us: int) -> int:
-        """Below this nothing can come any more, by the clock; START_WATERMARK if unknown."""
+        """The time below which nothing can come any more, by the clock; START_WATERMARK if
+        unknown.
+        """
         if idle_us < self._heartbeat_s * 1e6 and self.heard:
             return START_WATERMARK
         if self._stream.timestamp is None and not self._source.own_time:

@@ -38,7 +38,7 @@ from anabranch.window.panes import Grid
 
 
 class Arguments:
-    """Of tables of `schema`: the values of `arguments`, a row per tuple, in order."""
+    """The values of `arguments` for tables of `schema`: a row per tuple, in order."""
 
     def __init__(
         self, expressions: Expressions, schema: pa.Schema, arguments: Sequence[Argument]
@@ -148,7 +148,7 @@ Pick = Callable[[pa.Table], pa.Table]
 
 
 class AggregateBody:
-    """`operators` are an Aggregate and what is behind it: HAVING and a projection.
+    """`operators` are an Aggregate and what follows it: HAVING and a projection.
 
     Raises ConfigError for what cannot be evaluated.
     """
@@ -235,8 +235,9 @@ class AggregateBody:
     def _plan_behind(
         self, behind: Sequence[Operator]
     ) -> tuple[pa.Schema, Pick, tuple[pa.Schema, Build] | None]:
-        """The columns of results, what needs no Spark of the operators behind the aggregate (which
-        only picks columns), and the rest of them, with the schema that these read."""
+        """The columns of results; how to compute those operators after the aggregate that need no
+        Spark (they only pick columns); and the rest of them, with the schema that these read.
+        """
         bound = pa.timestamp("us", "UTC") if isinstance(self._panes, TimePanes) else pa.int64()
         bounds = [pa.field(name, bound) for name in (WINDOW_START, WINDOW_END)]
         times = [pa.field(name, pa.int64()) for name in (_TS, _BORN)]
@@ -261,7 +262,7 @@ class AggregateBody:
         return results, pick, (table.schema, build) if rest else None
 
     def _finish(self, emitted: Emitted) -> pa.Table:
-        """The operators behind the aggregate."""
+        """The results of the operators after the aggregate."""
         if not len(emitted.ts):
             return self._output.empty_table()
         table = self._pick(self._table(emitted))
@@ -297,7 +298,7 @@ def _grid(panes: TimePanes | RowPanes) -> Grid:
 
 
 def _picked(projection: Projection, table: pa.Table) -> pa.Table | None:
-    """What `projection` gives if it only takes columns and names them."""
+    """The result of `projection` if it only takes columns and names them."""
     uses = [item.expr.column for item in projection.items]
     if any(use is None for use in uses):
         return None

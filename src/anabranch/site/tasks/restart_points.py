@@ -1,4 +1,4 @@
-"""The restart points of a site's tasks, kept where a killed process leaves them."""
+"""The restart points of a site's tasks, kept so that they survive a killed process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PointsFile:
     from what is left, if those before it still have what comes after that."""
 
     def __init__(self, folder: Folder | None, *, synced: bool = False) -> None:
-        """`synced`: what is kept outlives the machine's power, too."""
+        """`synced` means that snapshots outlive the machine's power, too."""
         self._folder = folder
         self._synced = synced
         self._lock = threading.Lock()
@@ -51,16 +51,20 @@ class PointsFile:
                 self.damage = _set_aside(folder, data, damaged)
 
     def all(self) -> dict[str, RestartPoint]:
-        """Those that are written."""
+        """The points that are written."""
         return dict(self._points)
 
     def kept(self, task: str) -> int:
-        """Up to where a task's first input is not needed any more, as far as that is written."""
+        """The position up to which a task's first input is not needed any more, as far as that is
+        written.
+        """
         point = self._points.get(task)
         return point.inputs[0] if point else 0
 
     def news(self, points: Points) -> dict[str, RestartPoint]:
-        """Those that are not written yet, joined with what is: they only rise. Waits for nobody."""
+        """The points that are not written yet, joined with those that are: they only rise. Waits
+        for nobody.
+        """
         kept = self._points
         joined = {name: point.join(kept.get(name, point)) for name, point in points.items()}
         return {name: point for name, point in joined.items() if point != kept.get(name)}
@@ -78,7 +82,7 @@ class PointsFile:
                 self._write(dict.fromkeys(gone, RestartPoint((), 0)), left)
 
     def _write(self, news: Points, whole: dict[str, RestartPoint]) -> None:
-        """Only what is on the disk is known to be kept."""
+        """Writes them. Only what is on the disk counts as kept."""
         if self._folder is not None:
             self._keep(self._folder, news, whole)
         self._points = whole
@@ -96,7 +100,7 @@ class PointsFile:
         self._bytes = len(data)
 
     def _add(self, file: Appending, data: bytes) -> None:
-        """After an error the file is written anew."""
+        """Adds to the file. After an error the file is written again."""
         try:
             file.append(data)
             if self._synced:
@@ -106,7 +110,7 @@ class PointsFile:
             raise
 
     def close(self) -> None:
-        """It may be written to again."""
+        """Closes the file. It may be written to again."""
         if self._file:
             self._file.close()
             self._file = None
@@ -125,7 +129,7 @@ def _set_aside(folder: Folder, data: bytes, damaged: int) -> Damaged:
 
 
 class PointsKeeper:
-    """Those who keep points while others are being written share the next write."""
+    """Keepers of points share the next write while another is under way."""
 
     def __init__(self, runtime: Runtime, file: PointsFile) -> None:
         self._runtime = runtime
@@ -149,7 +153,7 @@ class PointsKeeper:
         return held
 
     async def keep(self, points: Points) -> None:
-        """Once all of them are written."""
+        """Returns once all of them are written."""
         while (left := self._held_until - self._runtime.now()) > 0:
             await self._written.wait(left)
         while news := self._file.news(points):
@@ -170,7 +174,7 @@ def _plain_text(points: Points) -> bytes:
 
 
 def _plain(point: RestartPoint) -> dict[str, Any]:
-    """As `asdict` would have it, but quickly."""
+    """The same as `asdict`, but quicker."""
     return {
         "inputs": point.inputs,
         "output": point.output,

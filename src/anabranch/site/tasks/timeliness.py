@@ -1,4 +1,4 @@
-"""A task against the clock: when its next instance is due, how large it may be, what was late."""
+"""A task and the clock: when its next instance is due, how large it may be, what was late."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.site.tasks.measures import Measures
 
 
 class Times(TypedDict):
-    """What a task's report says of it."""
+    """The times in a task's report."""
 
     deadline_ms: float | None
     sub_deadline_ms: float | None
@@ -36,7 +36,7 @@ def _entered(arrival: int, born: int) -> int:
 
 
 class Timeliness:
-    """`urgency` may change while the task runs. Written by its instances, read by anyone."""
+    """`urgency` may change while the task runs. Its instances write, anybody may read."""
 
     def __init__(
         self, urgency: Urgency | None, deadline_us: int | None, measures: Measures
@@ -52,7 +52,9 @@ class Timeliness:
 
     def due(self, inlets: Iterable[LiveInlet[Any]], now_us: int) -> tuple[int, int]:
         """The absolute deadline of an instance that takes what waits, by its oldest tuple, and when
-        that entered the system; both in µs. (12), and what is left of the way from the source."""
+        that tuple entered the system; both in µs. It follows (12), and the rest of the way from the
+        source.
+        """
         oldest = [one for one in (inlet.oldest() for inlet in inlets) if one]
         born = min((_entered(*times) for times in oldest), default=now_us)
         if self.urgency is None:
@@ -65,13 +67,13 @@ class Timeliness:
         return due, born
 
     def laxity_us(self) -> int | None:
-        """What a usual instance has to spare."""
+        """The time that a usual instance has to spare."""
         if self.urgency is None:
             return None
         return self.urgency.deadline_us - round(self._measures.usual_s() * 1e6)
 
     def most_rows(self, most: int, allowed_us: int | None) -> int:
-        """So many tuples that the instance ends in time for others."""
+        """How many tuples an instance may take to end in time for others."""
         if allowed_us is None or most == 1:
             return most
         found = self._measures.rows_within(allowed_us / 1e6)
@@ -82,7 +84,7 @@ class Timeliness:
         return self.urgency is not None or self._deadline_us is not None
 
     def judge(self, born: np.ndarray, now_us: int) -> None:
-        """Count which results are late here, by when they were born."""
+        """Counts which results are late here, by when they were born."""
         ages = now_us - born
         if self.urgency:
             self.overran += int(np.count_nonzero(ages > self.urgency.summed_us))

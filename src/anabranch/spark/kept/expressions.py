@@ -36,7 +36,8 @@ _AGAIN = 64
 class PlanChoice:
     """For each size of instance, in octaves: the way that was quicker at the median of the last
     few. A job is tried only if the kept plan goes on taking long: its first instance, in which the
-    JVM loads and compiles, says nothing."""
+    JVM loads and compiles, says nothing.
+    """
 
     def __init__(self) -> None:
         self._seconds: dict[tuple[str, int], deque[float]] = {}
@@ -66,7 +67,7 @@ class PlanChoice:
         return self._last[0]
 
     def why(self) -> str:
-        """What both ways cost at the size of the last instance."""
+        """The cost of both ways at the size of the last instance."""
         size = self._last[1]
         kept, job = self._typical(KEPT, size), self._typical(JOB, size)
         if kept is None and job is None:
@@ -93,27 +94,28 @@ InSlot = Callable[[Callable[[], pa.Table]], pa.Table]
 
 
 def _unnamed(rows: int) -> None:
-    """A job that nobody looks for."""
+    """Names no job, because nobody looks for it."""
 
 
 def _nothing() -> None:
-    """Whoever gave the table goes on holding it."""
+    """Does nothing: the caller keeps the table."""
 
 
 @cache
 def _warn_once(text: str) -> None:
-    """On standard error: whoever started the process is to know."""
+    """Warns on standard error, where whoever started the process sees it."""
     print(f"Spark's plans are not kept: {text}. Every instance is a job.", file=sys.stderr)
 
 
 def at_once(do: Callable[[], pa.Table]) -> pa.Table:
-    """Whoever evaluates is in a slot already, or there are none."""
+    """Runs `do` directly: the caller is in a slot already, or there are none."""
     return do()
 
 
 class Expressions:
-    """All that one task or source has Spark evaluate. `name_job` is told how many tuples a job is
-    about to be given; `in_slot` does what must not run beside task instances."""
+    """All that one task or source has Spark evaluate. `name_job` is called with the number of
+    tuples before a job; `in_slot` does what must not run beside task instances.
+    """
 
     def __init__(
         self,
@@ -144,27 +146,28 @@ class Expressions:
         return self.report()
 
     def interrupt(self) -> None:
-        """From any thread: what is being evaluated by kept plans fails soon."""
+        """Called from any thread: what kept plans are evaluating fails soon."""
         for one in self._evaluations:
             one.interrupt()
 
     def abandon(self) -> None:
-        """From any thread, and at once: it fails now."""
+        """Called from any thread: the evaluation fails at once."""
         for one in self._evaluations:
             one.abandon()
 
     def close(self) -> None:
-        """What is kept in the JVM goes. Idempotent."""
+        """Removes what is kept in the JVM. Calling it again does no harm."""
         for one in self._evaluations:
             one.close()
 
 
 class Evaluation:
-    """Of tables of one schema: what `build(spark.createDataFrame(table, types)).toArrow()` gives.
-    The types are those of the schema: a time without a zone has none in Spark either.
+    """The result of `build(spark.createDataFrame(table, types)).toArrow()` for tables of one
+    schema. The types are those of the schema: a time without a zone has none in Spark either.
 
-    A query that does not fit a kept plan, and every query if this Spark's inside is not as we know
-    it, runs as a job; so does an instance for which that was measured to be quicker."""
+    A query that does not fit a kept plan runs as a job, and so does every query if Spark's inside
+    is not as we know it; so does an instance for which that was measured to be quicker.
+    """
 
     def __init__(self, owner: Expressions, schema: pa.Schema, build: Build) -> None:
         self._owner = owner
@@ -177,7 +180,7 @@ class Evaluation:
         self.instances = {KEPT: 0, JOB: 0}
 
     def open(self) -> None:
-        """Plan it. Idempotent."""
+        """Plans it, at the first call only."""
         if self._kept or self.unfit:
             return
         try:
@@ -195,8 +198,9 @@ class Evaluation:
             _warn_once(self.unfit)
 
     def __call__(self, table: pa.Table, let_go: Callable[[], None] = _nothing) -> pa.Table:
-        """`let_go` is called once the JVM has all of `table`, which need not wait for the result
-        then."""
+        """`let_go` is called once the JVM has all of `table`, which may then be released before the
+        result is there.
+        """
         self.open()
         return self._owner.in_slot(lambda: self._evaluated(table, let_go))
 

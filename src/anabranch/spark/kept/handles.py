@@ -22,7 +22,8 @@ from py4j.java_gateway import JavaObject, JVMView
 @lru_cache(128)
 def named(jvm: JVMView, name: str) -> Any:
     """A class of the JVM by its full name. Every part of a dotted name is a question to the JVM, so
-    it is asked once."""
+    it is asked once.
+    """
     found: Any = jvm
     for part in name.split("."):
         found = getattr(found, part)
@@ -36,7 +37,7 @@ def handles_of(jvm: JVMView) -> Handles:
 
 
 class Handles:
-    """Combinators; each gives a new `java.lang.invoke.MethodHandle`."""
+    """Combinators; each returns a new `java.lang.invoke.MethodHandle`."""
 
     def __init__(self, jvm: JVMView) -> None:
         self._combine = named(jvm, "java.lang.invoke.MethodHandles")
@@ -54,7 +55,7 @@ class Handles:
         self.boolean = self.class_of("boolean")
 
     def class_of(self, name: str) -> JavaObject:
-        """By its full name; or a primitive type."""
+        """The class of this full name, or a primitive type."""
         if name not in self._classes_known:
             self._classes_known[name] = self._by_name.forName(name)
         return self._classes_known[name]
@@ -94,7 +95,7 @@ class Handles:
         return self.array("java.lang.Class", *types)
 
     def typed(self, handle: JavaObject, result: JavaObject, *parameters: JavaObject) -> JavaObject:
-        """The same with other static types; values are cast as they pass."""
+        """The same handle with other static types; values are cast as they pass."""
         kind = self._types.methodType(result, self._classes(list(parameters)))
         return handle.asType(kind)
 
@@ -104,12 +105,14 @@ class Handles:
         return self._combine.insertArguments(handle, at, array)
 
     def bound_long(self, handle: JavaObject, at: int, value: int) -> JavaObject:
-        """py4j's numbers are ints, which a handle takes for a long only by its type."""
+        """The handle with a long bound: py4j's numbers are ints, which a handle takes for a long
+        only by its type.
+        """
         kind = handle.type().changeParameterType(at, self.class_of("int"))
         return self.bound(handle.asType(kind), at, value)
 
     def then(self, first: JavaObject, second: JavaObject) -> JavaObject:
-        """`second` of what `first` gives."""
+        """`second` applied to the result of `first`."""
         return self._combine.filterReturnValue(first, second)
 
     def fed(self, handle: JavaObject, at: int, source: JavaObject) -> JavaObject:
@@ -117,24 +120,24 @@ class Handles:
         return self._combine.collectArguments(handle, at, source)
 
     def same(self, handle: JavaObject) -> JavaObject:
-        """`handle`, whose two parameters are of one type, of the same value twice."""
+        """`handle`, whose two parameters are of one type, with the same value twice."""
         kind = handle.type()
         once = self._types.methodType(kind.returnType(), kind.parameterType(0))
         twice = self._arrays.newInstance(self.class_of("int"), 2)
         return self._combine.permuteArguments(handle, once, twice)
 
     def after(self, first: JavaObject, handle: JavaObject) -> JavaObject:
-        """`handle`, after `first` of the same arguments, which gives nothing."""
+        """`handle`, after `first` with the same arguments, which returns nothing."""
         return self._combine.foldArguments(handle, first)
 
     def finally_(self, handle: JavaObject, cleanup: JavaObject) -> JavaObject:
-        """`cleanup` of the same arguments, whether `handle` returns or throws."""
+        """`handle`, then `cleanup` with the same arguments, whether `handle` returns or throws."""
         throwable = self._classes([self.class_of("java.lang.Throwable")])
         after = self._combine.dropArguments(cleanup, 0, throwable)
         return self._combine.tryFinally(handle, after)
 
     def caught(self, handle: JavaObject, handler: JavaObject) -> JavaObject:
-        """What `handler` gives of a Throwable if `handle` throws one."""
+        """The result of `handler` for a Throwable if `handle` throws one."""
         throwable = self.class_of("java.lang.Throwable")
         return self._combine.catchException(handle, throwable, handler)
 
@@ -143,7 +146,7 @@ class Handles:
         return self.then(handle, self._combine.constant(self.boolean, value))
 
     def repeated(self, handle: JavaObject) -> JavaObject:
-        """For as long as it gives true."""
+        """Repeats the handle for as long as it returns true."""
         nothing = self._types.methodType(self.void)
         body = self._combine.empty(nothing)
         return self._combine.whileLoop(None, handle, body)
@@ -161,7 +164,7 @@ Python's threads again."""
 
 
 class Channel:
-    """`jvm_side` is a `SocketChannel`; ours reads and writes exactly what it is told to."""
+    """`jvm_side` is a `SocketChannel`; our side reads and writes exactly what it is told to."""
 
     def __init__(self, jvm: JVMView) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -199,13 +202,14 @@ class Channel:
         return buffer
 
     def shut(self) -> None:
-        """From another thread than the one that reads: whoever sends or waits for an answer is
-        woken, and closes it."""
+        """Called from another thread than the one that reads: wakes whoever sends or waits for an
+        answer, who then closes it.
+        """
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Whoever sends or waits for an answer is woken."""
+        """Closes it, and wakes whoever sends or waits for an answer."""
         self.shut()
         with suppress(OSError):
             self._received.close()
@@ -213,7 +217,9 @@ class Channel:
 
 
 def _accepted(listener: socket.socket, secret: bytes) -> socket.socket:
-    """The connection that knows the secret. Anybody on this machine may have been quicker."""
+    """The connection that knows the secret. Another process of this machine may have connected
+    first.
+    """
     while True:
         found, _ = listener.accept()
         found.settimeout(_PATIENCE_S)

@@ -29,15 +29,16 @@ from anabranch.spark.kept.stages import Build, Origins, Unfit, origins, sample, 
 
 @dataclass(frozen=True)
 class CarriedColumns:
-    """`outputs`: by their place, the input columns that they are. `numbers`: the place of the one
-    among them that row numbers come back in; None if every row stays."""
+    """`outputs` maps places to the input columns that they are. `numbers` is the place in which row
+    numbers come back; None if every row stays.
+    """
 
     outputs: Mapping[int, str] = field(default_factory=dict)
     numbers: int | None = None
 
     @property
     def names(self) -> list[str]:
-        """Input columns that are needed here."""
+        """The input columns that are needed here."""
         return list(dict.fromkeys(self.outputs.values()))
 
     def travels(self, place: int) -> bool:
@@ -48,7 +49,7 @@ class CarriedColumns:
         return (lambda frame: _those(build(frame), self.travels)) if self.outputs else build
 
     def schema(self, sent: pa.Schema, output: pa.Schema) -> pa.Schema:
-        """Of what `whole` gives: what comes back has the types that it was sent in."""
+        """The schema of what `whole` gives: what comes back has the types that it was sent in."""
         back = iter(sent)
         fields = [next(back) if self.travels(i) else one for i, one in enumerate(output)]
         if self.numbers is not None:
@@ -56,7 +57,7 @@ class CarriedColumns:
         return pa.schema([f.with_name(o.name) for f, o in zip(fields, output, strict=True)])
 
     def numbered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """`batch` as it is sent."""
+        """`batch` in the form in which it is sent."""
         if self.numbers is None:
             return batch
         at = batch.schema.get_field_index(self.outputs[self.numbers])
@@ -65,8 +66,9 @@ class CarriedColumns:
     def whole(
         self, batch: pa.RecordBatch, back: pa.RecordBatch, schema: pa.Schema, nbytes: int = 0
     ) -> pa.RecordBatch:
-        """All outputs, of what was sent and what came back of it. `batch` was taken from so many
-        bytes, which the outputs are not to hold if they are much less."""
+        """All outputs, from what was sent and what came back. `batch` was cut from this many bytes,
+        which the outputs must not keep in memory if they are much smaller.
+        """
         columns = iter(back.columns)
         places = range(len(schema))
         found = {place: next(columns) for place in places if self.travels(place)}
@@ -80,7 +82,7 @@ class CarriedColumns:
 
 
 def carried(origins: Origins | None, inputs: pa.Schema, outputs: pa.Schema) -> CarriedColumns:
-    """What need not travel of a plan."""
+    """The columns of a plan that need not travel."""
     if origins is None:
         return CarriedColumns()
     same = {
@@ -100,8 +102,9 @@ def carried(origins: Origins | None, inputs: pa.Schema, outputs: pa.Schema) -> C
 
 
 def used(origins: Origins | None, here: CarriedColumns, names: Sequence[str]) -> list[str]:
-    """Those of the input columns `names` that are sent; one at least, which tells how many rows
-    there are; all, of a plan that nothing is known of."""
+    """Those of the input columns `names` that are sent; at least one, which tells how many rows
+    there are; all, for a plan that nothing is known of.
+    """
     if origins is None:
         return list(names)
     handed_on = (name for place, name in enumerate(origins.outputs) if here.travels(place))
@@ -110,7 +113,7 @@ def used(origins: Origins | None, here: CarriedColumns, names: Sequence[str]) ->
 
 
 def _those(frame: DataFrame, wanted: Callable[[int], bool]) -> DataFrame:
-    """The columns at the places `wanted`. Two may have one name, so they go by others here."""
+    """The columns at the places `wanted`. Two may have one name, so they get other names here."""
     names = [f"c{place}" for place in range(len(frame.columns))]
     kept = [col(name) for place, name in enumerate(names) if wanted(place)]
     return frame.toDF(*names).select(*kept)
@@ -144,7 +147,9 @@ class KeptPlan:
         self._connected: tuple[Channel, Service] | None = None
 
     def _lean(self, schema: pa.Schema, build: Build) -> tuple[DataFrame, DataFrame]:
-        """Without the outputs that stay here, and without the inputs that are only for those."""
+        """The plan without the outputs that stay here, and without the inputs that only those
+        need.
+        """
         source = sample(self._spark, pa.schema([schema.field(name) for name in self._used]))
         try:
             return source, self._carried.rest(build)(_widened(source, schema))
@@ -159,8 +164,9 @@ class KeptPlan:
         return given if self._whole.equals(self._output) else given.cast(self._output)
 
     def _results(self, pieces: Sequence[pa.RecordBatch], each: float) -> list[list[pa.RecordBatch]]:
-        """Of each of `pieces`, a tuple of which was taken from `each` bytes. The JVM works on the
-        next one meanwhile."""
+        """The results of each of `pieces`, a tuple of which was cut from `each` bytes. Meanwhile
+        the JVM works on the next one.
+        """
         if not self._sent.names:
             return [self._with_carried(piece, [], each) for piece in pieces]
         channel, service = self._connected = self._connected or self._connect()
@@ -197,13 +203,14 @@ class KeptPlan:
         return channel, Service(self._spark, self._factories, *columns, channel.jvm_side)
 
     def interrupt(self) -> None:
-        """From any thread: what is being evaluated fails soon."""
+        """Called from any thread: the running evaluation fails soon."""
         if connected := self._connected:
             connected[1].interrupt()
 
     def abandon(self) -> None:
-        """From any thread, without asking the JVM: what is being evaluated fails now, whatever the
-        JVM goes on to do."""
+        """Called from any thread, without asking the JVM: the running evaluation fails now,
+        whatever the JVM goes on to do.
+        """
         if connected := self._connected:
             channel, service = connected
             service.abandon()
@@ -218,7 +225,9 @@ class KeptPlan:
 
 
 def _widened(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """With all columns of `schema`; those that it lacks are NULL: nothing is computed of them."""
+    """The frame with all columns of `schema`; those that it lacks are NULL, because nothing is
+    computed from them.
+    """
     there = set(frame.columns)
     if there == set(schema.names):
         return frame
@@ -234,8 +243,9 @@ def _widened(frame: DataFrame, schema: pa.Schema) -> DataFrame:
 
 @contextmanager
 def _sending(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> Iterator[None]:
-    """A request for each of `pieces` is on its way. One alone the JVM reads whole before it
-    answers, so it can be sent at once; several are sent while answers are read."""
+    """Sends a request for each of `pieces`. The JVM reads a single one whole before it answers, so
+    it can be sent at once; several are sent while answers are read.
+    """
     if len(pieces) == 1:
         _send(channel, pieces)
         yield
@@ -257,7 +267,7 @@ def _send(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> None:
 
 
 def _send_quietly(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> None:
-    """Whoever reads the answers sees that the connection has broken."""
+    """Sends without raising: the reader of the answers sees that the connection has broken."""
     with suppress(OSError):
         _send(channel, pieces)
 
@@ -269,7 +279,7 @@ def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
 
 
 def _pieces(table: pa.Table) -> list[pa.RecordBatch]:
-    """As few requests as it takes."""
+    """The pieces of the table, for as few requests as possible."""
     pieces: list[pa.RecordBatch] = table.to_batches(max_chunksize=ROWS)
     if len(pieces) > len(table) // ROWS + 1:
         pieces = table.combine_chunks().to_batches(max_chunksize=ROWS)

@@ -1,7 +1,7 @@
-"""The JVM's side of a kept plan: a thread that answers requests on one connection, and what
-becomes of threads that nobody waits for any more.
+"""The JVM's side of a kept plan: a thread that answers requests on one connection, and how threads
+end that nobody waits for any more.
 
-Java lets nobody end a thread that does not look whether it should: a regular expression that tries
+Java cannot end a thread that does not check whether it should end: a regular expression that tries
 2⁴⁰ ways looks nowhere. Its connection is closed, its instance has failed, and it goes on at the
 lowest priority that the machine has, until it is through or its process ends.
 
@@ -33,7 +33,7 @@ _numbers = count(1)
 
 
 def thread_name() -> str:
-    """Of fifteen letters at most, which is what the machine knows of a thread."""
+    """A name of at most fifteen letters, because the machine keeps no more of a thread's name."""
     return f"kept-{next(_numbers)}"
 
 
@@ -49,7 +49,7 @@ class Abandoned:
             _slow_down(jvm_pid, name)
 
     def look(self) -> int:
-        """How many there are still. Asks the JVM, so it may take its time."""
+        """How many there still are. It asks the JVM, so it may take its time."""
         with self._lock:
             threads = list(self._threads)
         alive = [one for one in threads if one.isAlive()]
@@ -59,7 +59,9 @@ class Abandoned:
 
 
 def _slow_down(pid: int, name: str) -> None:
-    """Only on Linux, where a thread has a priority of its own. Elsewhere it goes on as it was."""
+    """Slows the thread down. Only on Linux a thread has a priority of its own; elsewhere it goes on
+    as before.
+    """
     for thread in Path(f"/proc/{pid}/task").glob("*"):
         with suppress(OSError, ValueError):
             if (thread / "comm").read_text().strip() == name:
@@ -120,17 +122,18 @@ class Service:
         self._left = False
 
     def failure(self) -> JavaObject | None:
-        """What a `FAILED` answer is about."""
+        """The exception that a `FAILED` answer is about."""
         return self._failure.get()
 
     def interrupt(self) -> None:
-        """From any thread: what runs fails soon."""
+        """Called from any thread: the running evaluation fails soon."""
         if running := self._running.get():
             running.markInterrupted("stopped")
 
     def abandon(self) -> None:
-        """Its connection is closed and it need not notice: let it end when it is through. Nothing
-        is asked of the JVM here, which may not answer."""
+        """Leaves it alone: its connection is closed, and it ends when it is through, even if it
+        does not notice before. Nothing is asked of the JVM here, which may not answer.
+        """
         self._left = True
         abandoned.add(self._thread, self._name, jvm_process.pid)
 
@@ -198,8 +201,9 @@ def _written(
 
 
 def _in_a_context(handles: Handles, work: JavaObject, running: JavaObject) -> JavaObject:
-    """() → nothing: `work` in a TaskContext of its own, found in `running`, by which it can be
-    interrupted, and at whose end Arrow's memory is given back. The thread does not know of it."""
+    """() → nothing: runs `work` in a TaskContext of its own, found in `running`, by which it can be
+    interrupted, and at whose end Arrow's memory is given back. The thread does not know of it.
+    """
     context = handles.class_of(_CONTEXT)
     end = handles.method("org.apache.spark.TaskContextImpl", "markTaskCompleted", "scala.Option")
     end = handles.bound(end, 1, handles.module("scala.None$"))
@@ -214,7 +218,7 @@ def _in_a_context(handles: Handles, work: JavaObject, running: JavaObject) -> Ja
 def _answered(
     handles: Handles, work: JavaObject, output: JavaObject, failure: JavaObject
 ) -> JavaObject:
-    """() → whether `work` succeeded; which the other side has been told."""
+    """() → whether `work` succeeded; the other side has been told."""
     say = handles.bound(handles.method("java.io.DataOutputStream", "writeInt", "int"), 0, output)
     flush = handles.bound(handles.method("java.io.DataOutputStream", "flush"), 0, output)
     done, failed = (handles.then(handles.bound(say, 0, code), flush) for code in (DONE, FAILED))

@@ -1,4 +1,4 @@
-"""From a query to what Spark would run of it on each partition, without the partitions."""
+"""Turns a query into what Spark would run of it on each partition, without the partitions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Unfit(Exception):
 
 
 def sample(spark: SparkSession, schema: pa.Schema) -> DataFrame:
-    """No rows of `schema`, as the rows that a job is given stand in its plan: as an RDD, so that
-    Spark neither knows that there are none nor what they are."""
+    """An empty frame of `schema` that stands in its plan as the rows of a job would: as an RDD, so
+    that Spark knows neither that there are none nor what they are.
+    """
     types = from_arrow_schema(schema)
     jvm, session = spark._jvm, spark._jsparkSession
     assert jvm is not None
@@ -58,7 +59,7 @@ def stages(spark: SparkSession, frame: DataFrame) -> list[JavaObject]:
 
 @dataclass
 class Origins:
-    """What becomes of the columns of a plan's leaf."""
+    """What the outputs of a plan take from the columns of its leaf."""
 
     outputs: list[str | None]
     """For each output the column that it is, unchanged; None if it is computed."""
@@ -69,7 +70,9 @@ class Origins:
 
 
 def origins(frame: DataFrame, names: Sequence[str]) -> Origins | None:
-    """None if that cannot be told of the plan of `frame`, whose leaf has the columns `names`."""
+    """The origins; None if the plan of `frame`, whose leaf has the columns `names`, does not
+    tell.
+    """
     top = node = frame._jdf.queryExecution().executedPlan()
     above: list[JavaObject] = []
     while not node.children().isEmpty():
@@ -95,7 +98,7 @@ def origins(frame: DataFrame, names: Sequence[str]) -> Origins | None:
 
 
 def _projected(node: JavaObject, known: dict[int, str], read: set[str]) -> dict[int, str]:
-    """The columns that are there behind a projection; what it computes is of those in `read`."""
+    """The columns that exist after a projection; it computes with those in `read`."""
     there: dict[int, str] = {}
     for item in _listed(node.projectList()):
         alias = item.nodeName() == "Alias"
@@ -128,13 +131,14 @@ def _child(node: JavaObject) -> JavaObject:
 
 
 def _passes(node: JavaObject) -> bool:
-    """It hands its child's rows on: a stage whose code is too long, which Spark does not compile
-    either, and the boundary between stages."""
+    """Whether it hands its child's rows on: a stage whose code is too long, which Spark does not
+    compile either, and the boundary between stages.
+    """
     return _is(node, "WholeStageCodegenExec") or _is(node, "InputAdapter")
 
 
 def _below(node: JavaObject) -> JavaObject:
-    """Where a stage that was compiled takes its rows from."""
+    """The node from which a compiled stage takes its rows."""
     node = _child(node)
     while not (_is(node, "InputAdapter") or node.children().isEmpty()):
         if node.children().size() > 1:
@@ -146,7 +150,9 @@ def _below(node: JavaObject) -> JavaObject:
 
 
 def _whole_stage(jvm: JavaObject, node: JavaObject) -> JavaObject | None:
-    """None if it is no such stage, or one that Spark would not compile either."""
+    """The compiled stage; None if it is no such stage, or one that Spark would not compile
+    either.
+    """
     if not _is(node, "WholeStageCodegenExec"):
         return None
     try:
@@ -168,7 +174,7 @@ def _whole_stage(jvm: JavaObject, node: JavaObject) -> JavaObject | None:
 
 
 def _operator(jvm: JavaObject, node: JavaObject) -> JavaObject | None:
-    """Of a plan that is too wide to be compiled as a whole."""
+    """The operator of a plan that is too wide to be compiled as a whole."""
     if _is(node, "ProjectExec"):
         return named(jvm, f"{_SQL}.ProjectEvaluatorFactory")(
             node.projectList(), _child(node).output()
