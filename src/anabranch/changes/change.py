@@ -51,8 +51,9 @@ def same_rows(tables: list[pa.Table]) -> np.ndarray:
 
 
 def _ranks(codes: np.ndarray, border: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each row the number of same ones in front of it on its side of the border; and how many
-    there are of each code on either side."""
+    """For each row the number of equal rows before it on its side of the border; and how many there
+    are of each code on either side.
+    """
     size = int(codes.max(initial=-1)) + 1
     sides = codes[:border], codes[border:]
     counts = [np.bincount(side, minlength=size) for side in sides]

@@ -120,7 +120,7 @@ class Universal:
         return _Affected(rows, rows[gone[gone < len(before)]], before, come.filter(pa.array(stay)))
 
     def _given(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        """Of no rows it is known."""
+        """What Spark computes from these rows; its result for no rows is kept."""
         if self._of_nothing is not None and not any(map(len, tables.values())):
             return self._of_nothing
         return self._evaluate(tables)

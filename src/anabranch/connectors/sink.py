@@ -47,7 +47,9 @@ class Beginning:
     """The first and last position of results that a person has said may be missing."""
 
     def goes_on_after(self, held: int) -> int:
-        """For a sink that holds results up to there: what nobody misses counts as held."""
+        """The position after which a sink goes on that holds results up to `held`: results that are
+        given up count as held.
+        """
         first, last = self.without
         return last if first <= held + 1 <= last else held
 

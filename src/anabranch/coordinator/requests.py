@@ -83,7 +83,9 @@ class Picture(Message[str]):
 
 @dataclass(frozen=True, slots=True)
 class MakeBackup(Message[dict[str, int]], action="backup"):
-    """Of all, into a folder of the coordinator's machine; answered with the bytes of each site."""
+    """Makes a backup of the whole system in a folder of the coordinator's machine; the answer is
+    the bytes of each site.
+    """
 
     folder: str
 

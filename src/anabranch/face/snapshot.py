@@ -1,5 +1,5 @@
-"""From the status that a coordinator puts together to one typed moment of the system, and what
-has changed between two. Pure.
+"""Builds one typed moment of the system from the status that a coordinator puts together, and the
+changes between two moments. Pure.
 """
 
 from __future__ import annotations

@@ -162,8 +162,9 @@ class Prepare(Order[None]):
 
 @dataclass(frozen=True, slots=True)
 class Attach(Message[int]):
-    """Keep tuples for a consumer from now on, or from behind `after`; answered with the position it
-    begins behind. One that is new and asks for the `past` begins there."""
+    """Keeps tuples for a consumer from now on, or from after `after`; the answer is the position
+    after which it begins. A new consumer that asks for the `past` begins there.
+    """
 
     stream: str
     consumer: str

@@ -139,7 +139,7 @@ CATCH_UP_S = 20.0
 
 
 class Lag:
-    """Of one reader, seen now and then: how many tuples it lacks."""
+    """How far one reader lags, looked at now and then: how many tuples it lacks."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -151,7 +151,9 @@ class Lag:
 
     @property
     def left_s(self) -> float | None:
-        """As long as it goes on like this; None if nobody knows, or it does not catch up."""
+        """The seconds that it still needs at this pace; None if nobody knows, or it does not catch
+        up.
+        """
         (begin, before), (end, lacks) = self._seen[0], self._seen[-1]
         gained = before - lacks
         return lacks * (end - begin) / gained if gained > 0 and end > begin else None

@@ -318,8 +318,9 @@ class LiveOutlet(Generic[P]):
         return known is not None and not 0 < known.born < born
 
     async def find(self, past: Past) -> int:
-        """The position behind which somebody begins who asks for the past. Raises ConfigError if
-        what is asked for is not kept."""
+        """The position after which a reader begins that asks for the past. Raises ConfigError if
+        what it asks for is not kept.
+        """
         return await self._store.find(past)
 
     @property
@@ -425,7 +426,7 @@ class LiveOutlet(Generic[P]):
             self._store.close()
 
     async def rest(self) -> None:
-        """After `close`: nothing is written any more."""
+        """Called after `close`: nothing is written any more."""
         await self._store.rest()
 
     # -- serving ---------------------------------------------------------------------------------

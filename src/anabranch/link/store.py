@@ -90,7 +90,7 @@ class KeptLog:
 
 
 class OutletStore(Generic[P]):
-    """Of one stream. Without `shelves` all is in memory.
+    """The store of one stream. Without `shelves` all is in memory.
 
     What an `outlet` keeps is written to the disk from its oldest on when memory has too much of it,
     by a coroutine that lives as long as there is something to do. It is read again from there, by
@@ -141,7 +141,9 @@ class OutletStore(Generic[P]):
         return self.outlet.acknowledged()
 
     def takes(self, limit: int) -> bool:
-        """Of what has a record: there is little that is still to be written."""
+        """Whether a stream with a record takes more: less than `limit` bytes are still to be
+        written.
+        """
         assert self._record
         return self.spills and self.outlet.bytes_after(self._record.log.last) < limit
 
@@ -172,7 +174,7 @@ class OutletStore(Generic[P]):
         self.changed.notify()
 
     async def rest(self) -> None:
-        """After `close`: nothing is written any more."""
+        """Called after `close`: nothing is written any more."""
         while self._busy:
             await self._rested.wait()
         if self._record:
@@ -225,8 +227,9 @@ class OutletStore(Generic[P]):
         return batch
 
     async def find(self, past: Past) -> int:
-        """The position behind which somebody begins who asks for the past. Raises ConfigError if
-        what is asked for is not kept."""
+        """The position after which a reader begins that asks for the past. Raises ConfigError if
+        what it asks for is not kept.
+        """
         log = self._record.log if self._record else None
         time = past.since_us
         if past.back_us is not None:
@@ -239,7 +242,7 @@ class OutletStore(Generic[P]):
         return max(position, self.outlet.released)
 
     async def _position(self, log: StreamLog | None, time: int) -> int:
-        """Behind which the first tuple of this event time or a later one comes."""
+        """The position after which the first tuple of this event time or a later one comes."""
         position = self.outlet.released
         if log:
             position = max(position, await self._runtime.blocking(log.since, time))

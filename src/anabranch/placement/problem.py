@@ -217,7 +217,7 @@ class PlacementProblem:
 
     @cached_property
     def _limits(self) -> Array:
-        """With room for rounding."""
+        """The limits, with room for rounding."""
         limits: Array = self.network.limits * (1 + 1e-9)
         return limits
 

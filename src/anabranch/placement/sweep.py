@@ -140,7 +140,7 @@ def search(problem: PlacementProblem, prices: Prices | None = None, seed: int = 
 
 
 def _value(problem: PlacementProblem, sites: Sites, prices: Prices | None) -> float:
-    """Without what is too much: prices are there for that."""
+    """The value without excess load: prices exist for that."""
     everything = np.arange(len(sites))
     value = problem.cost(sites) + problem.penalties[everything, sites].sum()
     if prices:

@@ -11,7 +11,9 @@ from anabranch.units import exact_duration, show_bytes
 
 
 class LogPart(NamedTuple):
-    """Of a log: its last position, its bytes, and the greatest event time up to there."""
+    """The extent of a log: its last position, its bytes, and the greatest event time up to
+    there.
+    """
 
     last: int
     size: int
@@ -19,8 +21,9 @@ class LogPart(NamedTuple):
 
 
 class Keep(Spec):
-    """What event time has left so far behind, and what is more than so many bytes of its log, may
-    go once no reader needs it. At least one is given."""
+    """Tuples whose event time is more than `us` old, and those beyond `bytes` of the log, may go
+    once no reader needs them. At least one of the limits is given.
+    """
 
     us: int | None = None
     bytes: int | None = None
@@ -44,8 +47,9 @@ class Keep(Spec):
 
 
 class Past(Spec):
-    """With the first tuple of an event time of `since_us` or later, or with the first whose event
-    time is at most `back_us` before the newest; without either, with the first of all."""
+    """Begins with the first tuple of an event time of `since_us` or later, or with the first whose
+    event time is at most `back_us` before the newest; without either, with the first of all.
+    """
 
     since_us: int | None = None
     back_us: int | None = None

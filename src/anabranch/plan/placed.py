@@ -98,7 +98,7 @@ class Spread:
     names: Mapping[str, str]
 
     def with_own(self, names: Collection[str]) -> Spread:
-        """With these nodes called as nobody else calls them."""
+        """The query with these nodes under names that nobody else uses."""
         own = {name: f"{name}~{self.query.name}" for name in names}
         nodes = [
             node.model_copy(

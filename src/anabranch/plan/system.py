@@ -102,7 +102,7 @@ class PlacedSystem:
 
     @cached_property
     def _pockets(self) -> dict[str, PocketDef]:
-        """By the streams that they fill."""
+        """The pockets, by the streams that they fill."""
         return {one.output: one for one in self.known.values() if isinstance(one, PocketDef)}
 
     def vertex_of(self, name: str) -> str:
@@ -121,8 +121,9 @@ class PlacedSystem:
 
     @cached_property
     def _whole(self) -> _Whole:
-        """With all that is at sites that are gone. What is new comes first: a refusal then speaks
-        of that."""
+        """The whole problem, including what is at sites that are gone. New things come first: a
+        refusal then names one of them.
+        """
         vertices: dict[str, Vertex] = {}
         links = [self._link(one.input, one.name) for one in self._pockets.values()]
         for query in sorted(self._queries, key=lambda one: one.name not in self.new):

@@ -23,7 +23,7 @@ COLUMN = "data"
 
 
 class StateGiver:
-    """Of the `folder` in which `keeper` keeps restart points."""
+    """Gives the state in the `folder` in which `keeper` keeps restart points."""
 
     def __init__(self, runtime: Runtime, folder: RealFolder, keeper: PointsKeeper) -> None:
         self._runtime = runtime

@@ -247,8 +247,9 @@ def _distance(b: int, others: list[int]) -> float:
 
 
 def _recovery_room(model: StandbyModel, worst: float, limit: float | None) -> float:
-    """By how much processing may take longer until the worst recovery exceeds `limit`. Detection
-    and round trips do not grow with the load."""
+    """How much longer processing may take until the worst recovery exceeds `limit`. Detection
+    and round trips do not grow with the load.
+    """
     if limit is None:
         return math.inf
     fixed = model.best_s

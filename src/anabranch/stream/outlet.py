@@ -233,7 +233,7 @@ class Outlet(Generic[P]):
         return self.bytes_after(max(sent)) if sent else 0
 
     def bytes_after(self, position: int) -> int:
-        """Of what is kept."""
+        """The bytes that are kept after this position."""
         index = bisect_right(self._lasts, position)
         return self._bytes - (self._ends[index - 1] if index else self._released_bytes)
 

@@ -197,7 +197,7 @@ def _nullable(column: pa.Array) -> U64:
 
 
 def _hashed_lists(column: pa.Array) -> U64:
-    """Of each list the hashes of its items, one by one."""
+    """The hashes of the items of each list, one by one."""
     offsets = column.offsets.to_numpy()
     if pa.types.is_map(column.type):
         items = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])

@@ -62,7 +62,7 @@ def _encoded(column: pa.Array) -> tuple[I64, int]:
 
 
 def _comparable(column: pa.Array, grouped: bool) -> pa.Array:
-    """Of a type whose values are the same where Arrow says so."""
+    """The column in a type whose values are equal exactly where Arrow says so."""
     t, type_ = pa.types, column.type
     if t.is_floating(type_):
         column = column.cast(pa.float64())

@@ -70,7 +70,7 @@ class UnionState:
         return State({"streams": notes}, pieces)
 
     def restore(self, kept: KeptPieces) -> None:
-        """After `open`, and before the first step."""
+        """Restores a state. Call it after `open`, and before the first step."""
         for waiting, (last, watermark), piece in zip(
             self._streams, kept.notes["streams"], kept.pieces, strict=True
         ):

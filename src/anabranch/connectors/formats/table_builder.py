@@ -1,4 +1,4 @@
-"""From columns of raw values to tables of a stream: the wanted fields are found by name, and
+"""Turns columns of raw values into tables of a stream: the wanted fields are found by name, and
 malformed rows are raised or left out.
 """
 

@@ -1,5 +1,5 @@
-"""From records of a Kafka topic to tables of a stream; those of several partitions come in one
-order that keeps their times together.
+"""Turns records of a Kafka topic into tables of a stream; the records of several partitions come in
+one order that keeps their times together.
 
 Partitions are read at different paces, most of all after a long pause. If they were merged as they
 come, one would run ahead of the others and make their tuples late. So the records of a partition

@@ -134,12 +134,12 @@ class Catalog:
 
     @cached_property
     def origin(self) -> Origin:
-        """By this sites tell this catalog and others apart."""
+        """Tells sites this catalog from others."""
         folder = Path(self._place).absolute().parent
         return Origin(self.setting("identity") or "", str(folder))
 
     def copy_to(self, path: Path) -> None:
-        """As it is now, whatever is written meanwhile."""
+        """Copies the catalog as it is now, whatever is written meanwhile."""
         with self._disk(), self._lock:
             copy = sqlite3.connect(path)
             self._db.backup(copy)

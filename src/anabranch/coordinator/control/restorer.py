@@ -111,9 +111,10 @@ class Restoration:
         await self._sites.call(site, Announce(self._protector.routes()))
 
     async def _begin(self, task: TaskSpec) -> RestartPoint:
-        """For a task of which no site knows a restart point, since it was killed before it had one,
-        or since the file with it is damaged: as upstream remembers it, or where it once began.
-        Raises CannotResume if upstream has let go of what it would read there."""
+        """Restores a task for which no site knows a restart point, since it was killed before it
+        had one, or since the file with it is damaged. It begins as upstream remembers it, or where
+        it once began. Raises CannotResume if upstream has released what it would read there.
+        """
         starts = [
             await self._sites.call(
                 source.site,

@@ -32,7 +32,7 @@ class SampleHistory:
         self._now = PeriodMeans()
 
     def restore(self, recent: Iterable[Sample], periods: Iterable[Sample]) -> None:
-        """Of the period that is under way only what is recent is known again."""
+        """Restores the history. Only the recent part of the present period is known again."""
         self._periods = list(periods)[-self._most_periods :]
         self._recent = list(recent)[-self._most_recent :]
         if self._recent:
@@ -58,7 +58,7 @@ class SampleHistory:
 
     @property
     def all(self) -> Sequence[Sample]:
-        """For what stays where it is put."""
+        """All samples, for things that stay where they are put."""
         return (*self._periods, *self._recent)
 
     @property
@@ -75,7 +75,7 @@ class SampleHistory:
 
 
 class PeriodMeans:
-    """Of the samples of a period, each value over those that have it."""
+    """The means over the samples of a period, each over the samples that have the value."""
 
     def __init__(self, at: float = 0.0) -> None:
         self.at = at

@@ -113,7 +113,7 @@ class Monitor:
         self._catalog.add_sample("sample", json.dumps(asdict(sample)), self._asked.recent)
 
     def chosen(self, horizon: Horizon) -> Sequence[Sample]:
-        """By which something is placed; one at least."""
+        """The samples by which something is placed; at least one."""
         history = self._history
         found = {
             "ever": history.all,
@@ -156,8 +156,9 @@ class Monitor:
         return {pair: float(np.median(seconds)) for pair, seconds in found.items()}
 
     def rates(self, horizon: Horizon = "ever") -> Rates:
-        """Of streams that brought something in one of the samples, in each of them; where a stream
-        was not there yet, its mean."""
+        """The rates of streams that brought something in one of the samples, in each of them; where
+        a stream did not exist yet, its mean.
+        """
         samples = self.chosen(horizon)
         names = dict.fromkeys(name for one in samples for name in one.rates)
         found = {name: [one.rates.get(name, np.nan) for one in samples] for name in names}

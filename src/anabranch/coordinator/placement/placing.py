@@ -203,7 +203,9 @@ class Replanner:
 
 
 def _as_if_new(problem: PlacementProblem) -> PlacementProblem:
-    """With pockets that may be anywhere: what that would cost is said of them, too."""
+    """The problem with pockets that may be anywhere, so that their costs elsewhere are shown,
+    too.
+    """
     vertices = [
         replace(one, at=None, sites=None) if one.kind == "pocket" else one
         for one in problem.vertices

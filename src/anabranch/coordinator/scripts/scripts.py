@@ -134,7 +134,8 @@ class ScriptCheck:
 
     def run(self, pockets: Sequence[Submission] = ()) -> ScriptChanges:
         """Raises ScriptError at the first statement that is wrong; nothing has changed then. The
-        `pockets` come with the script, behind its statements."""
+        `pockets` come with the script, after its statements.
+        """
         statements = parse(self._script)
         self._to_come = {one.name.lower() for one in statements if isinstance(one, Create)}
         alone = next((one for one in statements if isinstance(one, Resume)), None)

@@ -39,7 +39,7 @@ class Made:
 
 
 class SystemBackup:
-    """Of the system whose state folder is `state`."""
+    """A backup of the system whose state folder is `state`."""
 
     def __init__(self, runtime: Runtime, sites: Sites, catalog: Catalog, state: Path) -> None:
         self._runtime = runtime
@@ -48,8 +48,9 @@ class SystemBackup:
         self._state = state
 
     async def run(self, folder: Path) -> Made:
-        """Into `folder`, which must not be there. Nobody changes definitions meanwhile. What is
-        not whole is not left behind."""
+        """Writes the backup into `folder`, which must not exist. Nobody changes definitions
+        meanwhile. An unfinished backup is removed.
+        """
         known = self._catalog.definitions()
         names = self._must_be_up(known)
         _must_be_new(folder)

@@ -23,8 +23,9 @@ class StateExchange:
         self._states = states
 
     async def fetch(self, task: str, name: SnapshotName) -> KeptPieces | None:
-        """From the site that kept it; None if it is not there. Raises SiteError while that is
-        away."""
+        """Fetches the state from the site that kept it; None if it is not there. Raises SiteError
+        while that site is away.
+        """
         state = await self._network.call(name.site, FindState(task, name), CALL_S)
         if state is None:
             return None

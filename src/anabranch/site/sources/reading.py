@@ -136,7 +136,7 @@ class Reading:
             self.progress.to_replay = max(0, self._journal.last - position)
 
     def _go_on_after(self, log: StreamLog) -> None:
-        """Of a source that knows nothing of what came before."""
+        """Goes on after the log's end, for a source that knows nothing of what came before."""
         promised = log.newest.watermark if log.newest else START_WATERMARK
         self.intake.go_on(ReadingState(None, log.last + 1, log.newest_time), promised)
 

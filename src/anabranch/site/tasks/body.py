@@ -112,7 +112,7 @@ class Snapshotting(Protocol):
         """About what it takes in memory."""
 
     def reopen(self, instant: int) -> None:
-        """As of any body."""
+        """Reopens, as any body does."""
 
     def snapshot(self) -> State:
         """Between steps, of which the last was not cut short. Takes no longer than a step: what is

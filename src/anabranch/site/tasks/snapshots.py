@@ -232,8 +232,9 @@ class TaskState:
         fetch: Callable[[SnapshotName], Coroutine[Any, Any, KeptPieces | None]],
         patient: Callable[[], bool],
     ) -> KeptPieces:
-        """From here, or by `fetch` from the site that has it, which is waited for while `patient`.
-        Raises TaskError if it is nowhere, else what `fetch` raises."""
+        """Finds the state here, or by `fetch` at the site that has it; with `patient` it waits for
+        that site. Raises TaskError if the state is nowhere, else what `fetch` raises.
+        """
         states = self._states
         await self._written()
         try:

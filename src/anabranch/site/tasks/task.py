@@ -70,8 +70,9 @@ class Owner(Protocol):
         """Another site would take over from what its inputs hold."""
 
     async def fetch_state(self, task: Task, name: SnapshotName) -> KeptPieces | None:
-        """From the site that kept it; None if it is not there (any more). Raises SiteError while
-        that is away."""
+        """Fetches the state from the site that kept it; None if it is not there (any more). Raises
+        SiteError while that site is away.
+        """
 
 
 class Task:

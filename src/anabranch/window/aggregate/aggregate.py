@@ -208,7 +208,7 @@ class WindowAggregate:
         return State(notes | {"waiting": waiting is not None}, pieces)
 
     def restore(self, kept: KeptPieces) -> None:
-        """After `open`, and before the first step."""
+        """Restores a state. Call it after `open`, and before the first step."""
         pieces = iter(kept.pieces)
         for number, first, folded, parts in kept.notes["panes"]:
             held = [part_of(next(pieces), self._keys, self._layout) for _ in range(parts)]

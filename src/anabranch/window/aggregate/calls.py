@@ -1,4 +1,4 @@
-"""From a query's aggregate calls, a user's among them, to partial states, and from those to
+"""Turns a query's aggregate calls, a user's among them, into partial states, and these into
 results.
 """
 

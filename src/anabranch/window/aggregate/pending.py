@@ -51,7 +51,7 @@ class Pending:
         return None if self._table is None else (self._table, self._positions)
 
     def restore(self, table: pa.Table, positions: Ints) -> None:
-        """As `tuples` gave them."""
+        """Restores the tuples as `tuples` gave them."""
         ts = table.column(EVENT_TIME).to_numpy()
         self._table, self._positions = table, positions
         self._panes = self._grid.panes(positions - 1 if self._by_position else ts)

@@ -36,7 +36,7 @@ def _part_bytes(keys: Sequence[pa.ChunkedArray], part: Part, layout: Layout) -> 
 
 
 def part_of(data: bytes, keys: Keys, layout: Layout) -> Part:
-    """With the numbers that its keys have now; they are held once for it."""
+    """The part with the numbers that its keys have now; they are held once for it."""
     table = bytes_to_table(data)
     own = table.num_columns - len(layout.dtypes)
     columns: Columns = []

@@ -169,7 +169,7 @@ class JoinState:
         return State(notes, pieces)
 
     def restore(self, kept: KeptPieces) -> None:
-        """After `open`, and before the first step."""
+        """Restores a state. Call it after `open`, and before the first step."""
         notes, pieces = kept.notes, iter(kept.pieces)
         if notes["tries_all"] and not self.tries_all:
             self.try_all()
