@@ -127,6 +127,8 @@ def test_what_is_not_kept_is_refused_with_what_is(system: System) -> None:
     assert "KEEP 7d" in refused.value.remedy
     system.drop_all()
     read_whole(system, stream("KEEP 200kB"))
+    first = "ticks+kept.00000000000000000001.log"
+    wait_until(lambda: not list(system.state.rglob(first)), "the oldest has gone")
     with pytest.raises(AnabranchError, match="it is kept from '2027-01-15 08:00:0") as refused:
         system.execute("CREATE QUERY late AS SELECT value FROM ticks BEGINNING AT centre;")
     remedy = refused.value.remedy
