@@ -185,7 +185,6 @@ class World:
         if not process.alive:
             return False
         self.log(process.name, said)
-        self.log(process.name, said)
         if disk := self.disks.get(process.name):
             disk.kill(process.under_way)
             disk.fuse = None
