@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from anabranch.config.cluster import ClusterConfig
 from anabranch.coordinator.status.query_states import failures
 from anabranch.spark.jvm import jvm
-from anabranch.spark.kept.service import abandoned
+from anabranch.spark.kept.loops import abandoned
 from bench.systems.system import System
 from tests.link.support import eventually
 

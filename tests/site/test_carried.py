@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.spark.kept.plan import CarriedColumns, carried
-from anabranch.spark.kept.stages import Origins
+from anabranch.spark.kept.trees import Origins
 
 INPUTS = pa.schema(
     [("a", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.int64())), ("born", pa.int64())]

@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.spark.kept.expressions import Expressions
-from anabranch.spark.kept.plan import KeptPlan
-from anabranch.spark.kept.stages import Build, Unfit
+from anabranch.spark.kept.physical import Unfit
+from anabranch.spark.kept.plan import Build, KeptPlan
 
 NUMBERS = pa.schema([("n", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
 
@@ -82,8 +82,18 @@ def test_arrow_memory_is_given_back_after_results_and_after_errors(
         with pytest.raises(PySparkException):
             failing(numbers(5_000))
     assert arrow_bytes(spark) == before
+    failing.close()
 
 
+@pytest.fixture
+def apart(spark: SparkSession) -> Iterator[None]:
+    """With other settings, plans share nothing with those that other tests have left open."""
+    spark.conf.set("spark.apart", "true")
+    yield
+    spark.conf.unset("spark.apart")
+
+
+@pytest.mark.usefixtures("apart")
 def test_it_leaves_no_thread_in_the_jvm(spark: SparkSession) -> None:
     def threads() -> int:
         names = spark._jvm.java.lang.Thread.getAllStackTraces().keySet()  # type: ignore[union-attr]
@@ -102,15 +112,28 @@ def test_it_leaves_no_thread_in_the_jvm(spark: SparkSession) -> None:
 
 
 def test_what_needs_a_job_says_so(spark: SparkSession) -> None:
-    with pytest.raises(Unfit, match="Aggregate"):
-        KeptPlan(spark, NUMBERS, lambda frame: frame.groupBy("s").count())
-    with pytest.raises(Unfit, match=r"Sort|Exchange"):
-        KeptPlan(spark, NUMBERS, lambda frame: frame.orderBy("n"))
+    with pytest.raises(Unfit, match="Sample needs a job"):
+        KeptPlan(spark, NUMBERS, lambda frame: frame.sample(0.5, seed=3))
+    with pytest.raises(Unfit, match="MapInArrow needs a job"):
+        KeptPlan(spark, NUMBERS, lambda frame: frame.mapInArrow(lambda rows: rows, "n bigint"))
 
 
-def test_a_condition_that_is_never_true_reads_nothing(spark: SparkSession) -> None:
-    with pytest.raises(Unfit, match="is not the input"):
-        KeptPlan(spark, NUMBERS, lambda frame: frame.where("1 = 0").selectExpr("n + 1 AS m"))
+@pytest.mark.parametrize("rows", [0, 7, 200_001])
+def test_what_is_computed_of_all_rows_sees_all_of_them(spark: SparkSession, rows: int) -> None:
+    """However many batches they come in."""
+
+    def build(frame: DataFrame) -> DataFrame:
+        return frame.groupBy("s").agg({"n": "sum", "x": "max"}).orderBy("s")
+
+    plan = KeptPlan(spark, NUMBERS, build)
+    assert plan(numbers(rows)).equals(job(spark, numbers(rows), build))
+    plan.close()
+
+
+def test_a_condition_that_is_never_true_gives_nothing(spark: SparkSession) -> None:
+    plan = KeptPlan(spark, NUMBERS, lambda frame: frame.where("1 = 0").selectExpr("n + 1 AS m"))
+    assert plan(numbers(3)).to_pylist() == []
+    plan.close()
 
 
 def test_what_depends_on_chance_runs_as_jobs(spark: SparkSession) -> None:
@@ -154,10 +177,10 @@ def test_columns_that_are_not_computed_are_not_sent(
 def test_expressions_that_do_not_fit_run_as_jobs(spark: SparkSession) -> None:
     named: list[int] = []
     expressions = Expressions(spark, name_job=named.append)
-    evaluate = expressions.evaluation(NUMBERS, lambda frame: frame.groupBy("s").count())
-    assert evaluate(numbers(7)).to_pylist() == [{"s": "é", "count": 7}]
+    evaluate = expressions.evaluation(NUMBERS, lambda frame: frame.sample(1.0, seed=3))
+    assert evaluate(numbers(7)).equals(numbers(7))
     assert named == [7]
-    assert "Aggregate" in evaluate.unfit
+    assert "Sample" in evaluate.unfit
     expressions.close()
 
 
@@ -167,7 +190,7 @@ def test_a_spark_with_another_inside_runs_jobs_and_one_line_says_so(
     def other(*given: object) -> None:
         raise TypeError("'JavaPackage' object is not callable")
 
-    monkeypatch.setattr("anabranch.spark.kept.plan.stages", other)
+    monkeypatch.setattr("anabranch.spark.kept.plan.prepared", other)
     expressions = Expressions(spark)
     for _ in range(2):
         evaluate = expressions.evaluation(NUMBERS, selection)
@@ -186,6 +209,7 @@ def test_modes_give_the_same(spark: SparkSession, mode: str) -> None:
     expressions.close()
 
 
+@pytest.mark.usefixtures("apart")
 def test_a_stranger_who_connects_first_is_turned_away(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,8 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.plan.operators import Column
 from anabranch.spark.kept.expressions import Expressions
-from anabranch.spark.kept.plan import KeptPlan
-from anabranch.spark.kept.stages import Build
+from anabranch.spark.kept.plan import Build, KeptPlan
 from anabranch.spark.session import arrow_schema
 from anabranch.window.aggregate.cells import as_int
 

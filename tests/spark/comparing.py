@@ -1,13 +1,27 @@
-"""What tables have in them, whatever the order."""
+"""A kept query and a job over the same tables."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
+from anabranch.spark.inside import from_arrow_schema
 from anabranch.window.aggregate.cells import as_int
+
+Tables = Mapping[str, pa.Table]
+
+
+def job(spark: SparkSession, sql: str, tables: Tables) -> pa.Table:
+    for name, table in tables.items():
+        frame = spark.createDataFrame(table, from_arrow_schema(table.schema))
+        frame.createOrReplaceTempView(name)
+    return spark.sql(sql).toArrow()
 
 
 def content(table: pa.Table) -> Counter[str]:
@@ -22,3 +36,14 @@ def content(table: pa.Table) -> Counter[str]:
 
 def _plain(value: Any) -> Any:
     return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def failure(run: Callable[[], object]) -> tuple[str, str | None, str]:
+    """Class, condition and text of what it raises."""
+    try:
+        run()
+    except PySparkException as error:
+        return type(error).__name__, error.getCondition(), error.getMessage() or ""
+    except Py4JJavaError as error:
+        return type(error).__name__, None, str(error.java_exception)
+    raise AssertionError("it did not fail")

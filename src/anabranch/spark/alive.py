@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from anabranch.runtime.base import Runtime
 from anabranch.runtime.troubles import end_process
 from anabranch.spark.jvm import jvm
-from anabranch.spark.kept.service import MOST, abandoned
+from anabranch.spark.kept.loops import MOST, abandoned
 
 EVERY_S = 2.0
 SILENT_S = 5.0

@@ -1,7 +1,8 @@
 """All that we use of Spark beyond its declared interface, in one place.
 
 Spark may change these with any version, so `pyspark` is bound to a minor version, and nothing else
-imports them. The other such place is `spark.kept`, which works inside the JVM.
+imports them. The other such place is `spark.kept`, which works inside the JVM with what Spark's
+planner and tasks use. It tries out whether that gives what it should; if not, all is jobs.
 
 - Types between Spark and Arrow: the public way is to make a DataFrame and look at it, a job.
 - `convert_exception`: a kept plan must raise what a job would raise.

@@ -16,6 +16,7 @@ from anabranch.config.model import SiteSettings
 from anabranch.scratch import scratch_folder
 from anabranch.spark.jvm import jvm
 from anabranch.spark.kept.expressions import Expressions, Mode
+from anabranch.spark.kept.kept_session import KeptSession
 from anabranch.spark.memory import besides_heap, footprint
 from anabranch.spark.session import start_session, stop_session
 
@@ -72,7 +73,8 @@ def warm_up(spark: SparkSession, *, jobs: bool = False) -> None:
     with _warm:
         if id(spark) in _warmed:
             return
-        evaluate_small_query(spark)
+        if not evaluate_small_query(spark):
+            KeptSession.of(spark).distrusted = "this Spark evaluates kept plans to something else"
         if jobs:
             evaluate_small_query(spark, "job", times=3)
         _warmed.add(id(spark))
@@ -81,15 +83,17 @@ def warm_up(spark: SparkSession, *, jobs: bool = False) -> None:
         footprint.warm(besides_heap(spark))
 
 
-def evaluate_small_query(spark: SparkSession, mode: Mode = "kept", times: int = 20) -> None:
+def evaluate_small_query(spark: SparkSession, mode: Mode = "kept", times: int = 20) -> bool:
+    """Whether it gave what it has to each time."""
     table = pa.table({"n": range(100), "x": [0.5] * 100, "s": ["a"] * 100})
 
     def build(frame: DataFrame) -> DataFrame:
         chosen = frame.alias("t").where("t.n > 1 AND x < 2")
         return chosen.selectExpr("n + 1 AS n", "x * 2 AS x", "upper(s) AS s")
 
+    wanted = pa.table({"n": range(3, 101), "x": [1.0] * 98, "s": ["A"] * 98})
     expressions = Expressions(spark, mode)
     evaluate = expressions.evaluation(table.schema, build)
-    for _ in range(times):
-        evaluate(table)
+    right = [evaluate(table).to_pydict() == wanted.to_pydict() for _ in range(times)]
     expressions.close()
+    return all(right)

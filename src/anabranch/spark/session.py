@@ -64,8 +64,8 @@ _SMALL_HEAP = "-XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 """The heap grows only when less than a fifth is free after a full collection. By default it is two
 fifths, and the heap reaches its limit sooner or later however small the jobs are."""
 _SMALL_BUFFERS = "-Djdk.nio.maxCachedBufferSize=262144"
-"""A thread that has once sent a large batch would keep a buffer of that size for life; and there is
-a thread for each kept plan."""
+"""A thread that has once sent a large batch would keep a buffer of that size for life; and those
+that evaluate kept plans live as long as these."""
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 _SECRET = re.compile(r"secret|password|token", re.IGNORECASE)
 """Settings of Spark whose value is nobody's business."""

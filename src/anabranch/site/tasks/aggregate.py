@@ -25,7 +25,7 @@ from anabranch.site.tasks.body import Produced, Taken, apply, as_schema
 from anabranch.site.tasks.pickled import packed, unpacked
 from anabranch.snapshot.state import KeptPieces, State
 from anabranch.spark.kept.expressions import Expressions
-from anabranch.spark.kept.stages import Build
+from anabranch.spark.kept.plan import Build
 from anabranch.spark.session import arrow_schema
 from anabranch.stream.batch import START_WATERMARK
 from anabranch.window.aggregate.aggregate import BLOCK, Emitted, WindowAggregate

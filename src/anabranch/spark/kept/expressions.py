@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 
 from anabranch.link.reports import PlanReport
 from anabranch.spark.inside import from_arrow_schema
-from anabranch.spark.kept.plan import KeptPlan
-from anabranch.spark.kept.stages import Build, Unfit
+from anabranch.spark.kept.physical import Unfit
+from anabranch.spark.kept.plan import Build, KeptPlan
 from anabranch.spark.memory import footprint, job_memory
 
 KEPT, JOB = "kept", "job"
@@ -180,7 +180,10 @@ class Evaluation:
         self.instances = {KEPT: 0, JOB: 0}
 
     def open(self) -> None:
-        """Plans it, at the first call only."""
+        """Plan it. Idempotent."""
+        if self._kept and self._kept.abandoned:
+            self.close()
+            self._kept = None
         if self._kept or self.unfit:
             return
         try:

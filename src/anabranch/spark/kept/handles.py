@@ -123,8 +123,13 @@ class Handles:
         """`handle`, whose two parameters are of one type, with the same value twice."""
         kind = handle.type()
         once = self._types.methodType(kind.returnType(), kind.parameterType(0))
-        twice = self._arrays.newInstance(self.class_of("int"), 2)
-        return self._combine.permuteArguments(handle, once, twice)
+        return self._combine.permuteArguments(handle, once, self._ints(0, 0))
+
+    def _ints(self, *values: int) -> JavaObject:
+        made = self._arrays.newInstance(self.class_of("int"), len(values))
+        for number, value in enumerate(values):
+            self._arrays.setInt(made, number, value)
+        return made
 
     def after(self, first: JavaObject, handle: JavaObject) -> JavaObject:
         """`handle`, after `first` with the same arguments, which returns nothing."""
@@ -151,9 +156,47 @@ class Handles:
         body = self._combine.empty(nothing)
         return self._combine.whileLoop(None, handle, body)
 
-    def runnable(self, handle: JavaObject) -> JavaObject:
-        kind = self.class_of("java.lang.Runnable")
-        return self._proxies.asInterfaceInstance(kind, handle)
+    def ignoring(self, handle: JavaObject, at: int, *classes: JavaObject) -> JavaObject:
+        """`handle` with more parameters, from number `at` on, that it does not look at."""
+        return self._combine.dropArguments(handle, at, self._classes(list(classes)))
+
+    def swapped(self, handle: JavaObject) -> JavaObject:
+        """`handle`, of two parameters, with these in the other order."""
+        kind = handle.type()
+        other = self._types.methodType(
+            kind.returnType(), kind.parameterType(1), self._classes([kind.parameterType(0)])
+        )
+        return self._combine.permuteArguments(handle, other, self._ints(1, 0))
+
+    def chosen(self, test: JavaObject, yes: JavaObject, no: JavaObject) -> JavaObject:
+        """`yes` or `no`, of the same parameters, by `test` of the first of them."""
+        return self._combine.guardWithTest(test, yes, no)
+
+    def constant(self, value: JavaObject | None) -> JavaObject:
+        return self._combine.constant(self.class_of("java.lang.Object"), value)
+
+    def identity(self) -> JavaObject:
+        return self._combine.identity(self.class_of("java.lang.Object"))
+
+    def thrown(self, result: JavaObject) -> JavaObject:
+        """(Throwable) → never a `result`."""
+        return self._combine.throwException(result, self.class_of("java.lang.Throwable"))
+
+    def of_handles(self, *types: JavaObject) -> JavaObject:
+        """(MethodHandle, …) → nothing: calls the handle, whose parameters are of `types`."""
+        kind = self._types.methodType(self.void, self._classes(list(types)))
+        return self._combine.invoker(kind)
+
+    def interface(self, name: str, handle: JavaObject) -> JavaObject:
+        """An object with the one method of interface `name`, which is `handle`."""
+        return self._proxies.asInterfaceInstance(self.class_of(name), handle)
+
+    def until_interrupted(self, rows: JavaObject) -> JavaObject:
+        """(TaskContext) → Iterator: `rows`, which end with an error once the task is to stop."""
+        context, iterator = "org.apache.spark.TaskContext", "scala.collection.Iterator"
+        watch = self.constructor("org.apache.spark.InterruptibleIterator", context, iterator)
+        watch = self.typed(watch, *map(self.class_of, (iterator, context, iterator)))
+        return self.same(self.fed(watch, 1, rows))
 
 
 _PATIENCE_S = 10.0

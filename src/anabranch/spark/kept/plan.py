@@ -8,9 +8,7 @@ back are the rows that are left.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,10 +19,15 @@ from pyspark.sql.functions import col, expr
 
 from anabranch.link.wire import apart
 from anabranch.plan.expressions import quoted
-from anabranch.spark.inside import convert_exception, from_arrow_schema, to_arrow_schema
-from anabranch.spark.kept.handles import Channel
-from anabranch.spark.kept.service import DONE, FAILED, ROWS, Service, empty_batch
-from anabranch.spark.kept.stages import Build, Origins, Unfit, origins, sample, stages
+from anabranch.spark.inside import from_arrow_schema, to_arrow_schema
+from anabranch.spark.kept.kept_session import KeptSession
+from anabranch.spark.kept.leaf import Leaf
+from anabranch.spark.kept.physical import Prepared, Unfit, prepared
+from anabranch.spark.kept.program import KeptProgram
+from anabranch.spark.kept.trees import Origins, origins
+from anabranch.spark.kept.work import ROWS
+
+Build = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -119,109 +122,93 @@ def _those(frame: DataFrame, wanted: Callable[[int], bool]) -> DataFrame:
     return frame.toDF(*names).select(*kept)
 
 
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-
-
 class KeptPlan:
     """Gives what `build(spark.createDataFrame(table)).toArrow()` would, rows and errors.
 
     Raises Unfit if that needs a job. Called by one thread at a time."""
 
     def __init__(self, spark: SparkSession, schema: pa.Schema, build: Build) -> None:
-        self._spark = spark
-        source = sample(spark, schema)
-        frame = build(source)
-        self._output = to_arrow_schema(
-            frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC"
-        )
-        found = origins(frame, schema.names)
+        self._session = KeptSession.of(spark)
+        if self._session.distrusted:
+            raise Unfit(self._session.distrusted)
+        leaf, frame, planned = self._planned(schema, build)
+        self._output = output_schema(frame)
+        found = origins(planned.plan, schema.names)
         self._carried = carried(found, schema, self._output)
         self._used = used(found, self._carried, schema.names)
         self._needed = [n for n in schema.names if n in {*self._used, *self._carried.names}]
         if self._carried.outputs or len(self._used) < len(schema):
-            source, frame = self._lean(schema, build)
-        self._factories = stages(spark, frame)
-        self._columns_in, self._columns_out = source._jdf.schema(), frame._jdf.schema()
-        self._sent = empty_batch(spark, self._columns_out).schema
+            leaf, frame, planned = self._lean(schema, build)
+        self._row_wise = planned.row_wise
+        self._program = KeptProgram(self._session, [leaf], planned, frame._jdf.schema())
+        self._sent = self._program.sent
         self._whole = self._carried.schema(self._sent, self._output)
-        self._connected: tuple[Channel, Service] | None = None
 
-    def _lean(self, schema: pa.Schema, build: Build) -> tuple[DataFrame, DataFrame]:
-        """The plan without the outputs that stay here, and without the inputs that only those
-        need.
-        """
-        source = sample(self._spark, pa.schema([schema.field(name) for name in self._used]))
+    def _planned(
+        self, schema: pa.Schema, build: Build, whole: pa.Schema | None = None
+    ) -> tuple[Leaf, DataFrame, Prepared]:
+        leaf = Leaf(self._session, from_arrow_schema(schema))
+        frame = build(_widened(leaf.frame, whole) if whole else leaf.frame)
+        return leaf, frame, prepared(self._session, frame, [leaf.rdd])
+
+    def _lean(self, schema: pa.Schema, build: Build) -> tuple[Leaf, DataFrame, Prepared]:
+        """Without the outputs that stay here, and without the inputs that are only for those."""
+        lean = pa.schema([schema.field(name) for name in self._used])
         try:
-            return source, self._carried.rest(build)(_widened(source, schema))
+            return self._planned(lean, self._carried.rest(build), schema)
         except AnalysisException as error:  # of a plan that the user has not written
             raise Unfit(f"Spark does not take a part of it ({error.getCondition()})") from None
 
+    @property
+    def abandoned(self) -> bool:
+        """It evaluates nothing any more."""
+        return self._program.abandoned
+
     def __call__(self, table: pa.Table) -> pa.Table:
-        pieces = _pieces(table.select(self._needed))
-        each = table.nbytes / max(len(table), 1) if self._carried.outputs else 0.0
-        found = [one for some in self._results(pieces, each) for one in some]
+        table = table.select(self._needed)
+        if self._carried.outputs:
+            found = self._with_carried(table)
+        else:
+            pieces = _pieces(table)
+            requests = [[[one]] for one in pieces] if self._row_wise else [[pieces]]
+            found = [one for some in self._program.run(requests) for one in some]
         given = pa.Table.from_batches(found, self._whole)
         return given if self._whole.equals(self._output) else given.cast(self._output)
 
-    def _results(self, pieces: Sequence[pa.RecordBatch], each: float) -> list[list[pa.RecordBatch]]:
-        """The results of each of `pieces`, a tuple of which was cut from `each` bytes. Meanwhile
-        the JVM works on the next one.
-        """
-        if not self._sent.names:
-            return [self._with_carried(piece, [], each) for piece in pieces]
-        channel, service = self._connected = self._connected or self._connect()
+    def _with_carried(self, table: pa.Table) -> list[pa.RecordBatch]:
+        each = table.nbytes / max(len(table), 1)
+        pieces = _pieces(table)
+        answers = [[] for _ in pieces] if not self._sent.names else self._answers(pieces)
+        return [
+            self._carried.whole(
+                piece, _joined(answer, self._sent), self._whole, int(piece.num_rows * each)
+            )
+            for piece, answer in zip(pieces, answers, strict=True)
+        ]
+
+    def _answers(self, pieces: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         sent = [self._carried.numbered(piece.select(self._used)) for piece in pieces]
-        try:
-            with _sending(channel, sent):
-                return [
-                    self._with_carried(piece, list(self._answer(channel, service)), each)
-                    for piece in pieces
-                ]
-        except BaseException:
-            self.close()  # what is on its way belongs to nobody
-            raise
-
-    def _with_carried(
-        self, piece: pa.RecordBatch, answer: list[pa.RecordBatch], each: float
-    ) -> list[pa.RecordBatch]:
-        if not self._carried.outputs:
-            return answer
-        back, nbytes = _joined(answer, self._sent), int(piece.num_rows * each)
-        return [self._carried.whole(piece, back, self._whole, nbytes)]
-
-    def _answer(self, channel: Channel, service: Service) -> Iterator[pa.RecordBatch]:
-        while (size := channel.receive_number()) not in (DONE, FAILED):
-            yield pa.ipc.read_record_batch(pa.py_buffer(channel.receive(size)), self._sent)
-        if size == FAILED:
-            raise convert_exception(service.failure())
-
-    def _connect(self) -> tuple[Channel, Service]:
-        jvm = self._spark._jvm
-        assert jvm is not None
-        channel = Channel(jvm)
-        columns = self._columns_in, self._columns_out
-        return channel, Service(self._spark, self._factories, *columns, channel.jvm_side)
+        return self._program.run([[[one]] for one in sent])
 
     def interrupt(self) -> None:
-        """Called from any thread: the running evaluation fails soon."""
-        if connected := self._connected:
-            connected[1].interrupt()
+        """From any thread: what is being evaluated fails soon."""
+        self._program.interrupt()
 
     def abandon(self) -> None:
-        """Called from any thread, without asking the JVM: the running evaluation fails now,
-        whatever the JVM goes on to do.
-        """
-        if connected := self._connected:
-            channel, service = connected
-            service.abandon()
-            channel.shut()
+        """From any thread, without asking the JVM: what is being evaluated fails now, whatever the
+        JVM goes on to do."""
+        self._program.abandon()
 
     def close(self) -> None:
-        if self._connected:
-            channel, service = self._connected
-            self._connected = None
-            channel.close()
-            service.close()
+        """Idempotent."""
+        self._program.close()
+
+
+def output_schema(frame: DataFrame) -> pa.Schema:
+    """That of `frame.toArrow()`."""
+    return to_arrow_schema(
+        frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC"
+    )
 
 
 def _widened(frame: DataFrame, schema: pa.Schema) -> DataFrame:
@@ -239,37 +226,6 @@ def _widened(frame: DataFrame, schema: pa.Schema) -> DataFrame:
             for one in from_arrow_schema(schema)
         )
     )
-
-
-@contextmanager
-def _sending(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> Iterator[None]:
-    """Sends a request for each of `pieces`. The JVM reads a single one whole before it answers, so
-    it can be sent at once; several are sent while answers are read.
-    """
-    if len(pieces) == 1:
-        _send(channel, pieces)
-        yield
-        return
-    sender = threading.Thread(target=_send_quietly, args=(channel, pieces), daemon=True)
-    sender.start()
-    try:
-        yield
-    except BaseException:
-        channel.close()
-        raise
-    finally:
-        sender.join()
-
-
-def _send(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> None:
-    for piece in pieces:
-        channel.send(piece.serialize(), _END_OF_STREAM)
-
-
-def _send_quietly(channel: Channel, pieces: Sequence[pa.RecordBatch]) -> None:
-    """Sends without raising: the reader of the answers sees that the connection has broken."""
-    with suppress(OSError):
-        _send(channel, pieces)
 
 
 def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
