@@ -114,6 +114,29 @@ def with_spark(run: Callable[[SparkSession, Progress], Result], json_file: Path 
     return measured(measure, json_file)
 
 
+def bench_kept(json_file: Path | None, rounds: int, keys: int) -> None:
+    from bench.hops import kept
+
+    result = with_spark(lambda spark, progress: kept.run(spark, progress, rounds, keys), json_file)
+    rows = [
+        (one["query"], f"{one['rows']:,}", *_three(one, "kept"), *_three(one, "job"))
+        for one in result["evaluations"]
+    ]
+    three = ("median ms", "least", "CPU")
+    heads = [f"{way}: {head}" for way in ("kept", "job") for head in three]
+    out.print(plain_table(("query", "rows per input", *heads), rows))
+    steps = [
+        (one["query"], f"{one['ms']:.1f}", f"{one['cpu_ms']:.1f}", f"{one['per_s']:,.0f}")
+        for one in result["changes"]
+    ]
+    out.print(plain_table(("universal operator", "ms per 1,000", "CPU ms", "changes/s"), steps))
+    out.print(f"load of the machine when it began: {result['load']:.1f}")
+
+
+def _three(row: Result, way: str) -> tuple[str, str, str]:
+    return f"{row[way]:.2f}", f"{row[f'{way}_least']:.2f}", f"{row[f'{way}_cpu']:.2f}"
+
+
 def bench_join(json_file: Path | None, seconds: float, tuples: int) -> None:
     from bench.hops import join
 

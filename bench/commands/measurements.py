@@ -35,6 +35,18 @@ def bench_hop(
     measure(json, rounds)
 
 
+@app.command("kept")
+def bench_kept(
+    json: JsonFile = None,
+    rounds: Annotated[int, typer.Option(help="Evaluations of each to time.", min=20)] = 200,
+    keys: Annotated[int, typer.Option(help="Of what changes, five rows each.", min=10)] = 10_000,
+) -> None:
+    """Kept queries against jobs, and the universal operator made of them."""
+    from bench.commands.commands import bench_kept as measure
+
+    measure(json, rounds, keys)
+
+
 @app.command("log")
 def bench_log(
     json: JsonFile = None,
