@@ -179,8 +179,9 @@ class Port(Spec):
 
     stream: str
     alias: str
-    past: Past | None = None
-    """From when on, if not from now; never of a stream that comes with the query."""
+    past: Past | None = Field(default=None, exclude_if=lambda past: past is None)
+    """From when on, if not from now; never of a stream that comes with the query. Nodes that read
+    from now on have the names that they had before there was such a thing."""
 
 
 class Node(Spec):
