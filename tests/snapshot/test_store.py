@@ -93,6 +93,7 @@ def test_a_piece_is_written_once_and_goes_with_the_last_manifest(tmp_path: Path)
     assert texts(SnapshotStore(folder, "q").load(name(5))) == ["long" * 1000, "new 5"]
     store.keep(name(6), State({}, [piece("else")]))
     store.keep_only({name(6)})
+    assert store.piece(name(5), 0) is None, "who was just told of it learns that it has gone"
     assert len(folder.names()) == 2
 
 

@@ -109,8 +109,8 @@ class FindState(Message[StateFound | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadState(Message[str]):
-    """Some bytes of one of its pieces, from there on, in base64."""
+class ReadState(Message[str | None]):
+    """Asks for some bytes of one of its pieces, in base64; None if it is not there any more."""
 
     task: str
     name: SnapshotName

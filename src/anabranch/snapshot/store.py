@@ -169,12 +169,21 @@ class SnapshotStore:
             return None
         return KeptPieces(manifest.notes, [self._piece(place) for place in manifest.places])
 
-    def piece(self, name: SnapshotName, number: int) -> bytes:
-        """One piece. Raises CannotResume if it is not there whole."""
+    def piece(self, name: SnapshotName, number: int) -> bytes | None:
+        """One piece; None if the snapshot is not there, or not any more: a later one may have taken
+        its place meanwhile. Raises CannotResume if the piece is not there whole.
+        """
         manifest = self.manifest(name)
-        if manifest is None or number >= len(manifest.places):
+        if manifest is None:
+            return None
+        if number >= len(manifest.places):
             raise self._damaged(self._file(name, _MANIFEST), f"it has no piece {number}")
-        return self._piece(manifest.places[number])
+        try:
+            return self._piece(manifest.places[number])
+        except CannotResume:
+            if name in self.names():
+                raise
+            return None
 
     def manifest(self, name: SnapshotName) -> Manifest | None:
         if name not in self._manifests:

@@ -29,16 +29,22 @@ class StateExchange:
         state = await self._network.call(name.site, FindState(task, name), CALL_S)
         if state is None:
             return None
-        pieces = [
-            await self._piece(task, name, number, size) for number, size in enumerate(state.sizes)
-        ]
+        pieces = []
+        for number, size in enumerate(state.sizes):
+            piece = await self._piece(task, name, number, size)
+            if piece is None:
+                return None
+            pieces.append(piece)
         return KeptPieces(state.notes, pieces)
 
-    async def _piece(self, task: str, name: SnapshotName, number: int, size: int) -> bytes:
+    async def _piece(self, task: str, name: SnapshotName, number: int, size: int) -> bytes | None:
+        """One piece; None if a later snapshot has taken the place of this one meanwhile."""
         data = bytearray()
         while len(data) < size:
             request = ReadState(task, name, number, len(data))
-            portion: str = await self._network.call(name.site, request, CALL_S)
+            portion = await self._network.call(name.site, request, CALL_S)
+            if portion is None:
+                return None
             data += b64decode(portion)
         return bytes(data)
 
@@ -48,6 +54,8 @@ class StateExchange:
             return None
         return StateFound(manifest.notes, manifest.sizes)
 
-    async def read(self, request: ReadState) -> str:
+    async def read(self, request: ReadState) -> str | None:
         data = await self._states.read(request.task, request.name, request.piece)
+        if data is None:
+            return None
         return b64encode(data[request.offset : request.offset + PORTION]).decode()

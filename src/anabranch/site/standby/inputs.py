@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from anabranch.errors import AnabranchError, SiteError
+from anabranch.errors import AnabranchError, SiteError, Superseded, TaskError
 from anabranch.link.inlet import LiveInlet
 from anabranch.link.message import A, Message
 from anabranch.link.messages import (
@@ -115,6 +115,7 @@ class StandbyInputs:
         self._upstream = upstream
         self._new_inlets = new_inlets
         self._consider = consider
+        self._on_failure = on_failure
         self.batches = [post.batch for _ in task.spec.inputs]
         self.jumps = 0
         self._secondary: Secondary[Any] = Secondary(post.point)
@@ -192,9 +193,18 @@ class StandbyInputs:
             for inlet, position, kept in zip(inlets, action.point.inputs, action.kept, strict=True):
                 inlet.start_at(position)
                 inlet.preload(kept)
-            await self._task.restart(action.point, inlets)
+            await self._restart(action.point, inlets)
             self._consider()
         self._task.learn(self._secondary.point)
+
+    async def _restart(self, point: RestartPoint, inlets: Sequence[LiveInlet[Any]]) -> None:
+        """Has the task begin again. Raises Superseded if the state that the point names is not
+        there any more, because the primary has kept later ones: another standby begins with these.
+        """
+        try:
+            await self._task.restart(point, inlets)
+        except TaskError as error:
+            raise Superseded(error.message, place=error.place) from error
 
     async def look_up(self) -> None:
         """Called now and then. While an input is full, no shipment tells what was released, so it
@@ -205,7 +215,11 @@ class StandbyInputs:
                 stands = await self._upstream.states()
             except SiteError:
                 return  # it is told when it is back
-            await self._learn(one.restart for one in stands)
+            try:
+                await self._learn(one.restart for one in stands)
+            except Superseded as error:
+                self._on_failure(error)
+                return
         self._consider()  # what has waited long enough
 
     async def _learn(self, points: Iterable[RestartPoint | None]) -> None:

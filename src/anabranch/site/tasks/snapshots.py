@@ -111,8 +111,8 @@ class States:
             return None
         return await self._runtime.blocking(self._store(task).manifest, name)
 
-    async def read(self, task: str, name: SnapshotName, piece: int) -> bytes:
-        """Raises CannotResume if it is not there whole."""
+    async def read(self, task: str, name: SnapshotName, piece: int) -> bytes | None:
+        """None if the state is not here any more. Raises CannotResume if it is damaged."""
         return await self._runtime.blocking(self._store(task).piece, name, piece)
 
 
