@@ -49,6 +49,7 @@ from simulation.disk import SimAppending
 Mutant = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: list[Mutant] = []
 NOTICED_BY = {
+    "those_who_need_no_more_are_waited_for": 98,
     "windows_are_forgotten": 17,
     "receipt_releases": 5,
     "level0_moves_the_point": 17,

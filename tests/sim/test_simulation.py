@@ -137,8 +137,8 @@ def test_a_broken_protocol_is_noticed(
     mutant(monkeypatch)
     known = mutants.NOTICED_BY.get(mutant.__name__, 1)
     assert 1 <= known <= SEEDS
-    tries = [(known, True), (known, False), *((seed, True) for seed in range(1, SEEDS + 1))]
-    tries += [(seed, False) for seed in range(1, 500)]
+    seeds = known, *range(1, SEEDS + 1)
+    tries = [(seed, early) for seed in seeds for early in (True, False)]
     problems = (simulate(seed, early=early).problem for seed, early in tries)
     problem = next(filter(None, problems), "")
     assert problem
