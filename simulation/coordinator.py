@@ -17,6 +17,7 @@ from anabranch.link.messages import SendReport
 from anabranch.link.peer import Peers
 from anabranch.plan.catalog import AnyDef, QueryDef
 from anabranch.plan.service_levels import Standby
+from anabranch.runtime.troubles import ENVIRONMENT
 from simulation.clock import Process
 from simulation.faults import COORDINATOR
 from simulation.network import Host, SimNetwork
@@ -75,6 +76,8 @@ class SimCoordinator:
             attempt.outcome = await self.control.apply(add, drop, known, {}) or "it has changed"
         except AnabranchError as error:
             attempt.outcome = error.line()
+        except ENVIRONMENT as error:  # as a gate says it
+            attempt.outcome = str(error)
 
     async def _settle(self) -> None:
         """After a restart: once the sites have been heard of."""

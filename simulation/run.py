@@ -14,6 +14,9 @@ from simulation.world import Suffered, World
 DRAIN = 150_000
 """Milliseconds after the last fault within which everything must have arrived: a move that is
 called off has waited for a minute."""
+PATIENT_DRAIN = 400_000
+"""The same if users are at work: a statement whose answer is lost is waited for for two minutes,
+and may be so more than once."""
 MOVING, MEASURING = 3, 8
 """Sources bring their tuples so much more slowly where tasks move, or the network is measured."""
 
@@ -76,7 +79,8 @@ def simulate(
     if trace:
         lines += map(str, (*suffered, *asked))
     world.suffer(suffered, asked, at_once=early)
-    problem = _run(world, max(one.at for one in suffered) + DRAIN)
+    drain = PATIENT_DRAIN if early else DRAIN
+    problem = _run(world, max(one.at for one in suffered) + drain)
     world.close()
     tuples = sum(len(world.written(sink)) for sink in drawn.sinks)
     now, events = world.clock.now, world.clock.events
@@ -90,6 +94,8 @@ def _run(world: World, until: int) -> str:
     except (Violation, AnabranchError, ValueError, AssertionError) as error:
         return f"at {world.clock.now}: {type(error).__name__}: {error}"
     wrong = world.wrong or next(past(world), "")
+    if not wrong and not world.done and not world.gone:
+        wrong = "what a user wants is not done yet"
     return f"at {world.clock.now}: {wrong}" if wrong else ""
 
 

@@ -64,6 +64,8 @@ class World:
         self.warranted: dict[str, str] = {}
         """Streams that may be unable to go on, and why: what their sites kept, or what they read,
         is not what it was."""
+        self.gone: set[str] = set()
+        """Sites that never come back: what a user wants to run there cannot be done."""
         self.stuck: dict[str, CannotResume] = {}
         """Those that have said so."""
         self._skew = {name: rng.choice((0, 0, 300, 7_000)) for name in (*plan.sites, COORDINATOR)}
@@ -169,7 +171,9 @@ class World:
         process = self._process(name)
         if self._ends(process, f"dies, for {lasts}"):
             self.wires.died(process)
-            if lasts is not None:
+            if lasts is None:
+                self.gone.add(name)
+            else:
                 self.clock.after(lasts, self._come_back, name)
 
     def vanish(self, name: str, lasts: int) -> None:
