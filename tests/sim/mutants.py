@@ -50,6 +50,9 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: list[Mutant] = []
 NOTICED_BY = {
     "those_who_need_no_more_are_waited_for": 98,
+    "one_error_ends_a_coroutine_for_good": 94,
+    "points_are_told_before_they_are_kept": 19,
+    "what_is_read_again_is_not_compared": 35,
     "windows_are_forgotten": 17,
     "receipt_releases": 5,
     "level0_moves_the_point": 17,
@@ -57,7 +60,7 @@ NOTICED_BY = {
     "outputs_are_counted": 5,
     "instants_are_forgotten": 17,
     "a_journal_that_is_too_short_is_gone_on_with": 77,
-    "what_is_given_is_not_journaled_before": 31,
+    "what_is_given_is_not_journaled_before": 21,
     "nothing_is_forced_to_the_disk": 58,
     "what_the_clock_moved_is_not_kept": 25,
     "half_a_record_stays_in_the_journal": 34,
