@@ -18,6 +18,7 @@ from tests.e2e.terminal import END, TMUX, RealTerminal
 
 Run = Callable[..., Ended]
 COMMANDS = (
+    "backup",
     "check",
     "dashboard",
     "demo",
@@ -30,6 +31,7 @@ COMMANDS = (
     "prepare",
     "replan",
     "report",
+    "restore",
     "resume",
     "run",
     "site",

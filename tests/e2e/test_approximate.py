@@ -91,12 +91,12 @@ def test_keys_are_dealt_out_anew_while_it_runs(
         names = [one.query for one in found.workers] if found else []
         return names == ["pairs/1.2", "pairs/2.2"] and found.workers[0].estimable
 
-    cluster.wait(dealt, "keys are dealt out anew", 90)
+    cluster.wait_for(dealt, "keys are dealt out anew", 90)
 
     def complete(status):
         return postgres.execute("SELECT count(*) FROM dealt_pairs")[0][0] >= len(expected)
 
-    cluster.wait(complete, "all results", 90)
+    cluster.wait_for(complete, "all results", 90)
     rows = postgres.execute("SELECT _ts, k, x, estimated FROM dealt_pairs")
     assert not any(estimated for *_, estimated in rows)
     assert len(rows) == len(expected)
@@ -118,7 +118,7 @@ def test_a_killed_workers_windows_are_estimated(
         found = status.approximations.get("means")
         return found and found.model and all(one.estimable for one in found.workers)
 
-    cluster.wait(learnt, "all workers are estimable", 40)
+    cluster.wait_for(learnt, "all workers are estimable", 40)
     before = snapshot(cluster.status(), 1.0)
     (query,) = before.queries
     assert (query.name, query.state) == ("means", "running")
@@ -132,7 +132,7 @@ def test_a_killed_workers_windows_are_estimated(
         found = status.approximations["means"]
         return found.estimated and not found.recovering
 
-    cluster.wait(recovered, "estimated", 30)
+    cluster.wait_for(recovered, "estimated", 30)
     told = differences(before, snapshot(cluster.status(), 2.0))
     assert "means" in [one.query for one in told if one.kind == "estimate"]
     expected = reference()
@@ -141,7 +141,7 @@ def test_a_killed_workers_windows_are_estimated(
         rows = postgres.execute("SELECT count(*) FROM means")[0][0]
         return rows >= len(expected)
 
-    cluster.wait(complete, "all results", 90)
+    cluster.wait_for(complete, "all results", 90)
     rows = postgres.execute("SELECT _ts, k, x, estimated, lower, upper, _stream FROM means")
     places = [(ts, k) for ts, k, *_ in rows]
     assert len(places) == len(set(places))

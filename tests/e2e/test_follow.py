@@ -20,16 +20,14 @@ CREATE QUERY even AS SELECT n FROM ticks WHERE n % 2 = 0 AT room2;
 @pytest.fixture
 def typed(system: System) -> Iterator[System]:
     """A system that can be found by its state folder."""
-    state, credentials = system.folder / "state", system.coordinator.credentials
-    (state / "token").write_text(credentials.token)
-    write_endpoint(state, system.coordinator.address, credentials)
+    write_endpoint(system.state, system.coordinator.address, system.credentials)
     yield system
-    (state / "coordinator.json").unlink()
+    (system.state / "coordinator.json").unlink()
 
 
 def said(system: System, text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     capsys.readouterr()
-    once(system.folder / "state", text, None)
+    once(system.state, text, None)
     return [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()]
 
 
@@ -59,7 +57,7 @@ def test_what_ends_is_shown_to_its_end(typed: System, capsys: pytest.CaptureFixt
 def test_mistakes_are_shown_in_what_was_typed(typed: System) -> None:
     typed.execute(TICKS)
     with pytest.raises(ScriptError) as caught:
-        once(typed.folder / "state", "SHOW SITES; SELECT m FROM even LIMIT 3;", None)
+        once(typed.state, "SHOW SITES; SELECT m FROM even LIMIT 3;", None)
     assert caught.value.place == "sql:1:20"
     with pytest.raises(ConfigError, match="there is no 'evn'"):
-        once(typed.folder / "state", "TAIL evn", None)
+        once(typed.state, "TAIL evn", None)

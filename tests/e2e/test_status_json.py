@@ -124,6 +124,7 @@ BY_NAME = {
     "ends",
     "kept",
     "offsets",
+    "placement",
     "producers",
     "protection",
     "round_trips",
